@@ -1,0 +1,1 @@
+"""The process at every site: it reports what the site has and does, and carries out what it is told."""

@@ -1,0 +1,1 @@
+"""The clouds that rent capacity, each behind the same small protocol."""
