@@ -1,0 +1,1 @@
+"""What every other package stands on: clock, ids, errors, quantities, supervision. Standard library only."""

@@ -1,0 +1,87 @@
+"""Quantities as people write them: durations, sizes, money, instants.
+
+One grammar each, shared by job files, policies, site files and settings, so that `90m` means the same everywhere. A bare
+number is refused where a unit could be guessed wrongly. Every error says what would be right.
+"""
+
+import re
+from datetime import UTC, datetime
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB|TiB|KB|MB|GB|TB|K|M|G|T|B)?")
+_SIZE_BYTES = {
+    "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+_MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(USD)?")
+MAX_DURATION_S = 10 * 365 * 86400.0
+
+
+def parse_duration_s(text: str) -> float:
+    """`90s`, `10m`, `1h30m`, `2d` into seconds. Raises ValueError."""
+    text = text.strip()
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
+        raise ValueError(f"{text!r} is not a duration; write a number and a unit (s, m, h, d, w), for example 90s or 1h30m")
+    seconds = sum(float(number) * _DURATION_S[unit] for number, unit in parts)
+    if seconds > MAX_DURATION_S:
+        raise ValueError(f"{text!r} is longer than ten years")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as a person reads them, two units at most: `1h30m`, `45s`, `2d4h`."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if seconds < 1:
+        return "0s" if seconds < 0.0005 else f"{seconds * 1000:.0f}ms"
+    left = round(seconds)
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+        if len(parts) == 2 or (parts and not left):
+            break
+    return "".join(parts)
+
+
+def parse_size_mib(text: str) -> int:
+    """`256GiB`, `80GB` (decimal), `512M` (binary, as Slurm has it) into MiB, rounded up. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match[2] is None:
+        raise ValueError(f"{text!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB")
+    return -(-int(float(match[1]) * _SIZE_BYTES[match[2]]) // 2**20)
+
+
+def format_mib(mib: int) -> str:
+    """MiB as a person reads them."""
+    for unit, size in (("TiB", 2**20), ("GiB", 2**10)):
+        if mib >= size:
+            return f"{mib / size:.4g}{unit}"
+    return f"{mib}MiB"
+
+
+def parse_usd(text: str) -> float:
+    """`40 USD`, `$40`, `40` into dollars. Raises ValueError: no other currency is known."""
+    match = _MONEY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not an amount of money; write for example '40 USD'")
+    return float(match[1])
+
+
+def parse_instant(text: str) -> float:
+    """An RFC 3339 instant with its zone into seconds since the epoch. Raises ValueError."""
+    try:
+        instant = datetime.fromisoformat(text.strip())
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise ValueError(f"{text!r} is not an instant with a zone; write for example 2026-12-01T08:00:00Z")
+    return instant.timestamp()
+
+
+def format_instant(at: float) -> str:
+    """Seconds since the epoch as RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

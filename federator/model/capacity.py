@@ -1,0 +1,188 @@
+"""Capacity: what a site has, what a provider offers, and what is rented.
+
+Free capacity is a *shape*, not a total: sixteen free GPUs on sixteen hosts do not hold a gang of two nodes with eight each. A
+`Shape` is one bar of the histogram of hosts by what is free on them.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+
+class Market(StrEnum):
+    """How capacity is paid for."""
+
+    OWNED = "owned"
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+class Shape(msgspec.Struct, frozen=True, order=True, gc=False, forbid_unknown_fields=True):
+    """`count` hosts that each have this much free."""
+
+    gpus: int
+    cpus_milli: int
+    memory_mib: int
+    count: int = 1
+
+    def holds(self, gpus: int, cpus_milli: int, memory_mib: int) -> int:
+        """How many ranks of that size one such host can take; at most a million for an empty request."""
+        fits = [1_000_000]
+        if gpus:
+            fits.append(self.gpus // gpus)
+        if cpus_milli:
+            fits.append(self.cpus_milli // cpus_milli)
+        if memory_mib:
+            fits.append(self.memory_mib // memory_mib)
+        return min(fits)
+
+
+def largest_gang(shapes: Iterable[Shape], gpus: int, cpus_milli: int = 0, memory_mib: int = 0) -> int:
+    """How many ranks of that size fit at once on hosts of these shapes."""
+    return sum(shape.count * shape.holds(gpus, cpus_milli, memory_mib) for shape in shapes)
+
+
+class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hosts of one make at one member, as its agent reports them.
+
+    `free` is what the site lends and nobody uses: local work and what the site keeps for itself are already taken off, as is
+    every placement that the report lists as counted.
+    """
+
+    name: str
+    model: str = ""
+    """GPU model as users write it (`A100`); empty for hosts without GPUs."""
+    gpu_memory_mib: int = 0
+    nodes: int = 1
+    gpus_per_node: int = 0
+    cpus_milli_per_node: int = 0
+    memory_mib_per_node: int = 0
+    free: tuple[Shape, ...] = ()
+    lent_gpus: int = 0
+    """GPUs that the site lends at this hour, busy or free."""
+
+    @property
+    def gpus_free(self) -> int:
+        """Total of free GPUs, whatever their arrangement."""
+        return sum(shape.gpus * shape.count for shape in self.free)
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Capacity that a provider would rent: one kind of instance in one region and market."""
+
+    name: str
+    """Unique within its provider, for example `us-east-1/p4d.24xlarge/spot`."""
+    provider: str
+    region: str
+    instance_type: str
+    market: Market
+    model: str
+    gpu_memory_mib: int
+    gpus: int
+    cpus_milli: int
+    memory_mib: int
+    price_usd_h: float
+    """Of one whole instance. For spot, what is paid now."""
+    delay_s: float
+    """From launch to ready to run."""
+    teardown_s: float = 60.0
+    minimum_billing_s: float = 60.0
+    available: int = 1
+    """How many more could be had, as far as the provider says."""
+    egress_usd_per_gib: float = 0.0
+
+
+class LeaseStatus(StrEnum):
+    """Where a lease is in its life."""
+
+    REQUESTED = "REQUESTED"
+    LAUNCHING = "LAUNCHING"
+    BOOTING = "BOOTING"
+    READY = "READY"
+    DRAINING = "DRAINING"
+    TERMINATING = "TERMINATING"
+    GONE = "GONE"
+    INTERRUPTED = "INTERRUPTED"
+    FAILED = "FAILED"
+
+
+LEASE_ENDED = frozenset({LeaseStatus.GONE, LeaseStatus.FAILED})
+
+
+class BurstEvidence(msgspec.Struct, frozen=True):
+    """Why a lease was rented, as it was known at the decision: kept for ever, shown by `explain`.
+
+    `home_finish_at` is the quantile forecast of the job's finish without any offer (the counterfactual);
+    `burst_finish_at` with this one.
+    """
+
+    job: str
+    policy: str
+    mode: str
+    home_finish_at: float | None
+    burst_finish_at: float
+    deadline_at: float | None
+    cost_usd: float
+    value_usd: float
+    decision: str
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity that is rented. The record is written before the provider is asked, under the name the provider will know it by."""
+
+    id: str
+    provider: str
+    site: str
+    offer: Offer
+    status: LeaseStatus
+    requested_at: float
+    because: str
+    evidence: BurstEvidence | None = None
+    queue: str = "default"
+    policy: str = ""
+    committed_usd: float = 0.0
+    """Worst case still to be paid, beyond `billed_usd`."""
+    billed_usd: float = 0.0
+    billed_until_at: float | None = None
+    launched_at: float | None = None
+    ready_at: float | None = None
+    idle_since_at: float | None = None
+    ended_at: float | None = None
+    failure: str | None = None
+
+    @property
+    def member(self) -> str:
+        """The member that its instance joins as. One instance per lease for now: ordinal 0."""
+        return f"{self.id}-0"
+
+
+class LaunchRequest(msgspec.Struct, frozen=True):
+    """What a provider needs to start an instance. `user_data` is a secret: it holds a one-time join token."""
+
+    name: str
+    offer: Offer
+    federation: str
+    tags: dict[str, str]
+    user_data: str
+
+
+class InstanceStatus(StrEnum):
+    """A provider's word on a machine."""
+
+    BOOTING = "BOOTING"
+    RUNNING = "RUNNING"
+    INTERRUPTING = "INTERRUPTING"
+    ENDED = "ENDED"
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A machine as the provider's listing shows it. `billed_usd` is the provider's own reckoning up to now."""
+
+    name: str
+    offer: str
+    status: InstanceStatus
+    launched_at: float
+    ended_at: float | None
+    tags: dict[str, str]
+    billed_usd: float

@@ -1,0 +1,51 @@
+"""What happened: events for users, and the append-only ledger of acts, use and money.
+
+Both are written in the transaction that changes the state they tell of, so neither can disagree with it.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One thing that happened to a job, for its timeline and for server-sent events."""
+
+    id: str
+    job: str
+    at: float
+    kind: str
+    """Name of the lifecycle event, for example `placed`."""
+    status: str
+    text: str
+    site: str = ""
+    placement: str = ""
+
+
+class LedgerKind(StrEnum):
+    """What a ledger line accounts for."""
+
+    ACT = "act"
+    USAGE = "usage"
+    MONEY = "money"
+    LOSS = "loss"
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One fact that is never changed or removed within retention. `who` is an identity, for example `user:ada` or `dispatcher`."""
+
+    id: str
+    at: float
+    kind: LedgerKind
+    who: str
+    what: str
+    job: str = ""
+    queue: str = ""
+    owner: str = ""
+    site: str = ""
+    lease: str = ""
+    market: str = ""
+    model: str = ""
+    gpu_s: float = 0.0
+    usd: float = 0.0
+    egress_gib: float = 0.0

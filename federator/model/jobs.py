@@ -1,0 +1,171 @@
+"""Jobs: what a user asks for (`JobSpec`, immutable, shared by hash) and what has become of it (`Job`).
+
+The two are apart on purpose. Thousands of jobs of an array share one spec; planning reads a job's few numbers and never its
+command, environment or secrets; and what may be changed while a job lives (`federator update`) is in the record, not the spec.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class JobStatus(StrEnum):
+    """Where a job is in its life; edges are in `federator.model.lifecycle`."""
+
+    PENDING = "PENDING"
+    PLACED = "PLACED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    HELD = "HELD"
+    SUSPENDING = "SUSPENDING"
+    CANCELLING = "CANCELLING"
+    RECOVERING = "RECOVERING"
+
+
+TERMINAL = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class TerminalReason(StrEnum):
+    """Why a job ended: a closed list, so that programs can act on it."""
+
+    DONE = "done"
+    EXIT_CODE = "exit-code"
+    SETUP_FAILED = "setup-failed"
+    STAGING_FAILED = "staging-failed"
+    IMAGE_PULL_FAILED = "image-pull-failed"
+    MAX_DURATION = "max-duration"
+    MAX_COST = "max-cost"
+    OUT_OF_MEMORY = "out-of-memory"
+    DEPENDENCY_FAILED = "dependency-failed"
+    RETRIES_SPENT = "retries-spent"
+    CANCELLED = "cancelled"
+    SITE_DECLARED_DEAD = "site-declared-dead"
+
+
+class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs per node. `models` empty: any model. `memory_mib` is per GPU, 0: any. `count` 0: none."""
+
+    count: int = 0
+    models: tuple[str, ...] = ()
+    memory_mib: int = 0
+
+
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one node of the job needs."""
+
+    gpus: Accelerators = Accelerators()
+    cpus_milli: int = 1000
+    memory_mib: int = 0
+    shm_mib: int = 0
+
+
+class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the job is asked to save itself: a signal, then `grace_s` until it is killed; `every_s` how often it saves by itself."""
+
+    signal: str = "TERM"
+    grace_s: float = 30.0
+    every_s: float | None = None
+
+
+class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which endings start the job again, how often, and after how long. Infrastructure failures always do and are not counted."""
+
+    on: tuple[str, ...] = ("preemption",)
+    max: int = 3
+    backoff_s: float = 30.0
+
+
+class PlacementConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the user lets the job run; empty: anywhere. All that are given must hold."""
+
+    kinds: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    not_sites: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The immutable part of a job: what to run, and what it needs. Parsed from a job file by `federator.wire.jobfile`.
+
+    Exactly one of `run` (for /bin/sh) and `command` (argument vector) is set. `workdir` and `setup_hash` name blobs.
+    """
+
+    name: str
+    run: str | None = None
+    command: tuple[str, ...] | None = None
+    setup: str | None = None
+    workdir: str | None = None
+    env: dict[str, str] = {}
+    outputs: tuple[str, ...] = ()
+    nodes: int = 1
+    resources: Resources = Resources()
+    estimate_s: float | None = None
+    speed: dict[str, float] = {}
+    spot_policy: str = "auto"
+    checkpoint: Checkpoint | None = None
+    retry: Retry = Retry()
+    placement: PlacementConstraints = PlacementConstraints()
+    labels: dict[str, str] = {}
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs over all nodes."""
+        return self.nodes * self.resources.gpus.count
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a job ended. `missed_deadline` is beside the outcome: late is not failed."""
+
+    reason: TerminalReason
+    detail: str = ""
+    exit_code: int | None = None
+    missed_deadline: bool | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job's record. `placement` is the attempt that counts now; `epoch` counts attempts. Times are seconds since the epoch."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    status: JobStatus
+    spec_hash: str
+    submitted_at: float
+    priority: int = 50
+    deadline_at: float | None = None
+    value_usd: float | None = None
+    """What meeting the deadline is worth; None: by the queue's price."""
+    must: bool = False
+    """The deadline must be met at any permitted price (`value: must`)."""
+    max_cost_usd: float | None = None
+    max_duration_s: float | None = None
+    array: str | None = None
+    array_index: int | None = None
+    after: tuple[str, ...] = ()
+    client_id: str | None = None
+    placement: str | None = None
+    epoch: int = 0
+    errors: int = 0
+    """Own failures that `retry.max` counts."""
+    losses: tuple[str, ...] = ()
+    """Distinct nodes that were lost under it; three make it HELD."""
+    not_before_at: float | None = None
+    resume_site: str | None = None
+    """The site that has its checkpoint: it resumes there."""
+    pause_for: str | None = None
+    """While SUSPENDING: `hold` or `preemption`, what it is stopped for."""
+    because: str = "submitted; the next turn will look at it"
+    started_at: float | None = None
+    finished_at: float | None = None
+    spent_usd: float = 0.0
+    gpu_s: float = 0.0
+    outcome: Outcome | None = None
+
+    @property
+    def terminal(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.status in TERMINAL

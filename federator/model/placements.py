@@ -1,0 +1,151 @@
+"""Placements: one attempt of a job at a site.
+
+A placement's id is random and never reused; its epoch only orders a job's attempts. What a member is told to do is a
+projection of placement rows (`DesiredEntry`), never state of its own.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.capacity import Market
+
+
+class PlacementStatus(StrEnum):
+    """Where an attempt is in its life."""
+
+    ASSIGNED = "ASSIGNED"
+    ACCEPTED = "ACCEPTED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    LOST = "LOST"
+    REFUSED = "REFUSED"
+    REVOKED = "REVOKED"
+
+
+PLACEMENT_ENDED = frozenset(
+    {
+        PlacementStatus.SUCCEEDED,
+        PlacementStatus.FAILED,
+        PlacementStatus.STOPPED,
+        PlacementStatus.LOST,
+        PlacementStatus.REFUSED,
+        PlacementStatus.REVOKED,
+    }
+)
+
+
+class Order(StrEnum):
+    """What a member is to do with a placement."""
+
+    RESERVE = "reserve"
+    RUN = "run"
+    STOP = "stop"
+
+
+class Cause(StrEnum):
+    """Why an attempt ended, as the site found it; mapped to the job's terminal reason or to a retry."""
+
+    EXIT = "exit"
+    SETUP = "setup"
+    STAGING = "staging"
+    IMAGE_PULL = "image-pull"
+    MAX_DURATION = "max-duration"
+    OUT_OF_MEMORY = "out-of-memory"
+    STOPPED = "stopped"
+    NODE_LOST = "node-lost"
+    CANNOT = "cannot"
+    """The site refuses: no such shape, not lent, unknown blob."""
+
+
+class RankStatus(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One rank as its agent sees it."""
+
+    rank: int
+    node: str = ""
+    phase: str = ""
+    """`staging`, `setup`, `running`, `stopping`, `ended`."""
+    exit_code: int | None = None
+
+
+class PlacementReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent's word on one placement. `seq` grows per agent; repeated until acknowledged."""
+
+    placement: str
+    epoch: int
+    seq: int
+    status: PlacementStatus
+    at: float
+    cause: Cause | None = None
+    detail: str = ""
+    exit_code: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    ranks: tuple[RankStatus, ...] = ()
+    checkpointed: bool = False
+    """It was asked to save itself and ended within its grace."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One attempt. `members` names the member of each rank, in rank order."""
+
+    id: str
+    job: str
+    epoch: int
+    site: str
+    pool: str
+    members: tuple[str, ...]
+    market: Market
+    status: PlacementStatus
+    order: Order
+    spec_hash: str
+    order_reason: str = ""
+    lease: str | None = None
+    nodes: int = 1
+    gpus_per_node: int = 0
+    cpus_milli: int = 0
+    memory_mib: int = 0
+    price_usd_gpu_h: float = 0.0
+    assigned_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+    expected_end_at: float | None = None
+    max_duration_s: float | None = None
+    cause: Cause | None = None
+    detail: str = ""
+    exit_code: int | None = None
+    stop_acknowledged: bool = False
+    decision: str = ""
+    because: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether this attempt is proven over."""
+        return self.status in PLACEMENT_ENDED
+
+    @property
+    def gpus(self) -> int:
+        """GPUs over all ranks."""
+        return self.nodes * self.gpus_per_node
+
+
+class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One line of a member's desired set. `ranks` are those this member hosts. The spec is fetched by its hash."""
+
+    placement: str
+    job: str
+    job_name: str
+    epoch: int
+    spec_hash: str
+    order: Order
+    ranks: tuple[int, ...]
+    pool: str
+    reason: str = ""
+    max_duration_s: float | None = None
+    grace_s: float = 30.0
+    signal: str = "TERM"
+    array_index: int | None = None
+    resume: bool = False

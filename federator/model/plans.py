@@ -1,0 +1,152 @@
+"""Plans: per-job actions with the reason that the user will be shown, and a reason for every job that stays.
+
+"Not placed" is a value, not a gap. An action names the job revision and the site session it saw; the committer tests both
+against the present, so that an event voids one action and never a plan.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.capacity import BurstEvidence, Market
+
+
+class Severity(StrEnum):
+    """What a finding does: a fatal one keeps the plan or action from being committed."""
+
+    FATAL = "fatal"
+    REMARK = "remark"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A check's remark about a plan. `promise` is the number in domain.md that would be broken."""
+
+    severity: Severity
+    promise: int
+    subject: str
+    text: str
+
+
+class SiteReason(msgspec.Struct, frozen=True):
+    """Why a job does not run at a site: the first filter that fails, in the published order; or, where all pass, its extra cost.
+
+    `change` is the smallest change that would lift it, in words; empty where none is known.
+    """
+
+    site: str
+    pool: str
+    filter: str
+    """Name of the filter; empty when the pool passes all."""
+    text: str
+    extra_cost_usd: float | None = None
+    start_at: float | None = None
+    finish_at: float | None = None
+    change: str = ""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
+    """Start this job there now. `members` has one entry per rank."""
+
+    job: str
+    revision: int
+    site: str
+    pool: str
+    members: tuple[str, ...]
+    session: str
+    market: Market
+    price_usd_gpu_h: float
+    expected_start_at: float
+    expected_end_at: float
+    because: str
+    lease: str | None = None
+
+
+class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
+    """Rent this offer and start the job on it as soon as it has booted. `committed_usd` is the worst case it adds to budgets."""
+
+    job: str
+    revision: int
+    provider: str
+    offer: str
+    site: str
+    expected_start_at: float
+    expected_end_at: float
+    committed_usd: float
+    evidence: BurstEvidence
+    because: str
+
+
+class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
+    """Stop this placement (after a checkpoint) because `beneficiary` is owed its place."""
+
+    job: str
+    revision: int
+    placement: str
+    beneficiary: str
+    because: str
+
+
+Action = Place | Rent | Preempt
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is not started by this plan, why, and what is expected of it.
+
+    `home_finish_at` is the forecast finish on owned capacity. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
+    """
+
+    job: str
+    kind: str
+    because: str
+    expected_start_at: float | None = None
+    expected_finish_at: float | None = None
+    home_finish_at: float | None = None
+    change: str = ""
+
+
+class StageReport(msgspec.Struct, frozen=True):
+    """One stage of deciding: whether it completed, the objective it reached, and its work (iterations, nodes)."""
+
+    stage: str
+    completed: bool
+    objective_usd: float | None = None
+    bound_usd: float | None = None
+    work: int = 0
+    note: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one turn decided. `objective_usd` is by the common evaluator; `terms` splits it; `winner` names the stage whose plan it is."""
+
+    decision: str
+    taken_at: float
+    seed: int
+    winner: str
+    winner_because: str
+    objective_usd: float
+    terms: dict[str, float] = {}
+    stages: tuple[StageReport, ...] = ()
+    actions: tuple[Action, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    prices: dict[str, float] = {}
+    wake_at: float | None = None
+    """When to plan again even if nothing happens: the latest safe start of a rental, the end of a backoff or a window."""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to "why is my job waiting, and why not there?", or "why did it run there?"."""
+
+    job: str
+    status: str
+    because: str
+    decision: str = ""
+    winner: str = ""
+    sites: tuple[SiteReason, ...] = ()
+    changes: tuple[str, ...] = ()
+    expected_start_at: float | None = None
+    expected_finish_at: float | None = None
+    home_finish_at: float | None = None
+    deadline_at: float | None = None
+    burst: BurstEvidence | None = None
+    policies: tuple[str, ...] = ()

@@ -1,0 +1,214 @@
+"""The closed vocabulary that policies compile into.
+
+Policy plugins run when a policy set is validated and applied, never while deciding: a decision sees only these records,
+stored with the set and put beside the snapshot into the problem. A closed vocabulary is what makes decisions replayable and
+checkable by something that does not know any plugin.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.capacity import Market
+
+
+class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs a rule is about; an empty field admits all. A queue admits itself and all below it."""
+
+    queues: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+
+
+class PoolSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which capacity a rule is about; an empty field admits all."""
+
+    sites: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    markets: tuple[Market, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hours of the week, UTC, in which a rule holds: days 0 (Monday) to 6, minutes of the day, end exclusive."""
+
+    days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+    from_minute: int = 0
+    to_minute: int = 1440
+
+
+class Effect(StrEnum):
+    """What a filter does with what it matches."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class BurstMode(StrEnum):
+    """When a permitted rental may happen."""
+
+    ECONOMIC = "economic"
+    THRESHOLD = "threshold"
+    ALWAYS = "always"
+    OFF = "off"
+
+
+class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=True):
+    """Jobs in `scope` may (or may not) use what `pools` matches.
+
+    Owned capacity is open unless denied. Rented capacity is closed unless allowed, and an allowing filter says how: `mode`;
+    in `economic` mode a forecast miss of the deadline justifies renting, and waiting too where `for_waiting`; in `threshold`
+    mode `after_wait_s` of waiting does.
+    """
+
+    policy: str
+    effect: Effect
+    scope: Scope = Scope()
+    pools: PoolSelector = PoolSelector()
+    window: Window | None = None
+    mode: BurstMode | None = None
+    for_waiting: bool = False
+    after_wait_s: float | None = None
+    max_price_usd_h: float | None = None
+    """Dearest instance, per hour, that it admits."""
+    reason: str = ""
+
+
+class CapUnit(StrEnum):
+    """What a cap counts."""
+
+    GPUS = "gpus"
+    JOBS = "jobs"
+    USD_PER_H = "usd-per-h"
+    USD = "usd"
+    INSTANCES = "instances"
+
+
+class Period(StrEnum):
+    """Over what a money cap sums; `NOW` for what is in use at once."""
+
+    NOW = "now"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    TOTAL = "total"
+
+
+class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True):
+    """What jobs in `scope` use of `pools` together never exceeds `limit`."""
+
+    policy: str
+    unit: CapUnit
+    limit: float
+    scope: Scope = Scope()
+    pools: PoolSelector = PoolSelector()
+    period: Period = Period.NOW
+
+
+class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_fields=True):
+    """The queue gets `gpus` back within `reclaim_s` whenever it wants them; each GPU short costs `shortfall_usd_gpu_h`."""
+
+    policy: str
+    queue: str
+    gpus: int
+    model: str = ""
+    weight: float = 1.0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+    reclaim_s: float = 300.0
+    shortfall_usd_gpu_h: float = 20.0
+
+
+class PriceKind(StrEnum):
+    """What a price is of."""
+
+    MISS = "miss-usd-per-gpu-h"
+    """Value of a met deadline, per GPU-hour of the job's expected run."""
+    WAIT = "wait-usd-per-gpu-h"
+    """Price of waiting, per GPU asked for and hour waited."""
+    POOL = "pool-usd-per-gpu-h"
+    """Added to the price of the capacity that `pools` matches."""
+
+
+class PriceTerm(msgspec.Struct, frozen=True, tag="price", forbid_unknown_fields=True):
+    """A price that steers the optimizer. The most specific queue's term wins."""
+
+    policy: str
+    kind: PriceKind
+    usd: float
+    scope: Scope = Scope()
+    pools: PoolSelector = PoolSelector()
+    window: Window | None = None
+
+
+class PreemptRule(msgspec.Struct, frozen=True, tag="preempt", forbid_unknown_fields=True):
+    """Jobs in `who` may displace jobs in `victims` that have run at least `minimum_run_s`."""
+
+    policy: str
+    who: Scope
+    victims: Scope
+    minimum_run_s: float = 0.0
+    minimum_priority_gap: int = 1
+
+
+class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields=True):
+    """That a queue exists, and what intake gives a job that does not say: no decision row, but stored with the same set."""
+
+    policy: str
+    queue: str
+    interactive: bool = False
+    deadline_budget_s: float | None = None
+    max_duration_s: float | None = None
+    max_priority: int = 100
+    max_value_usd: float | None = None
+    allow_must: bool = False
+
+
+Rule = Filter | CapRow | GuaranteeRow | PriceTerm | PreemptRule | QueueTerms
+
+
+class PolicyDocument(msgspec.Struct, frozen=True):
+    """One YAML document as it was applied: kept verbatim, so that history and diff show what people wrote."""
+
+    kind: str
+    name: str
+    text: str
+
+
+class PolicySet(msgspec.Struct, frozen=True, kw_only=True):
+    """All policies in force, as one version with an author and a reason."""
+
+    version: int
+    author: str
+    reason: str
+    applied_at: float
+    documents: tuple[PolicyDocument, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+def admits_queue(paths: tuple[str, ...], queue: str) -> bool:
+    """Whether one of `paths` is the queue or stands above it; no paths admit all."""
+    return not paths or any(queue == path or queue.startswith(path + "/") for path in paths)
+
+
+def in_scope(scope: Scope, *, queue: str, owner: str, labels: dict[str, str]) -> bool:
+    """Whether a job is one that the rule is about."""
+    return (
+        admits_queue(scope.queues, queue)
+        and (not scope.owners or owner in scope.owners)
+        and all(labels.get(key) == value for key, value in scope.labels.items())
+    )
+
+
+def selects(pools: PoolSelector, *, site: str, kind: str, provider: str | None, region: str, market: Market, model: str) -> bool:
+    """Whether some capacity is what the rule is about."""
+    return (
+        (not pools.sites or site in pools.sites)
+        and (not pools.kinds or kind in pools.kinds)
+        and (not pools.providers or (provider or "") in pools.providers)
+        and (not pools.regions or region in pools.regions)
+        and (not pools.markets or market in pools.markets)
+        and (not pools.models or model in pools.models)
+    )

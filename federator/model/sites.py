@@ -1,0 +1,89 @@
+"""Sites and members: who is in the federation, and what an agent last said.
+
+A site is a member cluster; a member is one host of it with an agent of its own. What is durable (`Site`, `Member`) is apart from
+what was last heard (`SiteReport`, in memory): a report is telemetry with an age and is never restored as if it were fresh.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.capacity import Market, Pool
+
+
+class SiteKind(StrEnum):
+    """What sort of place it is."""
+
+    ONPREM = "onprem"
+    CLOUD = "cloud"
+    EDGE = "edge"
+
+
+class SiteStatus(StrEnum):
+    """Health of a site or member as the dispatcher sees it."""
+
+    JOINING = "JOINING"
+    READY = "READY"
+    DEGRADED = "DEGRADED"
+    UNREACHABLE = "UNREACHABLE"
+    LOST = "LOST"
+    DRAINING = "DRAINING"
+    GONE = "GONE"
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A member cluster. `price_usd_gpu_h` is the marginal price of an owned GPU-hour, for reports and ties."""
+
+    name: str
+    kind: SiteKind
+    status: SiteStatus = SiteStatus.JOINING
+    region: str = ""
+    provider: str | None = None
+    labels: dict[str, str] = {}
+    price_usd_gpu_h: float = 0.0
+    draining: bool = False
+    created_at: float = 0.0
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's place in the federation. `generation` is that of its desired set; `public_key` is how it proves itself."""
+
+    id: str
+    site: str
+    public_key: str
+    status: SiteStatus = SiteStatus.JOINING
+    generation: int = 0
+    boot_id: str = ""
+    lease: str | None = None
+    market: Market = Market.OWNED
+    joined_at: float = 0.0
+    last_seen_at: float = 0.0
+
+
+class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """Work at the site that is not ours: it has taken `gpus_per_node` on `nodes` hosts of a pool, or waits for them."""
+
+    pool: str
+    nodes: int
+    gpus_per_node: int
+    ends_at: float | None = None
+    queued: bool = False
+
+
+class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent saw, at `taken_at` of its own wall clock.
+
+    `counted` names the placements whose use is already taken off `Pool.free`: the dispatcher takes off the others itself.
+    """
+
+    taken_at: float
+    pools: tuple[Pool, ...]
+    counted: tuple[str, ...] = ()
+    local_work: tuple[LocalWork, ...] = ()
+    labels: dict[str, str] = {}
+    lends_to: tuple[str, ...] = ()
+    """Queue paths (with all below them) that the site serves; empty: all."""
+    paused: bool = False
+    health: str = "ok"
+    price_usd_gpu_h: float | None = None
+    self_fencing: bool = False

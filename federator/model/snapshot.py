@@ -1,0 +1,158 @@
+"""What one decision may see: an immutable value, small enough to send to a child process and to record.
+
+Commands, environment and secrets never enter it. Everything that planning reads is a number or a short word; records of
+jobs and sites are reduced to views of exactly that.
+"""
+
+import msgspec
+
+from federator.model.capacity import Market, Offer, Shape
+from federator.model.rules import Rule
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job that waits, as planning sees it. Durations are run times at the forecast's quantile on the reference model (speed 1)."""
+
+    id: str
+    revision: int
+    name: str
+    queue: str
+    owner: str
+    submitted_at: float
+    priority: int = 50
+    nodes: int = 1
+    gpus: int = 0
+    """Per node."""
+    models: tuple[str, ...] = ()
+    gpu_memory_mib: int = 0
+    cpus_milli: int = 0
+    memory_mib: int = 0
+    run_s: float = 3600.0
+    """Expected run time with the planning margin: the quantile that plans use."""
+    run_low_s: float = 3600.0
+    run_high_s: float = 3600.0
+    speed: dict[str, float] = {}
+    max_duration_s: float | None = None
+    deadline_at: float | None = None
+    value_usd: float | None = None
+    must: bool = False
+    max_cost_usd: float | None = None
+    spent_usd: float = 0.0
+    spot_policy: str = "auto"
+    kinds: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    not_sites: tuple[str, ...] = ()
+    site_labels: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    interactive: bool = False
+    not_before_at: float | None = None
+    avoid_nodes: tuple[str, ...] = ()
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs over all nodes."""
+        return self.nodes * self.gpus
+
+
+class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Work that holds part of a pool until about `ends_at`. `job` and the rest are set for placements of ours, for quotas and preemption."""
+
+    nodes: int
+    gpus: int
+    """Per node."""
+    cpus_milli: int = 0
+    memory_mib: int = 0
+    ends_at: float
+    placement: str | None = None
+    job: str | None = None
+    queue: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+    priority: int = 0
+    started_at: float = 0.0
+    usd_per_h: float = 0.0
+
+
+class PoolView(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity that exists: hosts of one make at one member. `session` is the agent connection that the view was taken from.
+
+    `free` has in-flight placements already taken off. `open` false: nothing new may start there, `closed_because` says why.
+    """
+
+    site: str
+    kind: str
+    pool: str
+    member: str
+    session: str
+    region: str = ""
+    provider: str | None = None
+    labels: dict[str, str] = {}
+    market: Market = Market.OWNED
+    price_usd_gpu_h: float = 0.0
+    model: str = ""
+    gpu_memory_mib: int = 0
+    nodes: int = 1
+    gpus_per_node: int = 0
+    cpus_milli_per_node: int = 0
+    memory_mib_per_node: int = 0
+    free: tuple[Shape, ...] = ()
+    busy: tuple[BusyView, ...] = ()
+    lends_to: tuple[str, ...] = ()
+    age_s: float = 0.0
+    open: bool = True
+    closed_because: str = ""
+    lease: str | None = None
+    ready_at: float | None = None
+    """For a lease that still boots: when it is expected."""
+
+    @property
+    def key(self) -> str:
+        """Names the pool within one snapshot: `site/member/pool`."""
+        return f"{self.site}/{self.member}/{self.pool}"
+
+
+class OfferView(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity that could be rented, and the cloud site that it would join."""
+
+    offer: Offer
+    site: str
+    labels: dict[str, str] = {}
+    avoid_until_at: float | None = None
+    """Set after a failed launch: not before then."""
+
+    @property
+    def key(self) -> str:
+        """Names the offer within one snapshot: `provider/offer`."""
+        return f"{self.offer.provider}/{self.offer.name}"
+
+
+class SpendView(msgspec.Struct, frozen=True):
+    """Money under one capped policy in its present period: what is paid and what is committed in the worst case."""
+
+    policy: str
+    period: str
+    spent_usd: float
+    committed_usd: float
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The world at `taken_at`. `incarnation` and `revision` say which store state it was folded from."""
+
+    taken_at: float
+    incarnation: str
+    revision: int
+    jobs: tuple[JobView, ...] = ()
+    pools: tuple[PoolView, ...] = ()
+    offers: tuple[OfferView, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    policy_version: int = 0
+    spend: tuple[SpendView, ...] = ()
+    burst_paused: bool = False
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `decide` is given: with the seed and the stages it determines the plan, byte for byte."""
+
+    snapshot: Snapshot
+    warm_prices: dict[str, float] = {}
+    decision: str = ""

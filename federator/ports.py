@@ -1,0 +1,186 @@
+"""What the core needs from outside, on one page.
+
+Adapters implement these protocols; the composition roots (`federator.app`, `federator.simulation`) choose them. Each
+docstring is the contract, and one contract suite in `tests/contract` holds every implementation to it.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator.model.rules import Rule
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One stored key. `revision` is that of the transaction that wrote this value."""
+
+    key: str
+    value: bytes
+    revision: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Part of a range, in key order. `next_after` goes into the next call; None when this is the last page."""
+
+    items: tuple[Item, ...]
+    revision: int
+    next_after: str | None
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """Write `value`; with `expires_in_s`, the key is gone that long (real seconds) after its last write."""
+
+    key: str
+    value: bytes
+    expires_in_s: float | None = None
+
+
+class Compare(msgspec.Struct, frozen=True, gc=False):
+    """The key's revision must still be this one; 0: the key must not exist."""
+
+    key: str
+    revision: int
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """All of it, or nothing: comparisons first, then deletes and puts. A key stands at most once in puts and deletes together."""
+
+    compares: tuple[Compare, ...] = ()
+    puts: tuple[Put, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One key written (`value` set) or deleted or expired (`value` None) at `revision`."""
+
+    key: str
+    value: bytes | None
+    revision: int
+
+
+class Store(Protocol):
+    """Ordered keys with one growing revision, as etcd has them.
+
+    Keys are non-empty ASCII, ordered by code point. Every committed transaction that writes gets the next revision. What
+    `commit` has returned is durable and seen by every later read. A store that fails raises `Unavailable`; a write may then have
+    happened or not, and the caller looks again.
+    """
+
+    MAX_OPERATIONS: int
+    """Largest number of puts and deletes in one transaction."""
+
+    @property
+    def incarnation(self) -> str:
+        """A random name given when the store was created; another one after a restore was adopted."""
+        ...
+
+    async def get(self, key: str) -> Item | None:
+        """The key's present value, or None."""
+        ...
+
+    async def range(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> Page:
+        """Keys that start with `prefix`, strictly after `after`, in order, at most `limit`."""
+        ...
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Do it atomically and durably; return its revision. Raises `StoreConflict` (nothing written) when a comparison fails."""
+        ...
+
+    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
+        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever.
+
+        Raises `Conflict` when that revision is compacted away: the caller reads the range again and watches from there.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Flush and release; no call may follow."""
+        ...
+
+
+class Blobs(Protocol):
+    """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk; callers use threads."""
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes durably and return their hash; keeping them twice is the same as once."""
+        ...
+
+    def get(self, digest: str) -> bytes | None:
+        """The bytes, or None."""
+        ...
+
+    def has(self, digest: str) -> bool:
+        """Whether `get` would find it."""
+        ...
+
+    def append_log(self, name: str, offset: int, data: bytes) -> int:
+        """Write `data` at `offset` of a log and return its length; a repeated or overlapping write changes nothing it already has.
+
+        A gap (offset beyond the length) is filled with a line that says how many bytes were lost.
+        """
+        ...
+
+    def read_log(self, name: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset`; empty at the end or for an unknown log."""
+        ...
+
+    def log_length(self, name: str) -> int:
+        """Length in bytes; 0 for an unknown log."""
+        ...
+
+
+class Provider(Protocol):
+    """A cloud that rents capacity. All names are the client's, so that a repeated call finds the first one.
+
+    Raises `Transient` for throttling and faults, `NoCapacity` when the offer is sold out, `Permanent` otherwise.
+    """
+
+    name: str
+
+    async def offers(self) -> Sequence[Offer]:
+        """What could be rented now, with prices."""
+        ...
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        """Start one instance named `request.name`. The same name again returns the first instance, whatever has become of it."""
+        ...
+
+    async def instances(self, federation: str) -> Sequence[Instance]:
+        """Every instance tagged with this federation, ended ones included for at least an hour."""
+        ...
+
+    async def terminate(self, name: str) -> None:
+        """Begin to end it. Unknown or already ended is fine. Done when `instances` shows it ended."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections; instances go on."""
+        ...
+
+
+class PolicyKind(Protocol):
+    """One kind of policy document: validated and compiled at apply, never called by decisions."""
+
+    kind: str
+
+    def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
+        """Check the decoded `spec` and turn it into rules. Raises `Invalid` with a field path below `$.spec`."""
+        ...
+
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of `spec`."""
+        ...
+
+
+class Solver(Protocol):
+    """Runs `decide` somewhere: in a child process (production) or here (simulator, offline tool)."""
+
+    async def decide(self, problem: bytes, limit_s: float) -> bytes | None:
+        """Encoded problem in, encoded plan out. None when the child was late, died or returned nonsense: greedy's plan stands."""
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
+        ...
