@@ -1,0 +1,116 @@
+"""Every setting of the dispatcher, as frozen records by topic.
+
+Each field has its unit in its name or type, a default, and a docstring from which the reference page is generated. Files and environment are read by
+`federator.config` alone; what runs gets these values.
+"""
+
+import msgspec
+
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the dispatcher listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Only loopback until TLS is there: another address is refused."""
+    port: int = 7070
+    """TCP port; 0 takes a free one, which is printed and written to `STATE_DIR/address`."""
+
+
+class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits on what comes from outside; over them the answer is 413 or 429."""
+
+    body_mib: int = 16
+    """Largest JSON body, in MiB (one job, a policy set, one chunk of log)."""
+    blob_mib: int = 512
+    """Largest work directory or output archive, in MiB, compressed."""
+    batch_jobs: int = 100_000
+    """Most lines in one NDJSON submission."""
+    array_tasks: int = 10_000
+    """Most tasks of one array."""
+    queued_jobs: int = 1_000_000
+    """Most jobs that are not terminal; over it submissions are refused with 429."""
+    log_mib: int = 64
+    """Most that is kept of one rank's log, in MiB; what is over is dropped, with a line that says so."""
+
+
+class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often and how hard is planned."""
+
+    coalesce_s: float = 0.010
+    """Events are gathered this long (real seconds) before a turn starts."""
+    minimum_gap_s: float = 0.05
+    """Real seconds between the starts of two turns while events keep coming."""
+    solver: bool = True
+    """Whether OR-Tools is asked at all; greedy always plans."""
+    solver_limit_s: float = 5.0
+    """Real seconds after which the solver's child is killed and greedy's plan stands."""
+    stages: tuple[str, ...] = ("greedy", "lp", "cpsat")
+    """Stages that the solver may run, in order; each has a work limit of its own."""
+    heartbeat_s: float = 30.0
+    """A turn happens at least this often (clock seconds), events or not."""
+
+
+class LinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Between dispatcher and agents. Clock seconds."""
+
+    report_every_s: float = 5.0
+    """How often an agent reports when nothing changes."""
+    unreachable_after_s: float = 30.0
+    """Silence after which a member is UNREACHABLE and gets no new work."""
+
+
+class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How rented capacity is kept. Clock seconds."""
+
+    idle_s: float = 300.0
+    """An idle lease drains after this long."""
+    join_within_s: float = 1800.0
+    """A lease whose agent has not joined this long after its expected boot is ended and its offer avoided."""
+    drain_within_s: float = 600.0
+    """A draining lease is ended after this long even if results are missing; that is recorded as a loss."""
+    avoid_s: float = 900.0
+    """A failed offer is avoided for this long."""
+    poll_s: float = 15.0
+    """How often providers are listed."""
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One provider: `type` names the adapter (an entry point of `federator.providers`), `site` the cloud site its instances join."""
+
+    type: str
+    site: str
+    region: str = "local"
+    labels: dict[str, str] = {}
+    settings: dict[str, object] = {}
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long records stay, and how much of them. Clock seconds."""
+
+    jobs_s: float = 30 * 86400.0
+    """Finished jobs and their events and logs; never under 7 days on a system clock."""
+    decisions: int = 1000
+    """Most recorded decisions."""
+    decisions_mib: int = 256
+    """Most MiB of recorded decisions."""
+    sweep_s: float = 60.0
+    """How often the sweeper looks for what to drop and for leaked capacity."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings of `federator serve`."""
+
+    state_dir: str = "~/.local/share/federator"
+    """Where the store, blobs and logs live."""
+    federation: str = "federation"
+    """Name of this federation: the tag on everything it rents."""
+    clock: str = "system"
+    """`system`, or `scaled:FACTOR@ORIGIN` for demonstrations; agents must be given the same."""
+    server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
+    turn: TurnSettings = TurnSettings()
+    link: LinkSettings = LinkSettings()
+    leases: LeaseSettings = LeaseSettings()
+    retention: RetentionSettings = RetentionSettings()
+    providers: dict[str, ProviderSettings] = {}
+    """Providers by name."""

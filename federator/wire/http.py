@@ -1,0 +1,268 @@
+"""Bodies of the HTTP API: what users and programs send and get. Versioned by the `/v1` of the path.
+
+Records of the model are answered as they are wherever that says what a user needs; the types here are those that differ:
+requests, and views that join several records.
+"""
+
+import msgspec
+
+from federator.model.capacity import BurstEvidence, Pool, Shape
+from federator.model.jobs import Job, JobSpec
+from federator.model.plans import Explanation, Waiting
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An error as RFC 9457 has it. `field` is a path into the body; `remedy` says what would be right."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None = None
+    remedy: str | None = None
+    retry_after_s: float | None = None
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """Answer to a submission, durable by then. `jobs` has one id per array task. `repeated`: the client id was known."""
+
+    jobs: tuple[str, ...]
+    name: str
+    repeated: bool = False
+
+
+class SubmitResult(msgspec.Struct, frozen=True):
+    """One line of the answer to NDJSON: the same order as the request's lines."""
+
+    line: int
+    submitted: Submitted | None = None
+    problem: Problem | None = None
+
+
+class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PATCH /v1/jobs/{id}: what may be changed while a job lives. Texts as in a job file; `none` removes a limit or deadline."""
+
+    priority: int | None = None
+    deadline: str | None = None
+    queue: str | None = None
+    max_cost: str | None = None
+    max_duration: str | None = None
+    value: str | None = None
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """GET /v1/jobs/{id}: the record, the spec, where it is, and what the last plan expects of it."""
+
+    job: Job
+    spec: JobSpec
+    site: str = ""
+    pool: str = ""
+    market: str = ""
+    waiting: Waiting | None = None
+    decision: str = ""
+    winner: str = ""
+    winner_because: str = ""
+    outputs: bool = False
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a list."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    status: str
+    priority: int
+    nodes: int
+    gpus: int
+    models: str
+    site: str = ""
+    market: str = ""
+    submitted_at: float = 0.0
+    started_at: float | None = None
+    finished_at: float | None = None
+    deadline_at: float | None = None
+    home_finish_at: float | None = None
+    expected_start_at: float | None = None
+    spent_usd: float = 0.0
+    because: str = ""
+    array: str | None = None
+    array_index: int | None = None
+    missed_deadline: bool | None = None
+    labels: dict[str, str] = {}
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """A page of jobs, newest first unless asked otherwise. `next_after` goes into `?after=`."""
+
+    jobs: tuple[JobRow, ...]
+    next_after: str | None = None
+    total: int = 0
+
+
+class PoolRow(msgspec.Struct, frozen=True):
+    """A pool of a site: its report, and the largest gang (nodes × GPUs) that fits now."""
+
+    pool: Pool
+    member: str
+    free: tuple[Shape, ...]
+    busy_gpus: int
+    largest_gang: str
+
+
+class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator sites`. `age_s` is that of the last report; None: never reported."""
+
+    name: str
+    kind: str
+    status: str
+    region: str = ""
+    labels: dict[str, str] = {}
+    gpus: int = 0
+    busy: int = 0
+    running: int = 0
+    largest_gang: str = ""
+    age_s: float | None = None
+    draining: bool = False
+    paused: bool = False
+    members: int = 0
+    pools: tuple[PoolRow, ...] = ()
+    because: str = ""
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator queues`: use against guarantee and limit, all below it included."""
+
+    queue: str
+    guaranteed_gpus: int = 0
+    limit_gpus: int | None = None
+    weight: float = 1.0
+    gpus: int = 0
+    running: int = 0
+    pending: int = 0
+    interactive: bool = False
+    deadline_budget_s: float | None = None
+    max_duration_s: float | None = None
+    spent_usd: float = 0.0
+
+
+class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator leases`."""
+
+    id: str
+    site: str
+    offer: str
+    market: str
+    status: str
+    gpus: int
+    price_usd_h: float
+    billed_usd: float
+    committed_usd: float
+    requested_at: float
+    ready_at: float | None = None
+    ended_at: float | None = None
+    because: str = ""
+    failure: str | None = None
+    evidence: BurstEvidence | None = None
+
+
+class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator offers`."""
+
+    provider: str
+    name: str
+    site: str
+    model: str
+    gpus: int
+    market: str
+    price_usd_h: float
+    delay_s: float
+    available: int
+    avoid_until_at: float | None = None
+
+
+class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Money under one cap, in its present period."""
+
+    policy: str
+    period: str
+    unit: str
+    limit: float
+    spent: float
+    committed: float
+
+
+class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/policies and /v1/policies/validate: YAML text of the whole new set, and why."""
+
+    text: str
+    reason: str = ""
+
+
+class PolicyVerdict(msgspec.Struct, frozen=True):
+    """What a set would be, or has become. `problems` empty: it is valid."""
+
+    version: int | None
+    documents: tuple[str, ...] = ()
+    rules: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/tokens: a person's token (`role`) or an agent's one-time join token (`site` and `kind`)."""
+
+    name: str = ""
+    role: str = ""
+    site: str = ""
+    kind: str = ""
+    region: str = ""
+    default_queue: str = ""
+    expires_in: str = ""
+
+
+class TokenAnswer(msgspec.Struct, frozen=True):
+    """The secret, shown once."""
+
+    secret: str
+    name: str
+    role: str = ""
+    site: str = ""
+    expires_at: float | None = None
+
+
+class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded decision."""
+
+    id: str
+    at: float
+    winner: str
+    objective_usd: float
+    actions: int
+    jobs: int
+    stages: str
+    size_bytes: int
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """POST /v1/preview: what would become of this job file, nothing being changed."""
+
+    name: str
+    queue: str
+    explanation: Explanation
+    cost_usd: float | None = None
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/overview: what `federator top` and the demonstration draw."""
+
+    now: float
+    sites: tuple[SiteRow, ...]
+    queues: tuple[QueueRow, ...]
+    leases: tuple[LeaseRow, ...]
+    jobs: tuple[JobRow, ...]
+    spent_usd: float
+    committed_usd: float
+    caps: tuple[BudgetRow, ...]
+    turn: str = ""

@@ -1,0 +1,159 @@
+"""The control messages between an agent and the dispatcher, one WebSocket, JSON text frames.
+
+The agent always dials out. A session goes: `Hello` up, `Challenge` down, `Proof` up, `Welcome` down, then reports and statuses
+up, desired sets down. Bulk (specs, blobs, logs, outputs) goes over plain HTTP beside it, under the session's ticket. Every
+message is a tagged record, unknown fields are refused, and the protocol's number is in the first message of each side.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from federator.model.placements import DesiredEntry, PlacementReport
+from federator.model.sites import SiteReport
+
+PROTOCOL = 1
+MAX_MESSAGE_BYTES = 4 * 2**20
+MAX_STATUSES = 500
+PATH = "/agent/v1/link"
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True):
+    """Who calls. `boot_id` is the host's; a new one proves that local processes of the old are gone."""
+
+    protocol: int
+    member: str
+    boot_id: str
+    version: str
+    runtime: str
+
+
+class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
+    """Random text to sign together with the incarnation, so that a signature is worth nothing elsewhere."""
+
+    nonce: str
+    incarnation: str
+
+
+class Proof(msgspec.Struct, frozen=True, tag="proof", forbid_unknown_fields=True):
+    """Ed25519 signature (hex) over `challenge_bytes`."""
+
+    signature: str
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=True):
+    """The session stands. `ticket` is the bearer token for bulk requests of this session."""
+
+    session: str
+    ticket: str
+    incarnation: str
+    term: int
+    report_every_s: float
+
+
+class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=True):
+    """Telemetry: the newest replaces all older ones."""
+
+    report: SiteReport
+
+
+class Statuses(msgspec.Struct, frozen=True, tag="statuses", forbid_unknown_fields=True):
+    """Placement statuses, oldest first; repeated until `StatusAck` covers their numbers. At most MAX_STATUSES."""
+
+    reports: tuple[PlacementReport, ...]
+
+
+class DesiredAck(msgspec.Struct, frozen=True, tag="desired-ack", forbid_unknown_fields=True):
+    """The desired set of that generation is on the agent's disk; `digest` is that of the set it now holds."""
+
+    generation: int
+    digest: str
+
+
+class Desired(msgspec.Struct, frozen=True, tag="desired", forbid_unknown_fields=True):
+    """A change of the member's desired set: `entries` are new or changed, `forget` are placements to drop from the set.
+
+    `whole` means that `entries` is the entire set. `digest` is that of the set after the change; on a mismatch the agent
+    answers with its own digest and is sent the whole set. **A placement stops only on an explicit `stop` entry**; a
+    forgotten one is by then ended and acknowledged.
+    """
+
+    generation: int
+    entries: tuple[DesiredEntry, ...]
+    digest: str
+    forget: tuple[str, ...] = ()
+    whole: bool = False
+    term: int = 0
+
+
+class StatusAck(msgspec.Struct, frozen=True, tag="status-ack", forbid_unknown_fields=True):
+    """All statuses up to `seq` are durable at the dispatcher."""
+
+    seq: int
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=True):
+    """The session ends. `code` says why; `retry_after_s` None: do not come back without a person's help."""
+
+    code: str
+    detail: str
+    retry_after_s: float | None = None
+
+
+Up = Hello | Proof | Report | Statuses | DesiredAck
+Down = Challenge | Welcome | Desired | StatusAck | Refusal
+
+_encoder = msgspec.json.Encoder()
+_up = msgspec.json.Decoder(Up)
+_down = msgspec.json.Decoder(Down)
+
+
+def encode(message: Up | Down) -> bytes:
+    """A message as one text frame."""
+    return _encoder.encode(message)
+
+
+def decode_up(data: bytes | str) -> Up:
+    """What an agent said. Raises msgspec.ValidationError with the path of the fault."""
+    return _up.decode(data)
+
+
+def decode_down(data: bytes | str) -> Down:
+    """What the dispatcher said. Raises msgspec.ValidationError with the path of the fault."""
+    return _down.decode(data)
+
+
+def challenge_bytes(challenge: Challenge, member: str) -> bytes:
+    """What the agent signs."""
+    return f"federator-link-v{PROTOCOL}\n{challenge.incarnation}\n{member}\n{challenge.nonce}".encode()
+
+
+def desired_digest(entries: Iterable[DesiredEntry]) -> str:
+    """Digest of a desired set, whatever the order of its entries."""
+    lines = sorted(f"{e.placement} {e.epoch} {e.spec_hash} {e.order}" for e in entries)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /agent/v1/join with the join token as bearer: binds this public key (Ed25519, hex) to the site."""
+
+    public_key: str
+    member: str = ""
+    """A wish for the member's name; empty: the site's."""
+    labels: dict[str, str] = {}
+
+
+class JoinAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name under which the agent's sessions are opened."""
+
+    member: str
+    site: str
+    incarnation: str
+
+
+# Bulk, by the agent over HTTP with `Authorization: Bearer TICKET`:
+#   GET  /agent/v1/specs/{hash}                               a JobSpec as JSON (federator.model.jobs)
+#   GET  /agent/v1/blobs/{hash}                               a work directory: gzipped tar
+#   PUT  /agent/v1/logs/{placement}/{rank}?offset=N           bytes of a rank's log; answers {"length": N}
+#   PUT  /agent/v1/outputs/{placement}                        gzipped tar of what `outputs` matched, before the terminal status
