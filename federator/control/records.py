@@ -1,0 +1,267 @@
+"""The records as this dispatcher knows them: the store's rows, decoded, in memory – and the one way to change them.
+
+Memory is never ahead of the store: a change is computed from what is in memory, written with a comparison on the revision of every row it
+replaces and on the leader's term, and applied here only once it is durable. Two tasks that change the same row at once race in the store; the
+loser computes its change again from the newer row. So there are no locks, and a change that was acknowledged cannot be lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from federator.kernel.errors import Bug, Conflict, NotFound, StoreConflict
+from federator.model.capacity import Lease
+from federator.model.events import Event, LedgerEntry
+from federator.model.identity import JoinToken, Token
+from federator.model.jobs import Job, JobSpec
+from federator.model.placements import Placement, PlacementStatus
+from federator.model.rules import PolicySet
+from federator.model.sites import Member, Site
+from federator.ports import Compare, Put, Store, Transaction
+
+ATTEMPTS = 50
+LEADER_KEY = "leader"
+OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
+"""Given up without the site's word: should it come back, it must still be told to stop."""
+
+
+class ClientKey(msgspec.Struct, frozen=True):
+    """What a client id was first used for: the jobs it made, and the hash of the body."""
+
+    owner: str
+    client_id: str
+    body_hash: str
+    jobs: tuple[str, ...]
+    name: str
+    at: float
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A switch that a person has thrown, such as `burst-paused`."""
+
+    name: str
+    on: bool
+    who: str
+    at: float
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """A job's immutable part, as the bytes that its hash is of."""
+
+    digest: str
+    data: bytes
+
+
+class _Table(NamedTuple):
+    prefix: str
+    key: Callable[[Any], str]
+    kept: bool
+    """Whether rows are held in memory; the others are read from the store when asked for."""
+
+
+TABLES: dict[type, _Table] = {
+    Job: _Table("job/", lambda r: r.id, True),
+    Placement: _Table("placement/", lambda r: r.id, True),
+    Lease: _Table("lease/", lambda r: r.id, True),
+    Site: _Table("site/", lambda r: r.name, True),
+    Member: _Table("member/", lambda r: r.id, True),
+    Token: _Table("token/", lambda r: r.digest, True),
+    JoinToken: _Table("join/", lambda r: r.digest, True),
+    PolicySet: _Table("policies/", lambda r: f"{r.version:08d}", True),
+    ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
+    Flag: _Table("flag/", lambda r: r.name, True),
+    Spec: _Table("spec/", lambda r: r.digest, True),
+    Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
+    LedgerEntry: _Table("ledger/", lambda r: r.id, False),
+}
+
+Record = Job | Placement | Lease | Site | Member | Token | JoinToken | PolicySet | ClientKey | Flag | Spec | Event | LedgerEntry
+
+
+@dataclass
+class Changes:
+    """Rows to write and keys to delete, as one transaction. A row put twice: the later counts."""
+
+    rows: dict[str, Record] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+
+    def put(self, *records: Record) -> None:
+        """Write these rows."""
+        for record in records:
+            self.rows[row_key(record)] = record
+
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.deletes)
+
+
+def row_key(record: Record) -> str:
+    """The store's key of a row."""
+    table = TABLES[type(record)]
+    return table.prefix + table.key(record)
+
+
+class Records:
+    """All rows in memory, by kind and name. Read the dictionaries freely; change them through `transact` alone."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.jobs: dict[str, Job] = {}
+        self.placements: dict[str, Placement] = {}
+        self.leases: dict[str, Lease] = {}
+        self.sites: dict[str, Site] = {}
+        self.members: dict[str, Member] = {}
+        self.tokens: dict[str, Token] = {}
+        self.join_tokens: dict[str, JoinToken] = {}
+        self.policy_sets: dict[str, PolicySet] = {}
+        self.client_keys: dict[str, ClientKey] = {}
+        self.flags: dict[str, Flag] = {}
+        self.open_jobs: dict[str, Job] = {}
+        """Jobs that are not terminal, in order of submission."""
+        self.open_placements: dict[str, Placement] = {}
+        """Placements that are not proven over, or that were given up without the site's word: they make up the desired sets."""
+        self.revision = 0
+        self._specs: dict[str, Spec] = {}
+        self._revisions: dict[str, int] = {}
+        self._term: Compare | None = None
+        self._listeners: list[Callable[[Changes], None]] = []
+        self._kinds: dict[type, dict[str, Any]] = {
+            Job: self.jobs,
+            Placement: self.placements,
+            Lease: self.leases,
+            Site: self.sites,
+            Member: self.members,
+            Token: self.tokens,
+            JoinToken: self.join_tokens,
+            PolicySet: self.policy_sets,
+            ClientKey: self.client_keys,
+            Flag: self.flags,
+            Spec: self._specs,
+        }
+
+    async def load(self) -> None:
+        """Read every kept row. Called once, before anything else runs."""
+        for kind, table in TABLES.items():
+            if not table.kept:
+                continue
+            decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+            after: str | None = None
+            while True:
+                page = await self.store.range(table.prefix, after=after, limit=5000)
+                self.revision = max(self.revision, page.revision)
+                for item in page.items:
+                    self._keep(item.key, decoder.decode(item.value), item.revision)
+                after = page.next_after
+                if after is None:
+                    break
+
+    def lead(self, term: Compare) -> None:
+        """From now on every write also needs this comparison to hold: the leader's term."""
+        self._term = term
+
+    def subscribe(self, listener: Callable[[Changes], None]) -> Callable[[], None]:
+        """Call `listener` after every applied change; returns how to stop it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def revision_of(self, record: Record) -> int:
+        """The store revision of this row; 0 when there is none."""
+        return self._revisions.get(row_key(record), 0)
+
+    def spec(self, digest: str) -> JobSpec:
+        """The decoded spec of that hash."""
+        return _decode_spec(self.spec_bytes(digest))
+
+    def spec_bytes(self, digest: str) -> bytes:
+        """The bytes that the hash is of. Raises `NotFound`."""
+        spec = self._specs.get(digest)
+        if spec is None:
+            raise NotFound(f"no spec {digest}")
+        return spec.data
+
+    def has_spec(self, digest: str) -> bool:
+        """Whether that spec is stored already."""
+        return digest in self._specs
+
+    @property
+    def policies(self) -> PolicySet:
+        """The set in force: the newest version, or an empty one."""
+        if not self.policy_sets:
+            return PolicySet(version=0, author="", reason="no policies yet", applied_at=0.0)
+        return self.policy_sets[max(self.policy_sets)]
+
+    async def transact(self, compute: Callable[[], Changes]) -> Changes:
+        """Compute a change from memory, write it, apply it, tell the listeners; again from the start when a row moved meanwhile.
+
+        `compute` must be a pure function of these records. An empty change writes nothing. Raises `Conflict` when this
+        dispatcher no longer leads, and whatever `compute` raises.
+        """
+        for _ in range(ATTEMPTS):
+            changes = compute()
+            if not changes:
+                return changes
+            try:
+                revision = await self.store.commit(self._transaction(changes))
+            except StoreConflict as conflict:
+                if self._term is not None and conflict.key == self._term.key:
+                    raise Conflict("this dispatcher no longer leads: another has taken over") from conflict
+                await asyncio.sleep(0)
+                continue
+            self._apply(changes, revision)
+            return changes
+        raise Bug(f"a change lost {ATTEMPTS} races in a row")
+
+    def _transaction(self, changes: Changes) -> Transaction:
+        compares = [
+            Compare(key, self._revisions.get(key, 0)) for key, row in changes.rows.items() if TABLES[type(row)].kept
+        ]
+        compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
+        if self._term is not None:
+            compares.insert(0, self._term)
+        puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
+        return Transaction(tuple(compares), puts, tuple(changes.deletes))
+
+    def _apply(self, changes: Changes, revision: int) -> None:
+        for key, row in changes.rows.items():
+            if TABLES[type(row)].kept:
+                self._keep(key, row, revision)
+        for key in changes.deletes:
+            self._drop(key)
+        self.revision = max(self.revision, revision)
+        for listener in tuple(self._listeners):
+            listener(changes)
+
+    def _keep(self, key: str, row: Record, revision: int) -> None:
+        self._revisions[key] = revision
+        table = TABLES[type(row)]
+        self._kinds[type(row)][key.removeprefix(table.prefix)] = row
+        if isinstance(row, Job):
+            _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
+        elif isinstance(row, Placement):
+            owed_a_stop = row.status in OWED_A_STOP and not row.stop_acknowledged
+            _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
+
+    def _drop(self, key: str) -> None:
+        self._revisions.pop(key, None)
+        prefix, _, name = key.partition("/")
+        for kind, table in TABLES.items():
+            if table.kept and table.prefix == prefix + "/":
+                self._kinds[kind].pop(name, None)
+        self.open_jobs.pop(name, None)
+        self.open_placements.pop(name, None)
+
+
+def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:
+    if wanted:
+        index[name] = row
+    else:
+        index.pop(name, None)
+
+
+@lru_cache(maxsize=8192)
+def _decode_spec(data: bytes) -> JobSpec:
+    return msgspec.json.decode(data, type=JobSpec)
