@@ -1,0 +1,108 @@
+"""How GPUs are asked for: `4`, `A100:4`, `A100|H100:80GB:4`, or written out as a mapping.
+
+The text is the form that users of SkyPilot and dstack know. Its parts may come in any order, because each can be told from
+the others: a count is a number, a memory has a unit, anything else names models.
+"""
+
+import re
+
+from federator.kernel.errors import Invalid, NotSupported
+from federator.model.jobs import Accelerators
+from federator.wire import fields
+
+MAX_GPUS_PER_NODE = 128
+MAX_GPU_MEMORY_MIB = 4 * 2**20
+_COUNT = re.compile(r"\d{1,9}")
+_FRACTION = re.compile(r"\d*\.\d+")
+_RANGE = re.compile(r"\d*\.?\d*\.\.\d*\.?\d*")
+_MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
+_MODEL = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_REMEDY = "write for example 4, A100:4, A100:80GB:4 or A100|H100:4"
+
+
+def read_accelerators(value: object, path: str) -> Accelerators:
+    """GPUs per node. Raises `Invalid`, or `NotSupported` for parts of a GPU and for ranges."""
+    if isinstance(value, float) and not value.is_integer():
+        raise _fraction(path)
+    if isinstance(value, int | float):
+        return Accelerators(count=_count(value, path))
+    if isinstance(value, dict):
+        return _from_mapping(value, path)
+    if not isinstance(value, str):
+        raise Invalid("is neither a number nor a text", field=path, remedy=_REMEDY)
+    return _from_text(fields.text(value, path, limit=500), path)
+
+
+def _from_text(text: str, path: str) -> Accelerators:
+    count: int | None = None
+    models: tuple[str, ...] | None = None
+    memory_mib: int | None = None
+    for part in (part.strip() for part in text.split(":")):
+        if _RANGE.fullmatch(part):
+            raise NotSupported(
+                "ranges of GPUs are not supported yet", field=path, remedy="write one whole number"
+            )
+        if _FRACTION.fullmatch(part):
+            raise _fraction(path)
+        if _COUNT.fullmatch(part) and count is None:
+            count = _count(int(part), path)
+        elif _MEMORY.fullmatch(part) and memory_mib is None:
+            memory_mib = fields.size_mib(part, path, high_mib=MAX_GPU_MEMORY_MIB)
+        elif not _COUNT.fullmatch(part) and not _MEMORY.fullmatch(part) and models is None:
+            models = tuple(_model(word.strip(), path) for word in part.split("|"))
+        else:
+            raise Invalid(f"{part[:80]!r} in {text[:80]!r} cannot be read", field=path, remedy=_REMEDY)
+    return _accelerators(1 if count is None else count, models or (), memory_mib or 0, path)
+
+
+def _from_mapping(value: object, path: str) -> Accelerators:
+    given = fields.mapping(value, path)
+    fields.known_only(
+        given,
+        path,
+        ("count", "models", "memory"),
+        elsewhere={"model": "models", "name": "models", "vram": "memory"},
+    )
+    count = given.get("count", 1)
+    if isinstance(count, float) and not count.is_integer():
+        raise _fraction(f"{path}.count")
+    return _accelerators(
+        _count(count, f"{path}.count"),
+        fields.words(given.get("models", ()), f"{path}.models", _model),
+        fields.size_mib(given["memory"], f"{path}.memory", high_mib=MAX_GPU_MEMORY_MIB)
+        if "memory" in given
+        else 0,
+        path,
+    )
+
+
+def _accelerators(count: int, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
+    if not count and (models or memory_mib):
+        raise Invalid(
+            "names a model or a memory but asks for 0 GPUs",
+            field=path,
+            remedy="write a count from 1, or just 0",
+        )
+    return Accelerators(count=count, models=tuple(dict.fromkeys(models)), memory_mib=memory_mib)
+
+
+def _count(value: object, path: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return fields.whole(value, path, low=0, high=MAX_GPUS_PER_NODE)
+
+
+def _model(value: object, path: str) -> str:
+    if not isinstance(value, str) or not _MODEL.fullmatch(value):
+        raise Invalid(
+            "is not the name of a GPU model"
+            if not isinstance(value, str)
+            else f"{value[:80]!r} is not the name of a GPU model",
+            field=path,
+            remedy=_REMEDY,
+        )
+    return value
+
+
+def _fraction(path: str) -> NotSupported:
+    return NotSupported("parts of a GPU are not supported yet", field=path, remedy="write a whole number")

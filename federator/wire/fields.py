@@ -1,0 +1,270 @@
+"""Reading typed fields off a decoded mapping, with an error that names the field and the remedy.
+
+msgspec could decode most of a job file by itself, but people write quantities as text, give lists of one as a word, mistype
+names and use other systems' names; here each of these gets the sentence that helps. Every function raises `Invalid` and
+nothing else, whatever it is given.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import TypeVar
+
+from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_mib, parse_usd
+
+T = TypeVar("T")
+MAX_TEXT = 64 * 1024
+MAX_WORDS = 1000
+MAX_USD = 1e9
+MAX_ARRAY_TASKS = 100_000
+MAX_ARRAY_INDEX = 9_999_999
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_INDICES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_JOB_ID = re.compile(r"job-[0-9a-hjkmnp-tv-z]{26}")
+
+
+def mapping(value: object, path: str) -> Mapping[str, object]:
+    """A mapping with text keys; entries without a value are left out, as if they had not been written."""
+    if not isinstance(value, dict):
+        raise Invalid(f"{_shown(value)} is not a mapping", field=path, remedy="write 'key: value' pairs")
+    for key in value:
+        if not isinstance(key, str):
+            raise Invalid(
+                f"the key {_shown(key)} is not a text", field=path, remedy=f'quote it: "{_shown(key)}"'
+            )
+        text(key, path)
+    return {key: entry for key, entry in value.items() if entry is not None}
+
+
+def known_only(
+    fields: Mapping[str, object],
+    path: str,
+    known: tuple[str, ...],
+    later: tuple[str, ...] = (),
+    elsewhere: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse fields that nobody acts on: those of `later` as not supported yet, others with the nearest known name.
+
+    `elsewhere` maps names that other systems use to what they are called here.
+    """
+    for name in fields:
+        if name in later:
+            raise NotSupported("not supported yet", field=f"{path}.{name}", remedy="leave it out")
+        if name not in known:
+            near = (elsewhere or {}).get(name) or next(iter(get_close_matches(name, known, 1, 0.6)), None)
+            remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
+            raise Invalid(f"there is no field {name[:80]!r}", field=f"{path}.{name[:80]}", remedy=remedy)
+
+
+def text(value: object, path: str, *, limit: int = MAX_TEXT) -> str:
+    """A text that is not empty, not too long, and can be written anywhere."""
+    if not isinstance(value, str):
+        raise Invalid(f"{_shown(value)} is not a text", field=path, remedy=f"quote it: '{_shown(value)}'")
+    if not value.strip():
+        raise Invalid("is empty", field=path, remedy="write a value, or leave the field out")
+    return plain(value, path, limit=limit)
+
+
+def plain(value: str, path: str, *, limit: int = MAX_TEXT) -> str:
+    """A text that may be empty but has nothing that a file, an environment or JSON cannot hold."""
+    if len(value) > limit:
+        raise Invalid(f"has {len(value)} characters; at most {limit} are taken", field=path)
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Invalid(
+            "has a character that no program could be given (NUL or half a surrogate pair)", field=path
+        )
+    return value
+
+
+def name(value: object, path: str) -> str:
+    """A name: letters, digits, '.', '_' and '-', at most 63, and not one that could be taken for an id."""
+    word = text(value, path)
+    if not NAME.fullmatch(word):
+        raise Invalid(
+            f"{word[:80]!r} is not a name", field=path, remedy="use up to 63 letters, digits, '.', '_' or '-'"
+        )
+    if _JOB_ID.fullmatch(word):
+        raise Invalid(f"{word!r} looks like the id of a job", field=path, remedy="choose another name")
+    return word
+
+
+def name_or_id(value: object, path: str) -> str:
+    """What names a job: its name or its id."""
+    word = text(value, path)
+    return word if _JOB_ID.fullmatch(word) else name(word, path)
+
+
+def queue(value: object, path: str) -> str:
+    """A path in the tree of queues, such as `research/vision`."""
+    word = text(value, path, limit=200)
+    if not all(NAME.fullmatch(part) for part in word.split("/")):
+        raise Invalid(
+            f"{word!r} is not the path of a queue",
+            field=path,
+            remedy="write names with '/' between, such as research/vision",
+        )
+    return word
+
+
+def words(value: object, path: str, each: Callable[[object, str], str] = text) -> tuple[str, ...]:
+    """A list of words; one word alone is a list of one."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise Invalid(f"{_shown(value)} is not a list", field=path, remedy="write [one, two]")
+    if len(value) > MAX_WORDS:
+        raise Invalid(f"has {len(value)} entries; at most {MAX_WORDS} are taken", field=path)
+    return tuple(each(entry, f"{path}[{index}]") for index, entry in enumerate(value))
+
+
+def pairs(value: object, path: str, *, limit: int) -> dict[str, str]:
+    """A mapping of words to words; numbers and truth values are written out as YAML has them."""
+    fields = mapping(value, path)
+    if len(fields) > limit:
+        raise Invalid(f"has {len(fields)} entries; at most {limit} are taken", field=path)
+    return {key: _written(entry, f"{path}.{key}") for key, entry in fields.items()}
+
+
+def _written(value: object, path: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return plain(value, path)
+    if isinstance(value, int | float):
+        return str(number(value, path))
+    raise Invalid(f"{_shown(value)} is not a text", field=path, remedy="quote it")
+
+
+def one_of(value: object, path: str, choices: tuple[str, ...]) -> str:
+    """One of a closed list of words."""
+    if not isinstance(value, str) or value not in choices:
+        near = get_close_matches(value, choices, 1, 0.6) if isinstance(value, str) else []
+        remedy = f"did you mean {near[0]}?" if near else f"write one of {', '.join(choices)}"
+        raise Invalid(f"{_shown(value)} is not known here", field=path, remedy=remedy)
+    return value
+
+
+def whole(value: object, path: str, *, low: int, high: int) -> int:
+    """A whole number between two limits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(
+            f"{_shown(value)} is not a whole number", field=path, remedy=f"write one from {low} to {high}"
+        )
+    if not low <= value <= high:
+        raise Invalid(
+            f"{_shown(value)} is out of range",
+            field=path,
+            remedy=f"write a whole number from {low} to {high}",
+        )
+    return value
+
+
+def number(value: object, path: str, *, low: float = -1e15, high: float = 1e15) -> float | int:
+    """A finite number between two limits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid(
+            f"{_shown(value)} is not a number", field=path, remedy=f"write one from {low:g} to {high:g}"
+        )
+    if not (isinstance(value, int) or isfinite(value)) or not low <= value <= high:
+        raise Invalid(
+            f"{_shown(value)} is out of range", field=path, remedy=f"write a number from {low:g} to {high:g}"
+        )
+    return value
+
+
+def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
+    """`90s`, `1h30m` into seconds, at least `low_s`. A bare number is refused: nobody can tell its unit."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise Invalid(
+            f"{_shown(value)} has no unit",
+            field=path,
+            remedy="write a number and a unit (s, m, h, d, w), for example 90s or 1h30m",
+        )
+    seconds = _parsed(parse_duration_s, text(value, path, limit=100), path)
+    if seconds < low_s:
+        raise Invalid(f"{value!r} is too short", field=path, remedy=f"write at least {low_s:g}s")
+    return seconds
+
+
+def size_mib(value: object, path: str, *, high_mib: int) -> int:
+    """`256GiB` into MiB, more than nothing and at most `high_mib`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise Invalid(
+            f"{_shown(value)} has no unit",
+            field=path,
+            remedy="write a number and a unit (MiB, GiB, GB, …), for example 64GiB",
+        )
+    mib = _parsed(parse_size_mib, text(value, path, limit=100), path)
+    if not 0 < mib <= high_mib:
+        raise Invalid(
+            f"{value!r} is out of range", field=path, remedy=f"write more than 0 and at most {high_mib} MiB"
+        )
+    return mib
+
+
+def money_usd(value: object, path: str) -> float:
+    """`40 USD`, `$40` or 40 into dollars."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(number(value, path, low=0, high=MAX_USD))
+    usd = _parsed(parse_usd, text(value, path, limit=100), path)
+    if not usd <= MAX_USD:
+        raise Invalid(f"{value!r} is out of range", field=path, remedy=f"write at most {MAX_USD:.0f} USD")
+    return usd
+
+
+def instant_at(value: object, path: str, *, now: float) -> float:
+    """An instant after `now`, in seconds since the epoch."""
+    at = _parsed(parse_instant, text(value, path, limit=100), path)
+    if at <= now:
+        raise Invalid(
+            f"{value} is in the past", field=path, remedy="write a time to come, or finish_within: 12h"
+        )
+    return at
+
+
+def indices(value: object, path: str) -> tuple[int, ...]:
+    """`0-99`, `0-9,20` or one index, in growing order."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(whole(value, path, low=0, high=MAX_ARRAY_INDEX))
+    written = text(value, path, limit=10_000)
+    if "%" in written:
+        raise NotSupported(
+            "a limit on concurrent tasks (%) is not supported yet", field=path, remedy="leave the % out"
+        )
+    spans = [_span(part.strip(), path) for part in written.split(",")]
+    tasks = sum(len(span) for span in spans)
+    if tasks > MAX_ARRAY_TASKS:
+        raise Invalid(f"has {tasks} tasks", field=path, remedy=f"write at most {MAX_ARRAY_TASKS}")
+    found = sorted({index for span in spans for index in span})
+    if len(found) != tasks:
+        raise Invalid("names an index twice", field=path, remedy="write each index once")
+    return tuple(found)
+
+
+def _span(part: str, path: str) -> range:
+    match = _INDICES.fullmatch(part)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    if first > last or last > MAX_ARRAY_INDEX:
+        remedy = f"write indices up to {MAX_ARRAY_INDEX} such as 0-99 or 0-9,20"
+        raise Invalid(f"{part[:80]!r} is not a range of indices", field=path, remedy=remedy)
+    return range(first, last + 1)
+
+
+def _parsed(parse: Callable[[str], T], value: str, path: str) -> T:
+    try:
+        return parse(value)
+    except (ValueError, OverflowError) as error:
+        raise Invalid(str(error), field=path) from None
+
+
+def _shown(value: object) -> str:
+    """A value for an error message, of bounded length; a huge number or a deep structure is not spelled out."""
+    if isinstance(value, dict | list | tuple):
+        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a huge number"
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        return "a broken text"
+    return repr(value) if not isinstance(value, str) else f"'{value[:80]}'"

@@ -1,0 +1,390 @@
+"""The job file: what users write, into the records that the dispatcher keeps.
+
+Pure: the same text and the same `now` give the same request. The whole documented file is read here; fields that this
+version does not act on are refused with "not supported yet" rather than ignored, because a deadline or a residency rule that
+is silently dropped is worse than an error. `docs/reference/job-file.md` describes the file for users.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import msgspec
+
+from federator.kernel.errors import FederatorError, Invalid, NotSupported
+from federator.kernel.ids import content_hash
+from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementConstraints, Resources, Retry
+from federator.model.sites import SiteKind
+from federator.wire import fields
+from federator.wire.accelerators import read_accelerators
+from federator.wire.yamltext import Document, read_document
+
+MAX_NODES = 4096
+MAX_CPUS = 4096
+MAX_MEMORY_MIB = 64 * 2**20
+MAX_RETRIES = 1000
+MAX_GRACE_S = 3600.0
+BLOB_PREFIX = "sha256:"
+SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
+RETRY_ON = ("preemption", "error")
+SPOT_POLICIES = ("auto", "spot", "on-demand")
+
+KNOWN = (
+    "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
+    "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
+    "placement", "after", "array", "labels", "client_id",
+)  # fmt: skip
+LATER = (
+    "image",
+    "secrets",
+    "min_nodes",
+    "max_nodes",
+    "scaling",
+    "inputs",
+    "every",
+    "overlap",
+    "any_of",
+    "ordered",
+)
+ELSEWHERE = {
+    "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
+    "time_limit": "max_duration", "max_price": "max_cost", "budget": "max_cost", "use_spot": "spot_policy",
+    "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
+    "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
+    "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
+    "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
+}  # fmt: skip
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_BLOB = re.compile(r"sha256:[0-9a-f]{64}")
+_LAUNCHERS = {
+    "python",
+    "python3",
+    "bash",
+    "sh",
+    "env",
+    "exec",
+    "time",
+    "nice",
+    "torchrun",
+    "accelerate",
+    "srun",
+    "mpirun",
+    "uv",
+}
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A submission as it was asked for, before queue and owner are known. None: the queue's default, or no limit."""
+
+    spec: JobSpec
+    queue: str | None = None
+    priority: int | None = None
+    deadline_at: float | None = None
+    value_usd: float | None = None
+    must: bool = False
+    max_cost_usd: float | None = None
+    max_duration_s: float | None = None
+    after: tuple[str, ...] = ()
+    array: tuple[int, ...] = ()
+    """Indices in growing order; empty: not an array."""
+    client_id: str | None = None
+
+
+def read_job_text(text: str, *, now: float) -> JobRequest:
+    """A job file's YAML into a request. Raises `Invalid`, `NotSupported` or `TooLarge`, with the line where one is known."""
+    return read_job_document(read_document(text), now=now)
+
+
+def read_job_document(document: Document, *, now: float) -> JobRequest:
+    """As `read_job`, with the line of the fault in its message."""
+    try:
+        return read_job(document.value, now=now)
+    except FederatorError as error:
+        line = _line_of(document, error.field)
+        raise type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy) from None
+
+
+def _line_of(document: Document, path: str | None) -> int:
+    """The line of the longest known path at or above `path`."""
+    while path and path not in document.lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return document.lines[path or "$"]
+
+
+def read_job(document: object, *, now: float) -> JobRequest:
+    """A decoded job file into a request; `now` resolves `finish_within`. Raises `Invalid` or `NotSupported` naming the field."""
+    given = fields.mapping(document, "$")
+    fields.known_only(given, "$", KNOWN, LATER, ELSEWHERE)
+    spec = _spec(given)
+    max_duration_s = _optional_duration_s(given, "max_duration")
+    if spec.estimate_s and max_duration_s and spec.estimate_s > max_duration_s:
+        raise Invalid(
+            "is longer than max_duration: the job would be killed first",
+            field="$.estimate",
+            remedy="raise max_duration",
+        )
+    if given.get("on_disconnect", "keep") != "keep":
+        _refuse_on_disconnect(given["on_disconnect"])
+    must = given.get("value") == "must"
+    return JobRequest(
+        spec=spec,
+        queue=fields.queue(given["queue"], "$.queue") if "queue" in given else None,
+        priority=fields.whole(given["priority"], "$.priority", low=0, high=100)
+        if "priority" in given
+        else None,
+        deadline_at=_deadline_at(given, now),
+        value_usd=fields.money_usd(given["value"], "$.value") if "value" in given and not must else None,
+        must=must,
+        max_cost_usd=fields.money_usd(given["max_cost"], "$.max_cost") if "max_cost" in given else None,
+        max_duration_s=max_duration_s,
+        after=fields.words(given.get("after", ()), "$.after", fields.name_or_id),
+        array=fields.indices(given["array"], "$.array") if "array" in given else (),
+        client_id=fields.text(given["client_id"], "$.client_id", limit=200) if "client_id" in given else None,
+    )
+
+
+def encode_spec(spec: JobSpec) -> bytes:
+    """A spec as canonical JSON: equal specs give equal bytes, whatever the order of their mappings."""
+    return _encoder.encode(spec)
+
+
+def spec_hash(spec: JobSpec) -> str:
+    """The name under which a spec is stored and fetched."""
+    return content_hash(encode_spec(spec))
+
+
+def _spec(given: Mapping[str, object]) -> JobSpec:
+    run, command = _what_to_run(given)
+    return JobSpec(
+        name=fields.name(given["name"], "$.name") if "name" in given else default_name(run, command),
+        run=run,
+        command=command,
+        setup=fields.text(given["setup"], "$.setup") if "setup" in given else None,
+        workdir=_workdir(given["workdir"]) if "workdir" in given else None,
+        env=_env(given["env"]) if "env" in given else {},
+        outputs=fields.words(given.get("outputs", ()), "$.outputs", _glob),
+        nodes=fields.whole(given.get("nodes", 1), "$.nodes", low=1, high=MAX_NODES),
+        resources=_resources(given.get("resources", {}), "$.resources"),
+        estimate_s=_optional_duration_s(given, "estimate"),
+        speed=_speed(given["speed"]) if "speed" in given else {},
+        spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
+        checkpoint=_checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None,
+        retry=_retry(given["retry"], "$.retry") if "retry" in given else Retry(),
+        placement=_placement(given.get("placement", {}), "$.placement"),
+        labels=_labels(given["labels"], "$.labels") if "labels" in given else {},
+    )
+
+
+def _what_to_run(given: Mapping[str, object]) -> tuple[str | None, tuple[str, ...] | None]:
+    if ("run" in given) == ("command" in given):
+        wrong = "both run and command are given" if "run" in given else "nothing to run"
+        raise Invalid(
+            wrong,
+            field="$.run",
+            remedy="write exactly one of 'run: python train.py' and 'command: [python, train.py]'",
+        )
+    if "run" in given:
+        return fields.text(given["run"], "$.run"), None
+    command = fields.words(given["command"], "$.command", _argument)
+    if isinstance(given["command"], str):
+        raise Invalid(
+            "is one text", field="$.command", remedy="write a list, or use run: for a line of shell"
+        )
+    if not command or not command[0]:
+        raise Invalid("names no program", field="$.command", remedy="write at least one word")
+    return None, command
+
+
+def _argument(value: object, path: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(fields.number(value, path))
+    if isinstance(value, str):
+        return fields.plain(value, path)
+    raise Invalid("is not a text", field=path, remedy="quote it, so that it is passed on as it is written")
+
+
+def default_name(run: str | None, command: tuple[str, ...] | None) -> str:
+    """A name for a job that has none: that of its program or script, as `train` for `python train.py --lr 0.1`."""
+    words = command or tuple((run or "").split()[:20])
+    program = next((word for word in words if _names_program(word)), "")
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(program).stem)[:40].strip("._-")
+    return stem or "job"
+
+
+def _names_program(word: str) -> bool:
+    return (
+        PurePosixPath(word).name not in _LAUNCHERS
+        and not word.startswith("-")
+        and "=" not in word
+        and word[:1] not in "'\"$({#;"
+    )
+
+
+def _workdir(value: object) -> str:
+    word = fields.text(value, "$.workdir")
+    if not _BLOB.fullmatch(word):
+        remedy = "submit with `federator submit` or federator.client, which upload the folder"
+        raise Invalid("is not the hash of an uploaded folder (sha256:…)", field="$.workdir", remedy=remedy)
+    return word.removeprefix(BLOB_PREFIX)
+
+
+def _env(value: object) -> dict[str, str]:
+    env = fields.pairs(value, "$.env", limit=1000)
+    for key in env:
+        if not _ENV_NAME.fullmatch(key):
+            raise Invalid(
+                f"{key[:80]!r} is not the name of a variable",
+                field="$.env",
+                remedy="use letters, digits and '_'",
+            )
+        if key.startswith("FEDERATOR_") or key == "CUDA_VISIBLE_DEVICES":
+            raise Invalid(
+                "is set by the site", field=f"$.env.{key}", remedy="leave it out, or choose another name"
+            )
+    return env
+
+
+def _labels(value: object, path: str) -> dict[str, str]:
+    labels = fields.pairs(value, path, limit=64)
+    for key, label in labels.items():
+        if len(key) > 100 or len(label) > 200:
+            raise Invalid(
+                "is too long",
+                field=f"{path}.{key[:80]}",
+                remedy="use at most 100 characters for a key and 200 for its value",
+            )
+    return labels
+
+
+def _glob(value: object, path: str) -> str:
+    pattern = fields.text(value, path, limit=1000)
+    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        remedy = "name files below the working directory, for example results/**"
+        raise Invalid(f"{pattern[:80]!r} leaves the working directory", field=path, remedy=remedy)
+    return pattern
+
+
+def _resources(value: object, path: str) -> Resources:
+    given = fields.mapping(value, path)
+    known = ("gpus", "accelerators", "cpus", "memory", "shm")
+    elsewhere = {
+        "gpu": "gpus",
+        "mem": "memory",
+        "cpu": "cpus",
+        "shm_size": "shm",
+        "use_spot": "spot_policy, outside of resources",
+    }
+    fields.known_only(given, path, known, ("any_of", "ordered"), elsewhere)
+    if "gpus" in given and "accelerators" in given:
+        raise Invalid("says the same as gpus", field=f"{path}.accelerators", remedy="write one of the two")
+    key = "accelerators" if "accelerators" in given else "gpus"
+    return Resources(
+        gpus=read_accelerators(given[key], f"{path}.{key}") if key in given else Accelerators(),
+        cpus_milli=_cpus_milli(given["cpus"], f"{path}.cpus") if "cpus" in given else Resources().cpus_milli,
+        memory_mib=_size_mib(given, path, "memory"),
+        shm_mib=_size_mib(given, path, "shm"),
+    )
+
+
+def _size_mib(given: Mapping[str, object], path: str, key: str) -> int:
+    return fields.size_mib(given[key], f"{path}.{key}", high_mib=MAX_MEMORY_MIB) if key in given else 0
+
+
+def _cpus_milli(value: object, path: str) -> int:
+    """Cores as a number, or thousandths of one as Kubernetes writes them: 0.5 is 500m."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}m", value):
+        value = int(value[:-1]) / 1000
+    return round(fields.number(value, path, low=0.001, high=MAX_CPUS) * 1000)
+
+
+def _speed(value: object) -> dict[str, float]:
+    given = fields.mapping(value, "$.speed")
+    return {
+        model: float(fields.number(factor, f"$.speed.{model}", low=0.001, high=1000))
+        for model, factor in given.items()
+    }
+
+
+def _checkpoint(value: object, path: str) -> Checkpoint:
+    given = fields.mapping(value, path)
+    fields.known_only(given, path, ("signal", "grace", "every"), ("uri",))
+    signal = given.get("signal", Checkpoint().signal)
+    grace_s = fields.duration_s(given["grace"], f"{path}.grace") if "grace" in given else Checkpoint().grace_s
+    if grace_s > MAX_GRACE_S:
+        raise Invalid("is too long", field=f"{path}.grace", remedy=f"write at most {MAX_GRACE_S / 3600:g}h")
+    return Checkpoint(
+        signal=fields.one_of(
+            signal.removeprefix("SIG") if isinstance(signal, str) else signal, f"{path}.signal", SIGNALS
+        ),
+        grace_s=grace_s,
+        every_s=fields.duration_s(given["every"], f"{path}.every", low_s=1) if "every" in given else None,
+    )
+
+
+def _retry(value: object, path: str) -> Retry:
+    given = fields.mapping(value, path)
+    fields.known_only(
+        given, path, ("on", "max", "backoff"), elsewhere={"on_events": "on", "max_restarts_on_errors": "max"}
+    )
+    default = Retry()
+    return Retry(
+        on=fields.words(
+            given.get("on", default.on), f"{path}.on", lambda word, at: fields.one_of(word, at, RETRY_ON)
+        ),
+        max=fields.whole(given.get("max", default.max), f"{path}.max", low=0, high=MAX_RETRIES),
+        backoff_s=fields.duration_s(given["backoff"], f"{path}.backoff", low_s=0)
+        if "backoff" in given
+        else default.backoff_s,
+    )
+
+
+def _placement(value: object, path: str) -> PlacementConstraints:
+    given = fields.mapping(value, path)
+    fields.known_only(
+        given,
+        path,
+        ("kinds", "sites", "not_sites", "labels"),
+        ("together",),
+        {"kind": "kinds", "site": "sites"},
+    )
+    kinds = tuple(SiteKind)
+    placement = PlacementConstraints(
+        kinds=fields.words(
+            given.get("kinds", ()), f"{path}.kinds", lambda word, at: fields.one_of(word, at, kinds)
+        ),
+        sites=fields.words(given.get("sites", ()), f"{path}.sites", fields.name),
+        not_sites=fields.words(given.get("not_sites", ()), f"{path}.not_sites", fields.name),
+        labels=_labels(given["labels"], f"{path}.labels") if "labels" in given else {},
+    )
+    if placement.sites and set(placement.sites) <= set(placement.not_sites):
+        raise Invalid(
+            "excludes every site that placement.sites names",
+            field=f"{path}.not_sites",
+            remedy="leave one of the two out",
+        )
+    return placement
+
+
+def _refuse_on_disconnect(value: object) -> None:
+    if isinstance(value, dict) and "stop_within" in value:
+        raise NotSupported(
+            "stop_within is not supported yet",
+            field="$.on_disconnect",
+            remedy="leave it out: the work is kept",
+        )
+    raise Invalid("is not known here", field="$.on_disconnect", remedy="write keep, or leave it out")
+
+
+def _optional_duration_s(given: Mapping[str, object], key: str) -> float | None:
+    return fields.duration_s(given[key], f"$.{key}") if key in given else None
+
+
+def _deadline_at(given: Mapping[str, object], now: float) -> float | None:
+    if "deadline" in given and "finish_within" in given:
+        raise Invalid("says the same as deadline", field="$.finish_within", remedy="write one of the two")
+    if "deadline" in given:
+        return fields.instant_at(given["deadline"], "$.deadline", now=now)
+    if "finish_within" in given:
+        return now + fields.duration_s(given["finish_within"], "$.finish_within")
+    return None
