@@ -1,0 +1,96 @@
+"""The store as the contract has it, in a dictionary: the reference that the others are compared with.
+
+The simulator and most tests run on it. It is as durable as its process.
+"""
+
+import secrets
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncIterator
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import StoreConflict
+from federator.ports import Change, Item, Page, Transaction
+from federator.store.expiry import Deadlines
+from federator.store.history import HISTORY_LIMIT, History
+from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
+
+
+class MemoryStore:
+    """`federator.ports.Store` in memory. `clock` times expiring keys and is to run in real time, not scaled."""
+
+    MAX_OPERATIONS = MAX_OPERATIONS
+
+    def __init__(
+        self, clock: Clock, *, history_limit: int = HISTORY_LIMIT, incarnation: str | None = None
+    ) -> None:
+        self._incarnation = incarnation or secrets.token_hex(8)
+        self._items: dict[str, Item] = {}
+        self._keys: list[str] = []
+        self._revision = 0
+        self._history = History(0, history_limit)
+        self._deadlines = Deadlines(clock)
+
+    @property
+    def incarnation(self) -> str:
+        """A random name, unless one was given."""
+        return self._incarnation
+
+    async def get(self, key: str) -> Item | None:
+        """The key's present value, or None."""
+        check_key(key)
+        await self._expire()
+        return self._items.get(key)
+
+    async def range(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> Page:
+        """Keys that start with `prefix`, strictly after `after`, in order, at most `limit`."""
+        check_range(prefix, after, limit)
+        await self._expire()
+        start = bisect_left(self._keys, prefix)
+        if after is not None:
+            start = max(start, bisect_right(self._keys, after))
+        # One more than asked for tells whether this is the last page.
+        keys = [key for key in self._keys[start : start + limit + 1] if key.startswith(prefix)]
+        items = tuple(self._items[key] for key in keys[:limit])
+        return Page(
+            items=items, revision=self._revision, next_after=items[-1].key if len(keys) > limit else None
+        )
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Do it and return its revision. Raises `StoreConflict` when a comparison fails."""
+        check_transaction(transaction)
+        await self._expire()
+        for compare in transaction.compares:
+            item = self._items.get(compare.key)
+            if (item.revision if item else 0) != compare.revision:
+                raise StoreConflict(compare.key)
+        return self._write(transaction)
+
+    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
+        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
+        return self._history.watch(prefix, from_revision, self._expire)
+
+    async def close(self) -> None:
+        """End the watches."""
+        self._history.close()
+
+    def _write(self, transaction: Transaction) -> int:
+        deletes = [key for key in transaction.deletes if key in self._items]
+        if not deletes and not transaction.puts:
+            return self._revision
+        self._revision += 1
+        for key in deletes:
+            del self._items[key]
+            del self._keys[bisect_left(self._keys, key)]
+            self._deadlines.renew(key, None)
+        for put in transaction.puts:
+            if put.key not in self._items:
+                insort(self._keys, put.key)
+            self._items[put.key] = Item(put.key, put.value, self._revision)
+            self._deadlines.renew(put.key, put.expires_in_s)
+        self._history.extend(Change(key, None, self._revision) for key in deletes)
+        self._history.extend(Change(put.key, put.value, self._revision) for put in transaction.puts)
+        return self._revision
+
+    async def _expire(self) -> float | None:
+        self._write(Transaction(deletes=tuple(self._deadlines.due())))
+        return self._deadlines.wait_s()
