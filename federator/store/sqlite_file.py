@@ -1,0 +1,139 @@
+"""The file of the embedded store: its lock, its schema, its statements, and what its errors mean.
+
+Why a lock of our own: SQLite lets several processes write to one file, but watches and expiring keys live in the memory
+of the one dispatcher that owns it. A second one is turned away before it has touched anything.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError, Permanent, Unavailable
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x46454431
+"""`FED1`: tells our files from those of other programs."""
+
+LARGEST_WAL_BYTES = 64 * 2**20
+
+
+def read_queries(text: str) -> dict[str, str]:
+    """Statements by the name in the `-- name:` line above each."""
+    parts = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
+
+
+def _read(name: str) -> str:
+    return resources.files("federator.store").joinpath(name).read_text(encoding="utf-8")
+
+
+QUERIES = read_queries(_read("queries.sql"))
+
+
+def lock(path: Path) -> int:
+    """Make `path` this process's own until the returned descriptor is closed or the process ends, however it ends.
+
+    Raises `Unavailable` when another process has it, or when the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Unavailable(
+            f"the store {path} cannot be opened: {error.strerror}",
+            remedy="make its folder writable for this user",
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.read(descriptor, 32).decode(errors="replace") or "unknown"
+        os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise Unavailable(f"the store {path} cannot be locked: {error.strerror}") from error
+        raise Unavailable(
+            f"the store {path} is in use by process {owner}",
+            remedy="stop that process, or give this one another path",
+        ) from error
+    # Only for the message above. On a full disk the lock holds all the same.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
+
+
+def open_writing(path: Path) -> sqlite3.Connection:
+    """A connection whose every commit is on disk before it returns; makes the schema in a new file.
+
+    Raises `Permanent` for a file that this version cannot use, and has then changed nothing in it.
+    """
+    # Made here so that nobody else may read it; SQLite gives its log the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        new = _check(connection, path)
+        # WAL with FULL syncs the log on each commit, so a commit outlives a loss of power.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {LARGEST_WAL_BYTES}")
+        if new:
+            _create(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is new; raises `Permanent` when it is not ours to use."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables == 0 and version == 0:
+        return True
+    if application != APPLICATION_ID:
+        raise Permanent(f"{path} is a database of another program", remedy="give the store a path of its own")
+    if version > SCHEMA_VERSION:
+        raise Permanent(
+            f"{path} was made by a newer version: it has schema {version}, this version knows up to {SCHEMA_VERSION}",
+            remedy="run the newer version, or restore the backup made before the upgrade",
+        )
+    return False
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    # In one transaction, so that a process killed half-way leaves an empty file and not half a store.
+    connection.executescript(
+        f"BEGIN IMMEDIATE;\n{_read('schema.sql')}\n"
+        f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {SCHEMA_VERSION};"
+    )
+    connection.execute(QUERIES["create_store"], {"incarnation": secrets.token_hex(8)})
+    connection.execute("COMMIT")
+
+
+def describe(error: Exception, path: Path) -> FederatorError:
+    """What an error of the database means to the caller."""
+    # The primary code is in the low byte; the rest says where in SQLite it happened.
+    code = (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return Unavailable(
+            f"the disk of the store {path} is full", retry_after_s=10.0, remedy="free space on it"
+        )
+    if code == sqlite3.SQLITE_READONLY:
+        return Unavailable(
+            f"the store {path} is read-only", retry_after_s=10.0, remedy="make it writable for this user"
+        )
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return Permanent(f"the store {path} is damaged: {error}", remedy="restore it from a backup")
+    return Unavailable(f"the store {path} fails: {error}", remedy="look at the health of its disk")

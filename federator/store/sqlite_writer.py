@@ -1,0 +1,175 @@
+"""The one thread that writes to the embedded store, and how its transactions share a sync to disk.
+
+Why so: a durable commit costs one wait for the disk, whatever it holds. While the thread waits for one batch, the next
+gathers in its queue, so that many callers share each wait and a lone caller waits for nobody. Within a batch the
+transactions run in the order they came, each seeing those before it; a failed comparison is found before anything of
+that transaction is written, so nothing ever has to be undone for one of them alone.
+"""
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError, StoreConflict, Unavailable
+from federator.ports import Change, Put, Transaction
+from federator.store.expiry import Deadlines
+from federator.store.sqlite_file import QUERIES, describe
+
+MAX_BATCH = 500
+"""Transactions that share one sync."""
+
+MAX_WAITING = 20_000
+"""Transactions in the queue before further ones are turned away."""
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A transaction on its way through the thread; `outcome` is its revision or what went wrong."""
+
+    transaction: Transaction
+    answer: asyncio.Future[int]
+    outcome: int | FederatorError = 0
+
+
+class Writer:
+    """Owns the writing connection and the deadlines of expiring keys.
+
+    `publish` is called on the event loop with the changes of each batch, before its callers are answered.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        deadlines: Deadlines,
+        publish: Callable[[list[Change]], None],
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._deadlines = deadlines
+        self._publish = publish
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Queue it and wait for its outcome. A caller that is cancelled does not take the transaction back."""
+        if self._closing:
+            raise Unavailable("the store was closed")
+        if self._queue.qsize() >= MAX_WAITING:
+            raise Unavailable(f"{MAX_WAITING} transactions are waiting for the disk already")
+        waiting = Waiting(transaction, asyncio.get_running_loop().create_future())
+        self._queue.put(waiting)
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        self._closing = True
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._connection.close()
+
+    def _run(self) -> None:
+        while batch := self._take():
+            changes = self._commit(batch)
+            # All callers of one store live on one loop. A loop that is gone has nobody left to answer.
+            with contextlib.suppress(RuntimeError):
+                batch[0].answer.get_loop().call_soon_threadsafe(self._answer, batch, changes)
+
+    def _take(self) -> list[Waiting]:
+        """Wait for a transaction, then take what else has come. Empty: the end."""
+        first = self._queue.get()
+        if first is None:
+            return []
+        batch = [first]
+        with contextlib.suppress(queue.Empty):
+            while len(batch) < MAX_BATCH:
+                more = self._queue.get_nowait()
+                if more is None:
+                    self._queue.put(None)
+                    break
+                batch.append(more)
+        return batch
+
+    def _answer(self, batch: list[Waiting], changes: list[Change]) -> None:
+        if changes:
+            self._publish(changes)
+        for waiting in batch:
+            if waiting.answer.done():
+                continue
+            if isinstance(waiting.outcome, FederatorError):
+                waiting.answer.set_exception(waiting.outcome)
+            else:
+                waiting.answer.set_result(waiting.outcome)
+
+    def _commit(self, batch: list[Waiting]) -> list[Change]:
+        """Write the batch and set its outcomes; on an error of the database, none of it was acknowledged."""
+        work = _Batch(self._connection)
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            work.begin(self._deadlines.due())
+            for waiting in batch:
+                waiting.outcome = work.apply(waiting.transaction)
+            work.finish()
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - a thread that died would leave every later caller waiting for ever
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.rollback()
+            for waiting in batch:
+                waiting.outcome = describe(error, self._path)
+            return []
+        # Armed after the sync: a key lives too long rather than too short.
+        for key, expires_in_s in work.expiries.items():
+            self._deadlines.renew(key, expires_in_s)
+        return work.changes
+
+
+class _Batch:
+    """One SQL transaction and what it is about to change."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+        self._revision = 0
+        self._first_revision = 0
+        self.changes: list[Change] = []
+        self.expiries: dict[str, float | None] = {}
+
+    def begin(self, due: list[str]) -> None:
+        """Read where the store stands and delete the keys that are due."""
+        (self._revision,) = self._execute(QUERIES["get_revision"]).fetchone()
+        self._first_revision = self._revision
+        self._write((), due)
+
+    def apply(self, transaction: Transaction) -> int | StoreConflict:
+        """Compare, then write. Returns the revision, or the conflict with nothing written."""
+        for compare in transaction.compares:
+            row = self._execute(QUERIES["get_item_revision"], {"key": compare.key}).fetchone()
+            if (row[0] if row else 0) != compare.revision:
+                return StoreConflict(compare.key)
+        self._write(transaction.puts, transaction.deletes)
+        return self._revision
+
+    def finish(self) -> None:
+        """Store the revision reached."""
+        if self._revision != self._first_revision:
+            self._execute(QUERIES["set_revision"], {"revision": self._revision})
+
+    def _write(self, puts: tuple[Put, ...], deletes: tuple[str, ...] | list[str]) -> None:
+        revision = self._revision + 1
+        deleted = [key for key in deletes if self._execute(QUERIES["delete_item"], {"key": key}).rowcount]
+        for key in deleted:
+            self.changes.append(Change(key, None, revision))
+            self.expiries[key] = None
+        for put in puts:
+            row = {"key": put.key, "value": put.value, "revision": revision, "expires_in_s": put.expires_in_s}
+            self._execute(QUERIES["put_item"], row)
+            self.changes.append(Change(put.key, put.value, revision))
+            self.expiries[put.key] = put.expires_in_s
+        if deleted or puts:
+            self._revision = revision
