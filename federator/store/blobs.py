@@ -1,0 +1,227 @@
+"""Bytes by content hash, and growing logs, in files (`FileBlobs`) or in memory (`MemoryBlobs`).
+
+Why files: workdirs, outputs and logs are too large for the store, and nothing asks for them in order. A blob appears
+under its name only when it is whole and on disk. Logs are not synced: what a loss of power takes from the end of one, its
+agent is asked for again, or it shows as a gap.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from federator.kernel.errors import Invalid, Permanent, TooLarge, Unavailable
+from federator.kernel.ids import content_hash
+
+LARGEST_LOG_BYTES = 2**36
+LONGEST_NAME = 200
+_NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def check_append(name: str, offset: int, data: bytes) -> None:
+    """Raise `Invalid` or `TooLarge` for a write that no log may take."""
+    check_log_name(name)
+    if offset < 0:
+        raise Invalid(f"offset {offset} of log {name} is negative")
+    if offset + len(data) > LARGEST_LOG_BYTES:
+        raise TooLarge(f"log {name} would be longer than {LARGEST_LOG_BYTES} bytes")
+
+
+def check_log_name(name: str) -> None:
+    """Raise `Invalid` for anything but short segments of a-z, 0-9 and `-`, joined by `/`: names become paths."""
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:LONGEST_NAME]!r} is not a log name",
+            remedy=f"write segments of a-z, 0-9 and '-' joined by '/', at most {LONGEST_NAME} characters",
+        )
+
+
+def gap_line(gap_bytes: int) -> bytes:
+    """What stands at the start of a gap; the rest of it is zero bytes, so that later offsets stay what they are.
+
+    A gap too short for the sentence is a line of as many tildes as it has room for.
+    """
+    line = f"\n[{gap_bytes} bytes of this log were lost]\n".encode()
+    return line if len(line) <= gap_bytes else b"~" * (gap_bytes - 1) + b"\n"
+
+
+class MemoryBlobs:
+    """`federator.ports.Blobs` in memory, for tests and the simulator."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+        self._logs: dict[str, bytearray] = {}
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes and return their hash."""
+        digest = content_hash(data)
+        self._blobs[digest] = data
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        """The bytes, or None."""
+        return self._blobs.get(digest)
+
+    def has(self, digest: str) -> bool:
+        """Whether `get` would find it."""
+        return digest in self._blobs
+
+    def append_log(self, name: str, offset: int, data: bytes) -> int:
+        """Write `data` at `offset` of a log and return its length."""
+        check_append(name, offset, data)
+        log = self._logs.setdefault(name, bytearray())
+        if data and offset > len(log):
+            log += gap_line(offset - len(log))
+            log += bytes(offset - len(log))
+        log += data[len(log) - offset :]
+        return len(log)
+
+    def read_log(self, name: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset`."""
+        check_log_name(name)
+        return bytes(self._logs.get(name, b"")[max(offset, 0) :][: max(limit, 0)])
+
+    def log_length(self, name: str) -> int:
+        """Length in bytes; 0 for an unknown log."""
+        check_log_name(name)
+        return len(self._logs.get(name, b""))
+
+
+class FileBlobs:
+    """`federator.ports.Blobs` under one folder, which no other process may write to. Safe to call from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        self._objects = root / "objects"
+        self._logs = root / "logs"
+        self._unfinished = root / "unfinished"
+        self._appending = threading.Lock()
+        with _explained():
+            for folder in (self._objects, self._logs, self._unfinished):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left_over in self._unfinished.iterdir():
+                left_over.unlink()
+
+    def put(self, data: bytes) -> str:
+        """Keep the bytes durably and return their hash."""
+        digest = content_hash(data)
+        path = self._path(digest)
+        with _explained():
+            if not path.exists():
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._write(path, data)
+            # Also when it was there: whoever put it may have been stopped before this.
+            _sync_folder(path.parent)
+            _sync_folder(self._objects)
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        """The bytes, or None. Raises `Permanent` when the disk has damaged them."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        with _explained():
+            try:
+                data = self._path(digest).read_bytes()
+            except FileNotFoundError:
+                return None
+        if content_hash(data) != digest:
+            raise Permanent(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
+        return data
+
+    def has(self, digest: str) -> bool:
+        """Whether `get` would find it."""
+        return bool(_DIGEST.fullmatch(digest)) and self._path(digest).exists()
+
+    def append_log(self, name: str, offset: int, data: bytes) -> int:
+        """Write `data` at `offset` of a log and return its length."""
+        check_append(name, offset, data)
+        path = self._log_path(name)
+        # Two connections of one agent may overlap for a moment; both may then repeat the same bytes.
+        with self._appending, _explained():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                return _append(descriptor, offset, data)
+            finally:
+                os.close(descriptor)
+
+    def read_log(self, name: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset`."""
+        path = self._log_path(name)
+        with _explained(), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            file.seek(max(offset, 0))
+            return file.read(max(limit, 0))
+        return b""
+
+    def log_length(self, name: str) -> int:
+        """Length in bytes; 0 for an unknown log."""
+        path = self._log_path(name)
+        with _explained(), contextlib.suppress(FileNotFoundError):
+            return path.stat().st_size
+        return 0
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with tempfile.NamedTemporaryFile(dir=self._unfinished, delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).rename(path)
+            except OSError:
+                # On a full disk a leftover would take the room of what comes next.
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+    def _path(self, digest: str) -> Path:
+        return self._objects / digest[:2] / digest
+
+    def _log_path(self, name: str) -> Path:
+        check_log_name(name)
+        # Segments have no dots, so the file `a.log` never meets the folder of `a/b`.
+        return self._logs / f"{name}.log"
+
+
+def _append(descriptor: int, offset: int, data: bytes) -> int:
+    length = os.fstat(descriptor).st_size
+    if data and offset > length:
+        # The line first: were the process killed between the two writes, the rest of the gap is found and told next time.
+        length += _write_all(descriptor, gap_line(offset - length), length)
+        os.ftruncate(descriptor, offset)
+        length = offset
+    return length + _write_all(descriptor, data[length - offset :], length)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> int:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], offset + written)
+    return written
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of the disk into situations. A missing file is the caller's own to handle."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise Unavailable(
+                "the blobs' disk is full", retry_after_s=10.0, remedy="free space on it"
+            ) from error
+        raise Unavailable(
+            f"the blobs' disk fails: {error.strerror}", remedy="look at its health and rights"
+        ) from error
