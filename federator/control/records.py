@@ -49,6 +49,23 @@ class Flag(msgspec.Struct, frozen=True):
     at: float
 
 
+class OutputPart(msgspec.Struct, frozen=True):
+    """What one member collected: the hash and size of a gzipped tar."""
+
+    member: str
+    digest: str
+    size_bytes: int
+
+
+class Outputs(msgspec.Struct, frozen=True):
+    """A job's collected outputs: those of its newest placement that has any, one part per member."""
+
+    job: str
+    placement: str
+    epoch: int
+    parts: tuple[OutputPart, ...]
+
+
 class Spec(msgspec.Struct, frozen=True):
     """A job's immutable part, as the bytes that its hash is of."""
 
@@ -75,11 +92,12 @@ TABLES: dict[type, _Table] = {
     ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
     Flag: _Table("flag/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
+    Outputs: _Table("outputs/", lambda r: r.job, True),
     Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),
 }
 
-Record = Job | Placement | Lease | Site | Member | Token | JoinToken | PolicySet | ClientKey | Flag | Spec | Event | LedgerEntry
+Record = Job | Placement | Lease | Site | Member | Token | JoinToken | PolicySet | ClientKey | Flag | Spec | Outputs | Event | LedgerEntry
 
 
 @dataclass
@@ -120,6 +138,7 @@ class Records:
         self.policy_sets: dict[str, PolicySet] = {}
         self.client_keys: dict[str, ClientKey] = {}
         self.flags: dict[str, Flag] = {}
+        self.outputs: dict[str, Outputs] = {}
         self.open_jobs: dict[str, Job] = {}
         """Jobs that are not terminal, in order of submission."""
         self.open_placements: dict[str, Placement] = {}
@@ -141,6 +160,7 @@ class Records:
             ClientKey: self.client_keys,
             Flag: self.flags,
             Spec: self._specs,
+            Outputs: self.outputs,
         }
 
     async def load(self) -> None:

@@ -1,0 +1,186 @@
+"""What the processes say about themselves: structured logs, and every metric in one catalogue.
+
+A metric that is not in `CATALOGUE` cannot be recorded, so the catalogue is the reference page, and a name is never spelled in two ways.
+The registry is our own: nothing that a library registers globally leaks into `/metrics`, and tests start from zero.
+"""
+
+import logging
+import sys
+from enum import StrEnum
+from typing import Any, NamedTuple, TextIO
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECRET_FIELDS = frozenset({"authorization", "secret", "token", "ticket", "user_data", "signature", "env"})
+SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+class MetricType(StrEnum):
+    """What a metric is, in Prometheus' words."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    """One entry of the catalogue. Names end in their unit; counters in `_total`."""
+
+    name: str
+    type: MetricType
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+CATALOGUE = (
+    Metric(
+        "federator_http_requests_total",
+        MetricType.COUNTER,
+        "Answered HTTP requests; `route` is the path's pattern, never the path.",
+        ("method", "route", "status"),
+    ),
+    Metric(
+        "federator_http_request_seconds",
+        MetricType.HISTOGRAM,
+        "Real seconds until an HTTP request was answered, streams until they ended.",
+        ("method", "route"),
+    ),
+    Metric("federator_link_sessions", MetricType.GAUGE, "Agents that are connected."),
+    Metric("federator_link_ended_total", MetricType.COUNTER, "Ended agent sessions, by cause.", ("cause",)),
+    Metric("federator_link_statuses_total", MetricType.COUNTER, "Placement statuses taken from agents."),
+    Metric(
+        "federator_link_desired_total",
+        MetricType.COUNTER,
+        "Desired sets sent to agents; `whole` is `true` at the start of a session and after a mismatch.",
+        ("whole",),
+    ),
+    Metric("federator_jobs", MetricType.GAUGE, "Jobs on record, by status.", ("status",)),
+    Metric("federator_leases", MetricType.GAUGE, "Leases on record, by status.", ("status",)),
+    Metric("federator_sites", MetricType.GAUGE, "Sites, by health.", ("status",)),
+    Metric("federator_site_gpus", MetricType.GAUGE, "GPUs that a site lends.", ("site",)),
+    Metric("federator_site_busy_gpus", MetricType.GAUGE, "Lent GPUs that are busy.", ("site",)),
+    Metric(
+        "federator_turns_total",
+        MetricType.COUNTER,
+        "Turns, by the stage whose plan was committed.",
+        ("winner",),
+    ),
+    Metric("federator_turn_seconds", MetricType.HISTOGRAM, "Real seconds that a turn took."),
+    Metric(
+        "federator_actions_total",
+        MetricType.COUNTER,
+        "Actions of plans, by kind and by what became of them.",
+        ("kind", "result"),
+    ),
+    Metric(
+        "federator_findings_total",
+        MetricType.COUNTER,
+        "Remarks of the plan checker, by severity; a fatal one is a bug of ours.",
+        ("severity",),
+    ),
+)
+
+
+class Metrics:
+    """The catalogue's metrics in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._made = {metric.name: _make(metric, self.registry) for metric in CATALOGUE}
+
+    def count(self, name: str, amount: float = 1.0, **labels: str) -> None:
+        """Add to a counter."""
+        self._child(name, Counter, labels).inc(amount)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        self._child(name, Gauge, labels).set(value)
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Add one observation to a histogram."""
+        self._child(name, Histogram, labels).observe(value)
+
+    def forget(self, name: str) -> None:
+        """Drop all label values of a metric: before a gauge is set anew from what exists now."""
+        self._made[name].clear()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The present value of one sample, or None; a histogram's are `NAME_count` and `NAME_sum`."""
+        return self.registry.get_sample_value(name, labels)
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _child(self, name: str, kind: type, labels: dict[str, str]) -> Any:
+        metric = self._made.get(name)
+        if metric is None or not isinstance(metric, kind):
+            raise KeyError(f"{name} is not a {kind.__name__.lower()} of the catalogue")
+        return metric.labels(**labels) if labels else metric
+
+
+def _make(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    match metric.type:
+        case MetricType.COUNTER:
+            return Counter(metric.name, metric.help, metric.labels, registry=registry)
+        case MetricType.GAUGE:
+            return Gauge(metric.name, metric.help, metric.labels, registry=registry)
+        case MetricType.HISTOGRAM:
+            return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=SECONDS)
+
+
+METRICS = Metrics()
+"""Those of this process."""
+
+
+def configure_logging(*, level: str = "info", as_json: bool = False, stream: TextIO | None = None) -> None:
+    """Send all logs, those of libraries included, to `stream` (standard error), as lines for people or as JSON.
+
+    Raises ValueError for an unknown level. Called once, by the composition roots.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error")
+    target = stream or sys.stderr
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+    if as_json:
+        final: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        final = [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    # One line per request is what the metrics are for.
+    logging.getLogger("aiohttp.access").setLevel(max(number, logging.WARNING))
+
+
+def hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
+    """A processor that keeps the values of fields that hold secrets out of every line."""
+    for name in SECRET_FIELDS & line.keys():
+        line[name] = "[hidden]"
+    return line
+
+
+def get_logger(area: str) -> Any:
+    """A logger whose lines carry `area`; its methods take an event and fields: `log.info("joined", member=...)`."""
+    return structlog.get_logger(area=area)
