@@ -151,9 +151,15 @@ def configure_logging(*, level: str = "info", as_json: bool = False, stream: Tex
         hide_secrets,
     ]
     if as_json:
-        final: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        # Without the values of local variables: they hold what must not be logged.
+        traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        final: list[Any] = [
+            structlog.processors.ExceptionRenderer(traceback),
+            structlog.processors.JSONRenderer(),
+        ]
     else:
-        final = [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+        plain = structlog.dev.plain_traceback
+        final = [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=plain)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
