@@ -1,0 +1,113 @@
+"""The independent plan checker: proves a plan against a snapshot, without knowing who made it.
+
+It shares no code with planner or solver: what a plan may do is written here a second time, from the records alone, so that one mistake
+cannot both make and pass a plan. Three callers: the turn proves a plan against the plan's own snapshot; the committer proves it against a
+fresh one and drops the actions that a fatal finding names as stale; tests.
+
+Actions are judged in order. One with a fatal finding is not applied, so every later action is judged as if it were not there: what is left
+after dropping all blamed actions is valid as it stands. No action may count on what a `Preempt` of the same plan frees.
+
+| promise | held by | what it holds |
+|---|---|---|
+| 2 never two at once | `identity` | the job waits in the snapshot at that revision, nothing of it runs, one action per job |
+| 3 gangs are whole | `capacity` | one member for every rank, all in one pool; a rented instance holds the whole gang |
+| 4 capacity | `capacity`, `packing` | pool known, open, ready, same session; CPU, memory and GPUs fit host by host after earlier actions |
+| 5 quotas | `quotas`, `preemption` | caps on GPUs and jobs, borrowing limits; a victim is one that a guarantee or rule gives up |
+| 6 budgets | `money` | worst case recomputed from the offer; caps on USD, USD per hour and instances; the job's own `max_cost` |
+| 10 reasons | `completeness` | every job has an action or a reason (remark) |
+| 11 rentals pay | `completeness` | nobody is rented for while owned capacity would do in time (remark) |
+| 13 no idle GPU | `completeness` | no free, owned, permitted GPUs beside a waiting job that fits them (remark) |
+| 0 permission | `permission`, `evidence`, `identity` | the job's own constraints, what sites lend, filters, burst modes and their evidence, backoff |
+
+Promise 0 is this module's word for permission: what users, sites and policies forbid has no number of its own in the list of promises.
+
+What it cannot see: why a lease was rented once it is there (the committer keeps that), and whether a forecast of a home finish is right; of
+that it holds only what follows from the evidence itself.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
+from federator.model.snapshot import JobView, Problem
+from federator.planning.checks import (
+    capacity,
+    completeness,
+    evidence,
+    identity,
+    money,
+    permission,
+    preemption,
+    quotas,
+)
+from federator.planning.checks.ground import Fault, Ground, Target, target_of_offer, target_of_pool
+
+__all__ = ["check", "check_actions", "fatal_subjects"]
+
+
+def check(problem: Problem, plan: Plan) -> tuple[Finding, ...]:
+    """Everything that is wrong with `plan` in the world of `problem.snapshot`; `Finding.subject` is the job of the action at fault."""
+    ground = Ground(problem.snapshot, plan)
+    return (*_judge_all(ground), *completeness.remarks(ground))
+
+
+def check_actions(problem: Problem, plan: Plan) -> tuple[Finding, ...]:
+    """As `check`, but only what the actions do wrong: for part of a plan, about whose other jobs nothing can be said."""
+    return tuple(_judge_all(Ground(problem.snapshot, plan)))
+
+
+def fatal_subjects(findings: Iterable[Finding]) -> frozenset[str]:
+    """The jobs whose actions may not be committed; the empty word stands for the whole plan."""
+    return frozenset(finding.subject for finding in findings if finding.severity is Severity.FATAL)
+
+
+def _judge_all(ground: Ground) -> Iterator[Finding]:
+    for action in ground.plan.actions:
+        faults = list(_judge(ground, action))
+        yield from (Finding(Severity.FATAL, fault.promise, action.job, fault.text) for fault in faults)
+        ground.acted.add(action.job)
+        if not faults:
+            ground.accepted.append(action)
+
+
+def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
+    """All faults of one action; it is applied to the ground when there is none."""
+    if isinstance(action, Preempt):
+        yield from preemption.check_preempt(ground, action)
+        return
+    faults = list(identity.check_identity(ground, action))
+    job = ground.jobs.get(action.job)
+    target = _target(ground, action)
+    if target is None:
+        faults.append(capacity.unknown_target(action))
+    elif job is not None:
+        faults += _judge_start(ground, job, target, action)
+        if not faults:
+            # Packing is last, and takes the hosts when it succeeds: a fault found before it must not leave them taken.
+            faults += capacity.take_hosts(ground, job, target)
+        if not faults:
+            ground.apply(job, target, action)
+    yield from faults
+
+
+def _judge_start(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
+    """The faults of starting a job that waits at a place that exists, its packing excepted."""
+    yield from permission.check_constraints(job, target)
+    yield from permission.check_filters(ground, job, target)
+    yield from quotas.check_in_use(ground, job, target)
+    yield from quotas.check_borrowing(ground, job, target)
+    if isinstance(action, Place):
+        yield from capacity.check_place(ground, job, target, action)
+        yield from money.check_place(ground, job, target, action)
+    else:
+        yield from capacity.check_rent(ground, target, action)
+        yield from money.check_rent(ground, job, target, action)
+        yield from evidence.check_evidence(ground, job, target, action)
+
+
+def _target(ground: Ground, action: Place | Rent) -> Target | None:
+    if isinstance(action, Rent):
+        offer = ground.offers.get(f"{action.provider}/{action.offer}")
+        return None if offer is None else target_of_offer(offer)
+    member = action.members[0] if action.members else ""
+    pool = ground.pools.get(f"{action.site}/{member}/{action.pool}")
+    return None if pool is None else target_of_pool(pool)

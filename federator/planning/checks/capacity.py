@@ -1,0 +1,78 @@
+"""Promises 3 and 4: gangs are whole, and capacity is respected host by host."""
+
+from collections.abc import Iterator
+
+from federator.model.capacity import Shape
+from federator.model.plans import Place, Rent
+from federator.model.snapshot import JobView
+from federator.planning.checks.ground import Fault, Ground, Target
+from federator.planning.checks.packing import Hosts
+
+
+def unknown_target(action: Place | Rent) -> Fault:
+    """The pool or offer is not (or no longer) there. A place without members names no pool."""
+    if isinstance(action, Rent):
+        return Fault(4, f"no offer {action.provider}/{action.offer}")
+    if not action.members:
+        return Fault(3, "the gang has no members")
+    return Fault(4, f"no pool {action.pool} at {action.site}/{action.members[0]}")
+
+
+def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> Iterator[Fault]:
+    """Every rank has a member, all in one pool; the pool is open and ready, in the agent's session that the plan saw."""
+    pool = target.pool
+    if pool is None:
+        return
+    if len(action.members) != job.nodes:
+        yield Fault(3, f"the gang has {job.nodes} ranks, the plan has members for {len(action.members)}")
+    if len(set(action.members)) > 1:
+        yield Fault(
+            3, f"the gang is spread over {len(set(action.members))} members: its ranks share one pool"
+        )
+    if not pool.open:
+        yield Fault(4, f"{pool.key} is closed: {pool.closed_because or 'no reason given'}")
+    if pool.session != action.session:
+        yield Fault(
+            4, f"{pool.key} has another session than the plan saw: what is free there may have changed"
+        )
+    if pool.ready_at is not None and pool.ready_at > ground.now:
+        yield Fault(4, f"{pool.key} still boots, for another {pool.ready_at - ground.now:.0f} s")
+    if pool.market is not action.market:
+        yield Fault(6, f"{pool.key} is {pool.market}, the plan says {action.market}")
+    if pool.lease != action.lease:
+        yield Fault(6, f"{pool.key} belongs to lease {pool.lease}, the plan says {action.lease}")
+
+
+def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
+    """The offer joins the site that the plan says, is not avoided, and so many instances are to be had."""
+    view = target.offer
+    if view is None:
+        return
+    if view.site != action.site:
+        yield Fault(4, f"{view.key} joins {view.site}, the plan says {action.site}")
+    if view.avoid_until_at is not None and view.avoid_until_at > ground.now:
+        yield Fault(
+            4, f"{view.key} failed lately and is avoided for another {view.avoid_until_at - ground.now:.0f} s"
+        )
+    if ground.rented.get(view.key, 0) >= view.offer.available:
+        yield Fault(
+            4, f"{view.key} has only {view.offer.available} instances left, all rented by earlier actions"
+        )
+
+
+def take_hosts(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+    """All ranks fit hosts of the pool beside earlier actions, and take them; or one instance of the offer holds the whole gang."""
+    rank = job.gpus, job.cpus_milli, job.memory_mib
+    if target.offer is not None:
+        offer = target.offer.offer
+        if not Hosts([Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)]).take(rank, job.nodes):
+            yield Fault(3, f"one instance of {target.key} does not hold {_gang(job)}")
+    elif not ground.hosts[target.key].take(rank, job.nodes):
+        yield Fault(
+            4,
+            f"{target.key} has no room for {_gang(job)} beside what runs there and the plan's earlier actions",
+        )
+
+
+def _gang(job: JobView) -> str:
+    return f"{job.nodes} ranks of ({job.gpus} GPUs, {job.cpus_milli} milli-cores, {job.memory_mib} MiB)"

@@ -1,0 +1,86 @@
+"""Promises 10, 11 and 13, as remarks: every job has a reason, no rental without need, and no idle GPU beside a job that fits it."""
+
+from collections.abc import Iterator
+
+from federator.model.plans import Finding, Rent, Severity
+from federator.model.snapshot import JobView
+from federator.planning.checks.ground import Ground, Target, expected_run_s
+from federator.planning.checks.permission import check_constraints, check_filters
+from federator.planning.checks.quotas import check_borrowing, check_in_use
+
+
+def remarks(ground: Ground) -> Iterator[Finding]:
+    """What could be said against the plan as a whole, job by job, once all its actions are judged."""
+    yield from _reasons(ground)
+    yield from _idle(ground)
+
+
+def _reasons(ground: Ground) -> Iterator[Finding]:
+    """Every job of the snapshot has an action, or waits with a reason."""
+    reasons = {waiting.job: waiting.because.strip() for waiting in ground.plan.waiting}
+    for job in ground.snapshot.jobs:
+        if job.id in ground.acted:
+            continue
+        if job.id not in reasons:
+            yield Finding(
+                Severity.REMARK, 10, job.id, "the plan neither starts this job nor says why it waits"
+            )
+        elif not reasons[job.id]:
+            yield Finding(Severity.REMARK, 10, job.id, "the job waits without a reason")
+
+
+def _idle(ground: Ground) -> Iterator[Finding]:
+    """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time."""
+    started = {action.job for action in ground.accepted}
+    rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
+    known: dict[object, str | None] = {}
+    for job in ground.snapshot.jobs:
+        renting = job.id in rented
+        if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
+            continue
+        alike = _likeness(job, with_deadline=renting)
+        if alike not in known:
+            known[alike] = next(
+                (target.key for target in ground.targets if _could_use(ground, job, target, in_time=renting)),
+                None,
+            )
+        key = known[alike]
+        if key is not None and renting:
+            yield Finding(
+                Severity.REMARK, 11, job.id, f"rented for, though {key} is free, owned, and soon enough"
+            )
+        elif key is not None and job.gpus:
+            yield Finding(
+                Severity.REMARK, 13, job.id, f"waits, though {key} has free GPUs that it fits and may use"
+            )
+
+
+def _could_use(ground: Ground, job: JobView, target: Target, *, in_time: bool) -> bool:
+    pool = target.pool
+    if pool is None or not target.owned or not pool.open or (pool.ready_at or 0.0) > ground.now:
+        return False
+    if in_time and job.deadline_at is not None:
+        finish_at = ground.now + expected_run_s(job, target)
+        if finish_at > job.deadline_at:
+            return False
+    if not ground.hosts[target.key].would_hold((job.gpus, job.cpus_milli, job.memory_mib), job.nodes):
+        return False
+    return not (
+        any(check_constraints(job, target))
+        or any(check_filters(ground, job, target))
+        or any(check_in_use(ground, job, target))
+        or any(check_borrowing(ground, job, target))
+    )
+
+
+def _likeness(job: JobView, *, with_deadline: bool) -> object:
+    """Jobs that differ in nothing that matters here are looked at once."""
+    return (
+        job.queue,
+        job.owner,
+        tuple(sorted(job.labels.items())),
+        (job.nodes, job.gpus, job.cpus_milli, job.memory_mib),
+        (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites),
+        tuple(sorted(job.site_labels.items())),
+        (job.deadline_at, job.run_s, tuple(sorted(job.speed.items()))) if with_deadline else None,
+    )

@@ -1,0 +1,82 @@
+"""Why a rental is justified: the policy it names permits it, and the reason that policy asks for is there and true."""
+
+from collections.abc import Iterator
+
+from federator.model.plans import Rent
+from federator.model.rules import BurstMode, Filter
+from federator.model.snapshot import JobView
+from federator.planning.checks.ground import PERMISSION, Fault, Ground, Target, expected_run_s
+from federator.planning.checks.permission import renting_allows
+
+SLACK_S = 1.0
+"""Times computed twice may differ by this much."""
+
+
+def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
+    """The evidence is about this job and deadline, and justifies renting under the policy and mode that it names."""
+    said = action.evidence
+    if said.job != action.job:
+        yield Fault(PERMISSION, f"the evidence is about another job: {said.job}")
+    if said.deadline_at != job.deadline_at:
+        yield Fault(
+            PERMISSION, f"the evidence has deadline {said.deadline_at}, the job has {job.deadline_at}"
+        )
+    permitting = renting_allows(ground, job, target)
+    if not permitting:
+        return  # said by the check of filters
+    named = [rule for rule in permitting if rule.policy == said.policy and _mode(rule) == said.mode]
+    if not named:
+        yield Fault(PERMISSION, f"policy {said.policy!r} does not permit this rental in mode {said.mode!r}")
+        return
+    faults = [list(_unjustified(ground, job, target, action, rule)) for rule in named]
+    if all(faults):
+        yield from faults[0]
+
+
+def _mode(rule: Filter) -> str:
+    """A filter that does not say how is read as the narrowest way."""
+    return (rule.mode or BurstMode.ECONOMIC).value
+
+
+def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rule: Filter) -> Iterator[Fault]:
+    if rule.mode is BurstMode.ALWAYS:
+        return
+    if rule.mode is BurstMode.THRESHOLD:
+        waited = ground.now - job.submitted_at
+        if waited < (rule.after_wait_s or 0.0) - SLACK_S:
+            yield Fault(
+                PERMISSION,
+                f"policy {rule.policy} rents after {rule.after_wait_s:.0f} s of waiting, the job has waited {waited:.0f} s",
+            )
+        return
+    if not rule.for_waiting:
+        yield from _deadline(ground, job, target, action)
+
+
+def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
+    """Only a deadline justifies renting: it is missed at home and met with this offer."""
+    said = action.evidence
+    if job.deadline_at is None:
+        yield Fault(PERMISSION, "in economic mode only a deadline justifies renting, and the job has none")
+        return
+    if said.home_finish_at is not None and said.home_finish_at <= job.deadline_at:
+        yield Fault(
+            PERMISSION,
+            f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for",
+        )
+    if said.burst_finish_at > job.deadline_at + SLACK_S:
+        yield Fault(
+            PERMISSION,
+            f"with this offer the job still misses its deadline by {said.burst_finish_at - job.deadline_at:.0f} s",
+        )
+    soonest = _soonest_finish_at(ground, job, target)
+    if said.burst_finish_at < soonest - SLACK_S:
+        yield Fault(
+            PERMISSION,
+            f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take",
+        )
+
+
+def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:
+    delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
+    return ground.plan.taken_at + delay_s + expected_run_s(job, target)

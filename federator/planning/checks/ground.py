@@ -1,0 +1,303 @@
+"""What the checks stand on: the snapshot by name, and a tally of what it already uses plus what accepted actions add.
+
+Owned pools, leased pools and offers are reduced to one `Target`, so that a constraint, a filter or a cap is written once and holds for all
+three.
+"""
+
+import math
+from typing import NamedTuple
+
+from federator.model.capacity import Market
+from federator.model.plans import Action, Place, Plan, Preempt, Rent
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    PoolSelector,
+    PreemptRule,
+    Scope,
+    Window,
+    admits_queue,
+    in_scope,
+    selects,
+)
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
+from federator.planning.checks.packing import Hosts
+
+PERMISSION = 0
+"""The promise number of findings about what users, sites and policies forbid."""
+TOLERANCE = 1e-6
+"""Sums of money, GPUs and times may differ from another program's by this much of rounding."""
+
+
+class Fault(NamedTuple):
+    """What a check holds against one action. Every fault is fatal for it; remarks are made about whole plans."""
+
+    promise: int
+    text: str
+
+
+class Target(NamedTuple):
+    """A place where a job could run: an owned pool, a leased pool, or an offer that is not rented yet."""
+
+    key: str
+    site: str
+    kind: str
+    provider: str | None
+    region: str
+    market: Market
+    model: str
+    gpu_memory_mib: int
+    labels: dict[str, str]
+    lends_to: tuple[str, ...]
+    price_usd_h: float
+    """Rent of all of it; 0 for owned capacity."""
+    pool: PoolView | None
+    offer: OfferView | None
+
+    @property
+    def owned(self) -> bool:
+        """Whether it costs nothing extra to use."""
+        return self.market is Market.OWNED
+
+
+def target_of_pool(pool: PoolView) -> Target:
+    """A pool as a place to run."""
+    return Target(
+        key=pool.key,
+        site=pool.site,
+        kind=pool.kind,
+        provider=pool.provider,
+        region=pool.region,
+        market=pool.market,
+        model=pool.model,
+        gpu_memory_mib=pool.gpu_memory_mib,
+        labels=pool.labels,
+        lends_to=pool.lends_to,
+        price_usd_h=_rent_usd_h(pool),
+        pool=pool,
+        offer=None,
+    )
+
+
+def _rent_usd_h(pool: PoolView) -> float:
+    """A host without GPUs is priced as if it had one."""
+    if pool.market is Market.OWNED:
+        return 0.0
+    return pool.price_usd_gpu_h * max(1, pool.gpus_per_node * pool.nodes)
+
+
+def target_of_offer(view: OfferView) -> Target:
+    """An offer as a place to run: one instance that joins a site of kind `cloud`."""
+    offer = view.offer
+    return Target(
+        key=view.key,
+        site=view.site,
+        kind="cloud",
+        provider=offer.provider,
+        region=offer.region,
+        market=offer.market,
+        model=offer.model,
+        gpu_memory_mib=offer.gpu_memory_mib,
+        labels=view.labels,
+        lends_to=(),
+        price_usd_h=offer.price_usd_h,
+        pool=None,
+        offer=view,
+    )
+
+
+def selected(pools: PoolSelector, target: Target) -> bool:
+    """Whether a rule's selector is about this target."""
+    return selects(
+        pools,
+        site=target.site,
+        kind=target.kind,
+        provider=target.provider,
+        region=target.region,
+        market=target.market,
+        model=target.model,
+    )
+
+
+def concerns(scope: Scope, who: JobView | BusyView) -> bool:
+    """Whether a rule's scope is about this job, waiting or running."""
+    return in_scope(scope, queue=who.queue, owner=who.owner, labels=who.labels)
+
+
+def window_holds(window: Window | None, at: float) -> bool:
+    """Whether a rule with this window holds at `at`. A window whose end is before its start runs past midnight."""
+    if window is None:
+        return True
+    days, second = divmod(at, 86400.0)
+    day = (int(days) + 3) % 7  # the epoch began on a Thursday
+    minute = second / 60.0
+    if window.from_minute <= window.to_minute:
+        return day in window.days and window.from_minute <= minute < window.to_minute
+    yesterday = (day - 1) % 7
+    return (day in window.days and minute >= window.from_minute) or (
+        yesterday in window.days and minute < window.to_minute
+    )
+
+
+class Ground:
+    """One snapshot, indexed, with the tally that grows as actions are accepted."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+        self.snapshot = snapshot
+        self.plan = plan
+        self.now = snapshot.taken_at
+        self.jobs = {job.id: job for job in snapshot.jobs}
+        self.pools = {pool.key: pool for pool in snapshot.pools}
+        self.offers = {offer.key: offer for offer in snapshot.offers}
+        self.targets = tuple(target_of_pool(pool) for pool in snapshot.pools)
+        self.filters = tuple(rule for rule in snapshot.rules if isinstance(rule, Filter))
+        self.caps = tuple(rule for rule in snapshot.rules if isinstance(rule, CapRow))
+        self.guarantees = tuple(rule for rule in snapshot.rules if isinstance(rule, GuaranteeRow))
+        self.preempt_rules = tuple(rule for rule in snapshot.rules if isinstance(rule, PreemptRule))
+        self.running = {
+            busy.placement: (target, busy)
+            for target in self.targets
+            if target.pool is not None
+            for busy in target.pool.busy
+            if busy.placement is not None
+        }
+        self.running_jobs = frozenset(busy.job for _, busy in self.running.values() if busy.job is not None)
+        self.hosts = {pool.key: Hosts(pool.free) for pool in snapshot.pools}
+        self.cap_use = [self._use_now(cap) for cap in self.caps]
+        self.guarantee_use = [self._guaranteed_now(row) for row in self.guarantees]
+        self.rented: dict[str, int] = {}
+        self.acted: set[str] = set()
+        self.stopped: set[str] = set()
+        self.given_up = [0] * len(self.guarantees)
+        """GPUs that preempted work of each guaranteed queue gives up: they count against taking more, never for starting."""
+        self.accepted: list[Action] = []
+
+    def filters_on(self, effect: Effect, job: JobView, target: Target) -> tuple[Filter, ...]:
+        """The filters with that effect that are about this job at this target, whatever the hour."""
+        return tuple(
+            rule
+            for rule in self.filters
+            if rule.effect is effect and concerns(rule.scope, job) and selected(rule.pools, target)
+        )
+
+    def caps_on(self, job: JobView, target: Target) -> list[int]:
+        """Which caps (by index) count this job at this target."""
+        return [
+            index
+            for index, cap in enumerate(self.caps)
+            if concerns(cap.scope, job) and selected(cap.pools, target)
+        ]
+
+    def guarantees_on(self, who: JobView | BusyView, target: Target) -> list[int]:
+        """Which guarantees (by index) the GPUs of this job count towards there. Rented GPUs are nobody's share."""
+        return [
+            index
+            for index, row in enumerate(self.guarantees)
+            if target.owned and concerns(Scope(queues=(row.queue,)), who) and row.model in ("", target.model)
+        ]
+
+    def apply(self, job: JobView, target: Target, action: Place | Rent) -> None:
+        """Count an accepted action; its hosts are taken already."""
+        for index in self.caps_on(job, target):
+            self.cap_use[index] += amount(self.caps[index].unit, job, target, action, self.now)
+        for index in self.guarantees_on(job, target):
+            self.guarantee_use[index] += job.gpus_total
+        if isinstance(action, Rent):
+            self.rented[target.key] = self.rented.get(target.key, 0) + 1
+
+    def apply_preempt(self, action: Preempt) -> None:
+        """Remember that this placement is being stopped. It frees nothing within this plan."""
+        target, victim = self.running[action.placement]
+        self.stopped.add(action.placement)
+        for index in self.guarantees_on(victim, target):
+            self.given_up[index] += victim.nodes * victim.gpus
+
+    def _use_now(self, cap: CapRow) -> float:
+        if cap.unit is CapUnit.USD:
+            return self._spent_now(cap)
+        if cap.unit in (CapUnit.USD_PER_H, CapUnit.INSTANCES):
+            return self._rented_now(cap)
+        ours = [
+            busy
+            for target, busy in self.running.values()
+            if concerns(cap.scope, busy) and selected(cap.pools, target)
+        ]
+        return sum(busy.nodes * busy.gpus for busy in ours) if cap.unit is CapUnit.GPUS else len(ours)
+
+    def _spent_now(self, cap: CapRow) -> float:
+        return sum(
+            view.spent_usd + view.committed_usd
+            for view in self.snapshot.spend
+            if view.policy == cap.policy and view.period == cap.period.value
+        )
+
+    def _rented_now(self, cap: CapRow) -> float:
+        """Rent per hour, or instances, of leases that this cap counts, booting ones included."""
+        counted = {
+            target.pool.lease: target
+            for target in self.targets
+            if target.pool is not None
+            and target.pool.lease is not None
+            and selected(cap.pools, target)
+            and (not target.pool.rented_queue or admits_queue(cap.scope.queues, target.pool.rented_queue))
+        }
+        if cap.unit is CapUnit.INSTANCES:
+            return len(counted)
+        return sum(target.price_usd_h for target in counted.values())
+
+    def _guaranteed_now(self, row: GuaranteeRow) -> int:
+        scope = Scope(queues=(row.queue,))
+        return sum(
+            busy.nodes * busy.gpus
+            for target, busy in self.running.values()
+            if target.owned and concerns(scope, busy) and row.model in ("", target.model)
+        )
+
+
+def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, now: float) -> float:
+    """How much of a cap's unit an action adds. A lease's rate and instance were counted when it was rented."""
+    if unit is CapUnit.GPUS:
+        return job.gpus_total
+    if unit is CapUnit.JOBS:
+        return 1
+    if isinstance(action, Place):
+        return extension_usd(job, target, now) if unit is CapUnit.USD else 0
+    if unit is CapUnit.USD:
+        return max(action.committed_usd, worst_case_usd(job, target))
+    return 1 if unit is CapUnit.INSTANCES else target.price_usd_h
+
+
+def worst_case_usd(job: JobView, target: Target) -> float:
+    """The most that renting this offer for this job can cost: from launch until its enforced stop and teardown.
+
+    Infinite for a job without `max_duration`: nothing would ever stop it.
+    """
+    if target.offer is None:
+        return 0.0
+    if job.max_duration_s is None:
+        return math.inf
+    offer = target.offer.offer
+    billed_s = max(offer.minimum_billing_s, offer.delay_s + job.max_duration_s + offer.teardown_s)
+    return offer.price_usd_h * billed_s / 3600.0
+
+
+def extension_usd(job: JobView, target: Target, now: float) -> float:
+    """The most that a job adds to what is committed for the lease it would use: its rent beyond `paid_until_at`.
+
+    Nothing where the snapshot does not say until when that is: the committer, which has the lease, counts then.
+    """
+    pool = target.pool
+    if pool is None or target.owned or pool.paid_until_at is None:
+        return 0.0
+    if job.max_duration_s is None:
+        return math.inf
+    return target.price_usd_h * max(0.0, now + job.max_duration_s - pool.paid_until_at) / 3600.0
+
+
+def expected_run_s(job: JobView, target: Target) -> float:
+    """How long the job is planned to run there: its quantile, by its speed on that model, cut at its limit."""
+    run_s = job.run_s / max(job.speed.get(target.model, 1.0), TOLERANCE)
+    return run_s if job.max_duration_s is None else min(run_s, job.max_duration_s)

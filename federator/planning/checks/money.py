@@ -1,0 +1,59 @@
+"""Promise 6, budgets hold: the worst case of every rental is recomputed from its offer and stays below each hard cap."""
+
+from collections.abc import Iterator
+
+from federator.model.plans import Place, Rent
+from federator.model.rules import CapUnit
+from federator.model.snapshot import JobView
+from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, amount, worst_case_usd
+
+MONEY = (CapUnit.USD, CapUnit.USD_PER_H, CapUnit.INSTANCES)
+
+
+def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
+    """The rental ends (`max_duration`), commits its worst case, and fits the job's own cap and every policy's."""
+    if job.max_duration_s is None:
+        yield Fault(6, "a job without max_duration cannot be rented for: nothing bounds what it costs")
+        return
+    worst = worst_case_usd(job, target)
+    if action.committed_usd < worst - TOLERANCE:
+        yield Fault(6, f"the plan commits {action.committed_usd:.4f} USD, the worst case is {worst:.4f} USD")
+    yield from _own_cap(job, worst)
+    yield from _caps(ground, job, target, action)
+
+
+def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> Iterator[Fault]:
+    """On a lease, too, the job must end; what it adds to the rent, and its share of it, must stay within the caps."""
+    pool = target.pool
+    if pool is None or target.owned:
+        return
+    if job.max_duration_s is None:
+        yield Fault(
+            6,
+            f"a job without max_duration cannot use {target.key}, which is rented: nothing bounds what it costs",
+        )
+        return
+    yield from _own_cap(job, pool.price_usd_gpu_h * job.gpus_total * job.max_duration_s / 3600.0)
+    yield from _caps(ground, job, target, action)
+
+
+def _caps(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
+    for index in ground.caps_on(job, target):
+        cap = ground.caps[index]
+        if cap.unit not in MONEY:
+            continue
+        more = amount(cap.unit, job, target, action, ground.now)
+        if more and ground.cap_use[index] + more > cap.limit + TOLERANCE:
+            yield Fault(
+                6,
+                f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: "
+                f"{ground.cap_use[index]:.4g} are taken, this adds {more:.4g}",
+            )
+
+
+def _own_cap(job: JobView, worst: float) -> Iterator[Fault]:
+    if job.max_cost_usd is not None and job.spent_usd + worst > job.max_cost_usd + TOLERANCE:
+        yield Fault(
+            6,
+            f"the job may cost {job.max_cost_usd:.4g} USD: {job.spent_usd:.4g} are spent, this adds {worst:.4g} in the worst case",
+        )

@@ -1,0 +1,98 @@
+"""Whether ranks fit hosts: whole numbers of GPUs, milli-cores and MiB, host by host.
+
+Totals lie about fragmentation, so this works on the histogram of free hosts. Ranks may share a host. Best fit in the order of the actions
+settles almost every case; when it fails, everything placed on the pool so far is packed again, largest first, and at last searched for
+exactly within a bounded number of steps. What the search cannot settle counts as not fitting: a checker errs on the safe side.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from federator.model.capacity import Shape
+
+SEARCH_STEPS = 2_000
+Size = tuple[int, int, int]
+"""GPUs, milli-cores, MiB: of a host's free part, or of a rank."""
+
+
+class Hosts:
+    """The free hosts of one pool, and the ranks that earlier actions have put there."""
+
+    def __init__(self, free: Iterable[Shape]) -> None:
+        self._original: Counter[Size] = Counter()
+        for shape in free:
+            self._original[shape.gpus, shape.cpus_milli, shape.memory_mib] += shape.count
+        self._left = +self._original
+        self._ranks: list[Size] = []
+
+    def take(self, rank: Size, count: int) -> bool:
+        """Put `count` more ranks there beside all earlier ones; False, and nothing changes, when no packing is found."""
+        wanted = [rank] * count
+        left = _best_fit(self._left, wanted)
+        if left is None and any(earlier != rank for earlier in self._ranks):
+            left = self._repacked(sorted([*self._ranks, *wanted], reverse=True))
+        if left is None:
+            return False
+        self._left = left
+        self._ranks += wanted
+        return True
+
+    def _repacked(self, ranks: list[Size]) -> Counter[Size] | None:
+        """Hosts after packing all these ranks anew; ranks of one size never need it, since best fit is exact for them."""
+        for part in range(3):
+            has = sum(size[part] * count for size, count in self._original.items())
+            if has < sum(rank[part] for rank in ranks):
+                return None
+        return _best_fit(self._original, ranks) or _search(self._original, ranks)
+
+    def would_hold(self, rank: Size, count: int) -> bool:
+        """Whether that many more ranks fit as things lie, without moving any."""
+        return _best_fit(self._left, [rank] * count) is not None
+
+
+def _holds(host: Size, rank: Size) -> bool:
+    return host[0] >= rank[0] and host[1] >= rank[1] and host[2] >= rank[2]
+
+
+def _less(host: Size, rank: Size) -> Size:
+    return host[0] - rank[0], host[1] - rank[1], host[2] - rank[2]
+
+
+def _move(left: Counter[Size], host: Size, rank: Size) -> None:
+    left[host] -= 1
+    if not left[host]:
+        del left[host]
+    left[_less(host, rank)] += 1
+
+
+def _best_fit(hosts: Counter[Size], ranks: list[Size]) -> Counter[Size] | None:
+    """Each rank on the fullest host that still holds it; what is left (never empty: full hosts stay, with nothing free), or None."""
+    left = Counter(hosts)
+    for rank in ranks:
+        host = min((size for size in left if _holds(size, rank)), default=None)
+        if host is None:
+            return None
+        _move(left, host, rank)
+    return left
+
+
+def _search(hosts: Counter[Size], ranks: list[Size]) -> Counter[Size] | None:
+    """Any packing at all, depth first over hosts that differ; None when there is none, or none within the steps allowed."""
+    steps = SEARCH_STEPS
+    dead: set[tuple[int, frozenset[tuple[Size, int]]]] = set()
+    stack = [(0, Counter(hosts))]
+    while stack and steps:
+        steps -= 1
+        index, left = stack.pop()
+        if index == len(ranks):
+            return left
+        state = index, frozenset(left.items())
+        if state in dead:
+            continue
+        dead.add(state)
+        for host in sorted(left, reverse=True):  # the fullest is pushed last and so tried first
+            if _holds(host, ranks[index]):
+                after = Counter(left)
+                _move(after, host, ranks[index])
+                stack.append((index + 1, after))
+    return None

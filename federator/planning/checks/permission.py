@@ -1,0 +1,85 @@
+"""Permission: what the job's own constraints, the site's lending and the policies' filters let it use."""
+
+from collections.abc import Iterator
+
+from federator.model.capacity import Market
+from federator.model.rules import BurstMode, Effect, Filter, admits_queue
+from federator.model.snapshot import JobView
+from federator.planning.checks.ground import PERMISSION, TOLERANCE, Fault, Ground, Target, window_holds
+
+
+def check_constraints(job: JobView, target: Target) -> Iterator[Fault]:
+    """The job asked for such GPUs and such a place, and the site lends to its queue."""
+    yield from _hardware(job, target)
+    yield from _whereabouts(job, target)
+    if not admits_queue(target.lends_to, job.queue):
+        yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
+
+
+def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
+    if job.gpus and job.models and target.model not in job.models:
+        yield Fault(
+            PERMISSION,
+            f"{target.key} has {target.model or 'no GPUs'}, the job wants {' or '.join(job.models)}",
+        )
+    if job.gpus and job.gpu_memory_mib > target.gpu_memory_mib:
+        yield Fault(
+            PERMISSION,
+            f"GPUs of {target.key} have {target.gpu_memory_mib} MiB, the job wants {job.gpu_memory_mib}",
+        )
+    unwanted = {"spot": Market.ON_DEMAND, "on-demand": Market.SPOT}.get(job.spot_policy)
+    if target.market is unwanted:
+        yield Fault(
+            PERMISSION, f"{target.key} is {target.market}, the job's spot_policy is {job.spot_policy}"
+        )
+
+
+def _whereabouts(job: JobView, target: Target) -> Iterator[Fault]:
+    if job.kinds and target.kind not in job.kinds:
+        yield Fault(PERMISSION, f"{target.site} is {target.kind}, the job wants {' or '.join(job.kinds)}")
+    if job.sites and target.site not in job.sites:
+        yield Fault(PERMISSION, f"{target.site} is not among the sites that the job names")
+    if target.site in job.not_sites:
+        yield Fault(PERMISSION, f"the job excludes {target.site}")
+    for key, value in job.site_labels.items():
+        if target.labels.get(key) != value:
+            yield Fault(PERMISSION, f"{target.key} has no label {key}: {value}")
+
+
+def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+    """No policy denies it; and what is rented, or would be, is allowed by one."""
+    for rule in ground.filters_on(Effect.DENY, job, target):
+        if window_holds(rule.window, ground.now):
+            yield Fault(
+                PERMISSION, f"policy {rule.policy} denies {target.key}: {rule.reason or 'no reason given'}"
+            )
+    if target.owned:
+        return
+    if target.offer is not None:
+        if ground.snapshot.burst_paused:
+            yield Fault(PERMISSION, "bursting is paused")
+        if not renting_allows(ground, job, target):
+            yield Fault(
+                PERMISSION,
+                f"no policy permits to rent {target.key} for this job now, at {target.price_usd_h:.4g} USD/h",
+            )
+    elif not _may_use(ground, job, target):
+        # Hours and price limit renting. What is rented may be used by whoever could rent it: it costs the same idle.
+        yield Fault(PERMISSION, f"no policy permits {target.key}, which is rented, for this job")
+
+
+def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter, ...]:
+    """The filters that permit renting this offer for this job at this hour and price."""
+    return tuple(
+        rule
+        for rule in ground.filters_on(Effect.ALLOW, job, target)
+        if rule.mode is not BurstMode.OFF
+        and window_holds(rule.window, ground.now)
+        and (rule.max_price_usd_h is None or target.price_usd_h <= rule.max_price_usd_h + TOLERANCE)
+    )
+
+
+def _may_use(ground: Ground, job: JobView, target: Target) -> bool:
+    allows = ground.filters_on(Effect.ALLOW, job, target)
+    rented_for = target.pool.rented_for if target.pool is not None else ""
+    return rented_for == job.id or any(rule.mode is not BurstMode.OFF for rule in allows)

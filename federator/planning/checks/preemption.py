@@ -1,0 +1,60 @@
+"""Promise 5 from the other side: nothing is stopped but for a job that a guarantee or a preemption rule puts before it."""
+
+from collections.abc import Iterator
+
+from federator.model.plans import Preempt
+from federator.model.rules import PreemptRule
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.checks.ground import Fault, Ground, Target, concerns
+
+
+def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
+    """The placement runs, is that job's, is stopped once, and the beneficiary waits and has a claim on its place."""
+    running = ground.running.get(action.placement)
+    beneficiary = ground.jobs.get(action.beneficiary)
+    if running is None:
+        yield Fault(5, f"no placement {action.placement} runs")
+        return
+    target, victim = running
+    if victim.job != action.job:
+        yield Fault(5, f"placement {action.placement} is of job {victim.job}")
+    elif victim.revision and victim.revision != action.revision:
+        yield Fault(
+            2, f"the job has changed: the plan saw revision {action.revision}, it is now {victim.revision}"
+        )
+    elif action.placement in ground.stopped or action.job in ground.acted:
+        yield Fault(5, "the plan has another action for this job")
+    elif beneficiary is None:
+        yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
+    elif not (_by_guarantee(ground, beneficiary, victim, target) or _by_rule(ground, beneficiary, victim)):
+        yield Fault(5, f"neither a guarantee nor a preemption rule puts {beneficiary.id} before this job")
+    else:
+        ground.apply_preempt(action)
+
+
+def _by_rule(ground: Ground, beneficiary: JobView, victim: BusyView) -> bool:
+    return any(_rule_says(rule, ground.now, beneficiary, victim) for rule in ground.preempt_rules)
+
+
+def _rule_says(rule: PreemptRule, now: float, beneficiary: JobView, victim: BusyView) -> bool:
+    return (
+        concerns(rule.who, beneficiary)
+        and concerns(rule.victims, victim)
+        and now - victim.started_at >= rule.minimum_run_s
+        and beneficiary.priority - victim.priority >= rule.minimum_priority_gap
+    )
+
+
+def _by_guarantee(ground: Ground, beneficiary: JobView, victim: BusyView, target: Target) -> bool:
+    """A guarantee covers the beneficiary there wholly, and every share that the victim counts towards is exceeded."""
+    owed = {
+        index
+        for index in ground.guarantees_on(beneficiary, target)
+        if 0 < beneficiary.gpus_total <= ground.guarantees[index].gpus - ground.guarantee_use[index]
+    }
+    theirs = set(ground.guarantees_on(victim, target))
+    borrowed = all(
+        ground.guarantee_use[index] - ground.given_up[index] > ground.guarantees[index].gpus
+        for index in theirs
+    )
+    return bool(owed - theirs) and borrowed
