@@ -1,0 +1,6 @@
+"""Agent connections: who is connected, what each agent is told, and what it says."""
+
+from federator.hub.outside import Pipe
+from federator.hub.sessions import Hub, Session
+
+__all__ = ["Hub", "Pipe", "Session"]

@@ -1,0 +1,150 @@
+"""Desired sets: what each member should be doing, as a projection of placement rows, and how a session is told of it.
+
+Rows are durable before they are seen here, so nothing is said that a crash could take back. At most one message is on its way to an
+agent; until it is acknowledged, changes only mark placements, and the next message tells of all of them at once: nothing piles up for a
+slow agent.
+"""
+
+from collections.abc import Callable, Mapping
+
+from federator.hub.outside import Rows, Written
+from federator.model.jobs import Checkpoint
+from federator.model.placements import DesiredEntry, Order, Placement
+from federator.wire import link
+
+DELTA_ENTRIES = 2000
+"""Most entries of one change of a desired set; the rest follows once it is acknowledged."""
+GENERATIONS_PER_REVISION = 1024
+
+
+class Board:
+    """The open placements of every member, kept up with the records."""
+
+    def __init__(self, rows: Rows, on_change: Callable[[str, str], None]) -> None:
+        self._rows = rows
+        self._on_change = on_change
+        self._held: dict[str, dict[str, Placement]] = {}
+        self._generation = 0
+        for placement in rows.open_placements.values():
+            self._index(placement)
+        rows.subscribe(self._follow)
+
+    def held(self, member: str) -> Mapping[str, Placement]:
+        """The open placements that have a rank at this member."""
+        return self._held.get(member, {})
+
+    def next_generation(self) -> int:
+        """A number above every one of earlier runs, without a write of its own: the store's revisions only grow."""
+        self._generation = max(self._generation + 1, self._rows.revision * GENERATIONS_PER_REVISION)
+        return self._generation
+
+    def entry(self, placement: Placement, member: str) -> DesiredEntry:
+        """What this member is to do with the placement. One that was given up is to be stopped, should it still be there."""
+        spec = self._rows.spec(placement.spec_hash)
+        job = self._rows.jobs.get(placement.job)
+        checkpoint = spec.checkpoint or Checkpoint()
+        return DesiredEntry(
+            placement=placement.id,
+            job=placement.job,
+            job_name=job.name if job else spec.name,
+            epoch=placement.epoch,
+            spec_hash=placement.spec_hash,
+            order=Order.STOP if placement.ended else placement.order,
+            ranks=tuple(rank for rank, name in enumerate(placement.members) if name == member),
+            pool=placement.pool,
+            reason=placement.order_reason,
+            max_duration_s=placement.max_duration_s,
+            grace_s=checkpoint.grace_s,
+            signal=checkpoint.signal,
+            array_index=job.array_index if job else None,
+            resume=bool(job and job.resume_site),
+        )
+
+    def _follow(self, changes: Written) -> None:
+        for row in changes.rows.values():
+            if isinstance(row, Placement):
+                self._index(row)
+
+    def _index(self, placement: Placement) -> None:
+        open_now = placement.id in self._rows.open_placements
+        for member in set(placement.members):
+            held = self._held.setdefault(member, {})
+            if open_now:
+                held[placement.id] = placement
+            else:
+                held.pop(placement.id, None)
+            self._on_change(member, placement.id)
+
+
+class Briefing:
+    """What one session has been told of its member's desired set, and what comes next. Starts with the whole set."""
+
+    def __init__(self, board: Board, member: str) -> None:
+        self._board = board
+        self._member = member
+        self._told: dict[str, DesiredEntry] = {}
+        self._changed: dict[str, None] = {}
+        self._whole = True
+        self.on_its_way: link.Desired | None = None
+        self.wrong_digests = 0
+        """Acknowledgements in a row whose digest was not that of what was sent."""
+
+    def mark(self, placement: str) -> None:
+        """This placement has changed."""
+        self._changed[placement] = None
+
+    def next(self, term: int) -> link.Desired | None:
+        """The next message; None when nothing is new or one is still on its way."""
+        if self.on_its_way is not None:
+            return None
+        whole = self._whole
+        entries, forget = self._all() if whole else self._news()
+        if not (whole or entries or forget):
+            return None
+        self.on_its_way = link.Desired(
+            generation=self._board.next_generation(),
+            entries=tuple(entries),
+            digest=link.desired_digest(self._told.values()),
+            forget=tuple(forget),
+            whole=whole,
+            term=term,
+        )
+        return self.on_its_way
+
+    def acknowledged(self, message: link.DesiredAck) -> bool:
+        """Take the agent's word on what it holds; whether it holds what it was sent. If not, the whole set is next."""
+        sent = self.on_its_way
+        if sent is None or message.generation != sent.generation:
+            return True  # of a message that a later one has overtaken
+        self.on_its_way = None
+        if message.digest == sent.digest:
+            self.wrong_digests = 0
+            return True
+        self._whole = True
+        self.wrong_digests += 1
+        return False
+
+    def _all(self) -> tuple[list[DesiredEntry], list[str]]:
+        placements = self._board.held(self._member).values()
+        self._told = {placement.id: self._board.entry(placement, self._member) for placement in placements}
+        self._changed.clear()
+        self._whole = False
+        return list(self._told.values()), []
+
+    def _news(self) -> tuple[list[DesiredEntry], list[str]]:
+        held = self._board.held(self._member)
+        entries: list[DesiredEntry] = []
+        forget: list[str] = []
+        while self._changed and len(entries) + len(forget) < DELTA_ENTRIES:
+            placement_id = next(iter(self._changed))
+            del self._changed[placement_id]
+            placement = held.get(placement_id)
+            if placement is None:
+                if self._told.pop(placement_id, None) is not None:
+                    forget.append(placement_id)
+                continue
+            entry = self._board.entry(placement, self._member)
+            if self._told.get(placement_id) != entry:
+                self._told[placement_id] = entry
+                entries.append(entry)
+        return entries, forget

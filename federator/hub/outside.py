@@ -1,0 +1,101 @@
+"""What the hub needs from around it, as protocols: it stands beside `control` and imports nothing of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from federator.model.jobs import Job, JobSpec
+from federator.model.placements import Placement, PlacementReport
+from federator.model.sites import Member, SiteReport
+from federator.wire import link
+
+
+class Pipe(Protocol):
+    """One connection to an agent: text frames both ways."""
+
+    async def receive(self) -> str | None:
+        """The next frame, or None once the connection is gone."""
+        ...
+
+    async def send(self, text: str) -> None:
+        """Send a frame; waits while the other side does not take it. Raises ConnectionError."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection; a pending `receive` returns None."""
+        ...
+
+
+class Written(Protocol):
+    """An applied change of records, as far as the hub looks at it."""
+
+    @property
+    def rows(self) -> Mapping[str, object]:
+        """The rows written, by key."""
+        ...
+
+
+class Rows(Protocol):
+    """What the hub reads of the records."""
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        """Jobs by id."""
+        ...
+
+    @property
+    def open_placements(self) -> Mapping[str, Placement]:
+        """Placements that make up the desired sets."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """The newest revision applied: durable, and growing over restarts."""
+        ...
+
+    def spec(self, digest: str) -> JobSpec:
+        """The decoded spec of that hash."""
+        ...
+
+    def subscribe(self, listener: Callable[[Written], None]) -> Callable[[], None]:
+        """Call `listener` after every applied change."""
+        ...
+
+
+class Doorkeeper(Protocol):
+    """Who checks agents' keys."""
+
+    def verify_session(self, member_id: str, challenge: link.Challenge, signature: str) -> Member:
+        """The member that signed the challenge. Raises `Unauthenticated`."""
+        ...
+
+    async def remember_boot(self, member_id: str, boot_id: str) -> bool:
+        """Note the host's boot id durably; whether it is another than before."""
+        ...
+
+
+class Inventory(Protocol):
+    """Who hears of sessions and reports."""
+
+    def opened(self, member: Member, session: str) -> None:
+        """A session stands."""
+        ...
+
+    def report(self, member: str, session: str, report: SiteReport) -> None:
+        """Fresh telemetry."""
+        ...
+
+    def closed(self, member: str, session: str) -> None:
+        """The connection ended."""
+        ...
+
+
+class Progress(Protocol):
+    """Who takes placement statuses."""
+
+    async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
+        """Make them durable; returns the number to acknowledge."""
+        ...
+
+    async def rebooted(self, member: str) -> None:
+        """The member's host has booted anew."""
+        ...
