@@ -1,0 +1,97 @@
+# Everything a newcomer, a contributor and CI need. Wants Python 3.11 or newer with its venv module, and make.
+#
+# PYTHON picks the interpreter (make PYTHON=python3.12 test), VENV the environment, ARGS goes on to the program
+# (make demo ARGS=--keep) or to pytest (make unit ARGS="-k lifecycle").
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+LOCK_VENV := .venv-lock
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+LINTED := federator agents providers policies tests tools
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo dev test lint fmt unit docs lock clean
+
+help:  ## show this list
+	@echo "Federator. What you can do here:"
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' \
+	  | while IFS='|' read -r name text; do printf '  make %-6s %s\n' "$$name" "$$text"; done
+
+demo: $(VENV)/.demo-installed  ## install what the demo needs, then run it (ARGS=--keep leaves it up)
+	@$(BIN)/federator demo $(ARGS)
+
+dev: $(VENV)/.dev-installed  ## install everything that working on Federator needs
+
+test: lint  ## check everything and run every test; what CI runs
+	@echo "== tests: all of them"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generated pages
+	@echo "== ruff: style and format"
+	@$(BIN)/ruff check --quiet $(LINTED)
+	@$(BIN)/ruff format --quiet --check $(LINTED) \
+	  || { echo "Some files are not formatted: run 'make fmt'."; exit 1; }
+	@echo "== mypy: types"
+	@$(BIN)/mypy
+	@echo "== import-linter: who may import whom"
+	@$(BIN)/lint-imports --no-timings
+	@echo "== generated pages"
+	@$(BIN)/python tools/generate_docs.py --check
+
+fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by machine
+	@$(BIN)/ruff check --quiet --fix-only $(LINTED)
+	@$(BIN)/ruff format --quiet $(LINTED)
+
+unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
+	@$(BIN)/python -m pytest tests/unit tests/scenarios tests/properties tests/contract tests/architecture $(ARGS)
+
+docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again
+	@$(BIN)/python tools/generate_docs.py
+
+lock: $(LOCK_VENV)/.installed  ## resolve the dependencies again and write requirements/*.txt
+	@$(LOCK_VENV)/bin/python tools/lock.py $(ARGS)
+
+clean:  ## remove the environments and everything built or cached
+	@rm -rf $(VENV) $(LOCK_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Environments. Packages come from the locks, checked by hash; the project itself is then installed in place, without
+# its dependencies, because pip refuses hashes together with an editable install.
+
+$(VENV)/.made:
+	@$(call require_python)
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo-installed: requirements/demo.txt pyproject.toml | $(VENV)/.made
+	@echo "Installing what the demo needs (some 90 MB, once; a minute or two) ..."
+	@$(PIP) install --require-hashes -r requirements/demo.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/.made
+	@echo "Installing what working on Federator needs (some 120 MB, once; a minute or two) ..."
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(LOCK_VENV)/.installed:
+	@$(call require_python)
+	@$(PYTHON) -m venv $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip --disable-pip-version-check --quiet install "pip-tools>=7.5"
+	@touch $@
+
+define require_python
+command -v $(PYTHON) >/dev/null || { \
+  echo "There is no '$(PYTHON)' here. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3"; exit 1; }; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "$$($(PYTHON) --version) is too old: Federator wants 3.11 or newer. Name another: make PYTHON=python3.12"; exit 1; }; \
+$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+  echo "This Python comes without its venv module. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+endef

@@ -1,0 +1,47 @@
+"""Resolve the dependencies in pyproject.toml and write the two locks under requirements/.
+
+`demo.txt` is what a running federation needs, with the build backend that installs the project in place; `dev.txt` is
+the same plus everything the checks and tests use, pinned to the same versions. Both carry hashes and neither names an
+index, so that they work wherever pip has been pointed. Run by `make lock`; arguments go on to pip-compile: `make lock ARGS=--upgrade`.
+"""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = [
+    "--quiet",
+    "--generate-hashes",
+    "--strip-extras",
+    "--allow-unsafe",
+    "--no-emit-index-url",
+    "--no-emit-trusted-host",
+    "--no-emit-find-links",
+    "--no-emit-options",
+    "--no-annotate",
+]
+
+
+def main() -> None:
+    """Write both locks, the smaller one first because the larger one is held to its versions."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, groups = declared["project"], declared["dependency-groups"]
+    running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
+    compile_lock("demo", running, [])
+    compile_lock("dev", running + groups["dev"], ["--constraint=requirements/demo.txt"])
+
+
+def compile_lock(name: str, wanted: list[str], options: list[str]) -> None:
+    """Write requirements/NAME.txt from what is wanted."""
+    print(f"Resolving requirements/{name}.txt ...", flush=True)
+    command = [sys.executable, "-m", "piptools", "compile", *OPTIONS, *options, *sys.argv[1:]]
+    command += [f"--output-file=requirements/{name}.txt", "-"]
+    environment = {**os.environ, "CUSTOM_COMPILE_COMMAND": "make lock"}
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, input="\n".join(wanted), text=True)
+
+
+if __name__ == "__main__":
+    main()
