@@ -1,0 +1,79 @@
+"""A decoded mapping into a record, with an error that names the field and the remedy.
+
+Settings of providers and specs of policies are plain records whose fields say it all; msgspec decodes and checks them. What it
+says of a mistake is turned here into the sentence that every other error has: where, what, and what would be right.
+"""
+
+import re
+from difflib import get_close_matches
+from typing import TypeVar
+
+import msgspec
+from msgspec.inspect import DictType, ListType, StructType, Type, UnionType, VarTupleType, type_info
+
+from federator.kernel.errors import Invalid
+
+T = TypeVar("T")
+_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<want>.*?)`, got `(?P<got>.*?)`")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
+_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+}
+
+
+def decode(value: object, into: type[T], path: str) -> T:
+    """`value` as a record of type `into`. Raises `Invalid` with a field below `path`."""
+    try:
+        return msgspec.convert(value, into)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), into, path) from None
+
+
+def _invalid(complaint: str, into: type, path: str) -> Invalid:
+    match = _COMPLAINT.fullmatch(complaint)
+    assert match is not None  # the pattern takes any text
+    what, below = match["what"], (match["path"] or "$").removeprefix("$")
+    if unknown := _UNKNOWN.fullmatch(what):
+        name = unknown["name"]
+        known = _names_at(type_info(into), below)
+        near = get_close_matches(name, known, 1, 0.6)
+        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        return Invalid(f"there is no field {name[:80]!r}", field=f"{path}{below}.{name[:80]}", remedy=remedy)
+    if missing := _MISSING.fullmatch(what):
+        return Invalid("is missing", field=f"{path}{below}.{missing['name']}", remedy="write it")
+    if expected := _EXPECTED.fullmatch(what):
+        want = " or ".join(_WORDS.get(word.strip(), word) for word in expected["want"].split("|"))
+        got = _WORDS.get(expected["got"], expected["got"])
+        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}")
+    return Invalid(what, field=f"{path}{below}")
+
+
+def _names_at(kind: Type, below: str) -> list[str]:
+    """The field names of the record that `below` leads to."""
+    for step in _STEP.finditer(below):
+        kind = _record_in(kind)
+        if isinstance(kind, StructType):
+            kind = next(each.type for each in kind.fields if each.encode_name == step[1])
+        elif isinstance(kind, VarTupleType | ListType):
+            kind = kind.item_type
+        elif isinstance(kind, DictType):
+            kind = kind.value_type
+    kind = _record_in(kind)
+    return [each.encode_name for each in kind.fields] if isinstance(kind, StructType) else []
+
+
+def _record_in(kind: Type) -> Type:
+    """Of `Record | None`, the record."""
+    if isinstance(kind, UnionType):
+        inner = [
+            each for each in kind.types if isinstance(each, StructType | VarTupleType | ListType | DictType)
+        ]
+        return inner[0] if inner else kind
+    return kind

@@ -1,0 +1,116 @@
+"""A provider in memory, on the clock it is given: for tests and for the simulator.
+
+It keeps the contract of `federator.ports.Provider` to the letter, and has switches for what real clouds do: sold-out offers,
+faults, slow boots, machines that vanish.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import FederatorError, NoCapacity, NotFound
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
+from federator_providers.billing import bill_usd
+
+
+@dataclass
+class _Machine:
+    request: LaunchRequest
+    launched_at: float
+    ended_at: float | None = None
+    interrupting: bool = False
+
+
+@dataclass
+class FakeProvider:
+    """Machines that exist only as records. Set `sold_out` and `faults` at any time."""
+
+    name: str
+    clock: Clock
+    catalogue: Sequence[Offer]
+    sold_out: set[str] = field(default_factory=set)
+    """Names of offers that answer `NoCapacity`, whatever `available` says."""
+    faults: list[FederatorError] = field(default_factory=list)
+    """Each call raises and consumes the first of them."""
+    _machines: dict[str, _Machine] = field(default_factory=dict)
+
+    async def offers(self) -> Sequence[Offer]:
+        """The catalogue, less what is rented now."""
+        self._fail()
+        return [msgspec.structs.replace(offer, available=self._left(offer)) for offer in self.catalogue]
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        """Start it at once; it boots for the offer's delay."""
+        self._fail()
+        known = self._machines.get(request.name)
+        if known is None:
+            offer = next((each for each in self.catalogue if each.name == request.offer.name), None)
+            if offer is None:
+                raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
+            if self._left(offer) < 1:
+                raise NoCapacity(f"{offer.name} is sold out", retry_after_s=60.0)
+            known = _Machine(msgspec.structs.replace(request, offer=offer), self.clock.now())
+            self._machines[request.name] = known
+        return self._instance(known)
+
+    async def instances(self, federation: str) -> Sequence[Instance]:
+        """All that were ever launched for that federation."""
+        self._fail()
+        return [
+            self._instance(each) for each in self._machines.values() if each.request.federation == federation
+        ]
+
+    async def terminate(self, name: str) -> None:
+        """End it now."""
+        self._fail()
+        self.vanish(name)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def vanish(self, name: str) -> None:
+        """The machine is gone from one moment to the next, as by a power cut."""
+        machine = self._machines.get(name)
+        if machine is not None and machine.ended_at is None:
+            machine.ended_at = self.clock.now()
+
+    def interrupt(self, name: str) -> None:
+        """Give notice that the machine will be taken back, as spot markets do; `vanish` takes it."""
+        self._machines[name].interrupting = True
+
+    def _fail(self) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+
+    def _left(self, offer: Offer) -> int:
+        if offer.name in self.sold_out:
+            return 0
+        live = sum(
+            each.ended_at is None and each.request.offer.name == offer.name
+            for each in self._machines.values()
+        )
+        return max(0, offer.available - live)
+
+    def _instance(self, machine: _Machine) -> Instance:
+        now = self.clock.now()
+        offer = machine.request.offer
+        if machine.ended_at is not None:
+            status = InstanceStatus.ENDED
+        elif machine.interrupting:
+            status = InstanceStatus.INTERRUPTING
+        elif now < machine.launched_at + offer.delay_s:
+            status = InstanceStatus.BOOTING
+        else:
+            status = InstanceStatus.RUNNING
+        end_at = now if machine.ended_at is None else machine.ended_at
+        return Instance(
+            name=machine.request.name,
+            offer=offer.name,
+            status=status,
+            launched_at=machine.launched_at,
+            ended_at=machine.ended_at,
+            tags={**machine.request.tags, "federation": machine.request.federation},
+            billed_usd=bill_usd(offer, machine.launched_at, end_at),
+        )

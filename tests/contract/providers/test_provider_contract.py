@@ -1,0 +1,228 @@
+"""What every provider promises (`federator.ports.Provider`), held against the one in memory and the one of real processes.
+
+Both run on a clock that moves only when told to, so bills are exact.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from federator.kernel.clock import ManualClock
+from federator.kernel.errors import NoCapacity, NotFound
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
+from federator.ports import Provider
+from federator_providers.fake import FakeProvider
+from federator_providers.limits import LimitedProvider
+from federator_providers.local import provider as local_provider
+from federator_providers.local.folder import TAG
+from federator_providers.local.processes import kill_tagged
+
+PRICE_USD_H = 3.6  # a tenth of a cent a second
+OFFER = Offer(
+    name="local/box/on-demand",
+    provider="p",
+    region="local",
+    instance_type="box",
+    market=Market.ON_DEMAND,
+    model="A100",
+    gpu_memory_mib=40960,
+    gpus=2,
+    cpus_milli=4000,
+    memory_mib=16384,
+    price_usd_h=PRICE_USD_H,
+    delay_s=120.0,
+    teardown_s=10.0,
+    minimum_billing_s=60.0,
+    available=2,
+)
+
+
+def make_local(state_dir: Path, clock: ManualClock) -> Provider:
+    box = {
+        "instance_type": "box",
+        "model": "A100",
+        "gpu_memory": "40GiB",
+        "gpus": 2,
+        "cpus": 4,
+        "memory": "16GiB",
+        "price_usd_h": PRICE_USD_H,
+        "boot_delay": "120s",
+        "max_instances": 2,
+    }
+    settings: dict[str, object] = {
+        "state_dir": str(state_dir),
+        "command": ["/bin/sh", "-c", "sleep 300"],
+        "offers": [box],
+    }
+    return local_provider("p", settings, clock)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["fake", "limited", "local"])
+def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
+    if request.param == "local":
+        yield make_local(tmp_path / "machines", clock)
+        for folder in (tmp_path / "machines").iterdir() if (tmp_path / "machines").exists() else ():
+            kill_tagged(TAG, str(folder))
+    elif request.param == "limited":
+        inner = FakeProvider("p", clock, [OFFER])
+        yield LimitedProvider(inner, clock, calls_per_s=1000.0, calls_at_once=1000)
+    else:
+        yield FakeProvider("p", clock, [OFFER])
+
+
+def ask(name: str, federation: str = "lab") -> LaunchRequest:
+    return LaunchRequest(
+        name=name, offer=OFFER, federation=federation, tags={"lease": name}, user_data="secret"
+    )
+
+
+async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 20.0) -> None:
+    """Real machines need real time to come and go."""
+    give_up_at = time.monotonic() + limit_s
+    while not await condition():
+        assert time.monotonic() < give_up_at, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+async def only(provider: Provider, name: str) -> Instance:
+    (found,) = [each for each in await provider.instances("lab") if each.name == name]
+    return found
+
+
+async def end(provider: Provider, name: str) -> None:
+    await provider.terminate(name)
+
+    async def ended() -> bool:
+        return (await only(provider, name)).status == InstanceStatus.ENDED
+
+    await until(ended)
+
+
+async def test_a_repeated_launch_finds_the_first_machine(provider: Provider, clock: ManualClock) -> None:
+    first = await provider.launch(ask("a"))
+    clock.advance(30)
+    again = await provider.launch(ask("a"))
+    assert (again.name, again.launched_at) == (first.name, first.launched_at)
+    assert len(await provider.instances("lab")) == 1
+
+
+async def test_launches_at_once_under_one_name_make_one_machine(provider: Provider) -> None:
+    answers = await asyncio.gather(*(provider.launch(ask("a")) for _ in range(3)))
+    assert len({each.launched_at for each in answers}) == 1
+    assert [each.name for each in await provider.instances("lab")] == ["a"]
+    assert (await provider.offers())[0].available == 1
+
+
+async def test_a_name_is_not_launched_again_after_its_end(provider: Provider) -> None:
+    first = await provider.launch(ask("a"))
+    await end(provider, "a")
+    again = await provider.launch(ask("a"))
+    assert again.status == InstanceStatus.ENDED
+    assert again.launched_at == first.launched_at
+    assert again.ended_at is not None
+
+
+async def test_listing_shows_the_federations_own_machines_with_their_tags(provider: Provider) -> None:
+    await provider.launch(ask("a", federation="lab"))
+    await provider.launch(ask("b", federation="other"))
+    (mine,) = await provider.instances("lab")
+    assert mine.name == "a"
+    assert mine.offer == OFFER.name
+    assert mine.tags == {"lease": "a", "federation": "lab"}
+    assert [each.name for each in await provider.instances("other")] == ["b"]
+    assert await provider.instances("nobody") == []
+
+
+async def test_a_machine_boots_and_then_runs(provider: Provider, clock: ManualClock) -> None:
+    launched = await provider.launch(ask("a"))
+    assert launched.launched_at == clock.now()
+    assert launched.ended_at is None
+    clock.advance(OFFER.delay_s)
+
+    async def runs() -> bool:
+        return (await only(provider, "a")).status == InstanceStatus.RUNNING
+
+    await until(runs)
+
+
+async def test_ending_is_idempotent_and_an_unknown_name_is_fine(provider: Provider) -> None:
+    await provider.terminate("never-launched")
+    await provider.launch(ask("a"))
+    await end(provider, "a")
+    at = (await only(provider, "a")).ended_at
+    await provider.terminate("a")
+    assert (await only(provider, "a")).ended_at == at
+    assert await provider.instances("nobody") == []
+
+
+async def test_an_ended_machine_is_listed_for_an_hour_at_least(
+    provider: Provider, clock: ManualClock
+) -> None:
+    await provider.launch(ask("a"))
+    await end(provider, "a")
+    clock.advance(3600)
+    assert (await only(provider, "a")).status == InstanceStatus.ENDED
+
+
+async def test_the_bill_starts_at_the_minimum_grows_by_the_second_and_stops(
+    provider: Provider, clock: ManualClock
+) -> None:
+    assert (await provider.launch(ask("a"))).billed_usd == pytest.approx(0.060)
+    clock.advance(59)
+    assert (await only(provider, "a")).billed_usd == pytest.approx(0.060)
+    clock.advance(60)
+    assert (await only(provider, "a")).billed_usd == pytest.approx(0.119)
+    await end(provider, "a")
+    clock.advance(1000)
+    ended = await only(provider, "a")
+    assert ended.ended_at == ended.launched_at + 119
+    assert ended.billed_usd == pytest.approx(0.119)
+
+
+async def test_offers_are_stable_but_for_what_is_left(provider: Provider) -> None:
+    (before,) = await provider.offers()
+    assert before == OFFER
+    await provider.launch(ask("a"))
+    (during,) = await provider.offers()
+    assert during.available == 1
+    await end(provider, "a")
+    assert await provider.offers() == [before]
+
+
+async def test_more_than_there_is_has_no_capacity_until_one_ends(provider: Provider) -> None:
+    await provider.launch(ask("a"))
+    await provider.launch(ask("b"))
+    with pytest.raises(NoCapacity):
+        await provider.launch(ask("c"))
+    assert {each.name for each in await provider.instances("lab")} == {"a", "b"}
+    await provider.launch(ask("a"))  # no new machine, so no capacity is needed
+    await end(provider, "b")
+    assert (await provider.launch(ask("c"))).status != InstanceStatus.ENDED
+
+
+async def test_an_offer_that_does_not_exist_is_refused(provider: Provider) -> None:
+    ghost = LaunchRequest(
+        name="a",
+        offer=msgspec.structs.replace(OFFER, name="ghost"),
+        federation="lab",
+        tags={},
+        user_data="",
+    )
+    with pytest.raises(NotFound, match="ghost"):
+        await provider.launch(ghost)
+    assert await provider.instances("lab") == []
+
+
+async def test_machines_outlive_the_provider_object(provider: Provider) -> None:
+    await provider.launch(ask("a"))
+    await provider.close()
+    assert (await only(provider, "a")).ended_at is None
