@@ -75,4 +75,4 @@ def take_hosts(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
 
 
 def _gang(job: JobView) -> str:
-    return f"{job.nodes} ranks of ({job.gpus} GPUs, {job.cpus_milli} milli-cores, {job.memory_mib} MiB)"
+    return f"{job.nodes} x ({job.gpus} GPUs, {job.cpus_milli} milli-cores, {job.memory_mib} MiB)"
