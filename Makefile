@@ -38,7 +38,7 @@ lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generat
 	@echo "== mypy: types"
 	@$(BIN)/mypy
 	@echo "== import-linter: who may import whom"
-	@$(BIN)/lint-imports --no-timings
+	@$(BIN)/lint-imports --no-logo
 	@echo "== generated pages"
 	@$(BIN)/python tools/generate_docs.py --check
 
