@@ -10,7 +10,9 @@ from typing import Protocol
 import msgspec
 
 from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator.model.plans import Plan
 from federator.model.rules import Rule
+from federator.model.snapshot import Problem
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -177,8 +179,10 @@ class PolicyKind(Protocol):
 class Solver(Protocol):
     """Runs `decide` somewhere: in a child process (production) or here (simulator, offline tool)."""
 
-    async def decide(self, problem: bytes, limit_s: float) -> bytes | None:
-        """Encoded problem in, encoded plan out. None when the child was late, died or returned nonsense: greedy's plan stands."""
+    async def decide(
+        self, problem: Problem, *, stages: tuple[str, ...], seed: int, limit_s: float
+    ) -> Plan | None:
+        """The plan; None when the child was late (real seconds), died or returned nonsense: greedy's plan stands. Never raises."""
         ...
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ loser computes its change again from the newer row. So there are no locks, and a
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -97,7 +97,22 @@ TABLES: dict[type, _Table] = {
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),
 }
 
-Record = Job | Placement | Lease | Site | Member | Token | JoinToken | PolicySet | ClientKey | Flag | Spec | Outputs | Event | LedgerEntry
+Record = (
+    Job
+    | Placement
+    | Lease
+    | Site
+    | Member
+    | Token
+    | JoinToken
+    | PolicySet
+    | ClientKey
+    | Flag
+    | Spec
+    | Outputs
+    | Event
+    | LedgerEntry
+)
 
 
 @dataclass
@@ -111,7 +126,6 @@ class Changes:
         """Write these rows."""
         for record in records:
             self.rows[row_key(record)] = record
-
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.deletes)
@@ -237,7 +251,9 @@ class Records:
 
     def _transaction(self, changes: Changes) -> Transaction:
         compares = [
-            Compare(key, self._revisions.get(key, 0)) for key, row in changes.rows.items() if TABLES[type(row)].kept
+            Compare(key, self._revisions.get(key, 0))
+            for key, row in changes.rows.items()
+            if TABLES[type(row)].kept
         ]
         compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
         if self._term is not None:

@@ -81,7 +81,7 @@ class ManualClock:
         """The boot time it was set to."""
         return self.boot_s
 
-    def real_delay_s(self, delay_s: float) -> float:
+    def real_delay_s(self, delay_s: float) -> float:  # noqa: ARG002 - the protocol's
         """Nothing waits on a manual clock for longer than it takes to yield."""
         return 0.0
 
@@ -108,4 +108,6 @@ def parse_clock(text: str) -> Clock:
             clock = None
         if clock is not None and clock.factor > 0:
             return clock
-    raise ValueError(f"clock: {text!r} is neither 'system' nor 'scaled:FACTOR@ORIGIN', for example 'scaled:60@1760000000'")
+    raise ValueError(
+        f"clock: {text!r} is neither 'system' nor 'scaled:FACTOR@ORIGIN', for example 'scaled:60@1760000000'"
+    )

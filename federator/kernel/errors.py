@@ -24,29 +24,31 @@ class FederatorError(Exception):
         return f"{where}{self.message}{remedy}"
 
 
-class Permanent(FederatorError):
+class Permanent(FederatorError):  # noqa: N818 - situations, not Errors
     """Repeating the request cannot help."""
 
     code = "invalid"
 
 
-class Transient(FederatorError):
+class Transient(FederatorError):  # noqa: N818
     """Repeating the request after `retry_after_s` may help."""
 
     code = "unavailable"
 
-    def __init__(self, message: str, *, retry_after_s: float = 1.0, field: str | None = None, remedy: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after_s: float = 1.0, field: str | None = None, remedy: str | None = None
+    ) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message, field=field, remedy=remedy)
 
 
-class Conflict(FederatorError):
+class Conflict(FederatorError):  # noqa: N818
     """The state that the request was based on is gone."""
 
     code = "conflict"
 
 
-class Bug(FederatorError):
+class Bug(FederatorError):  # noqa: N818
     """An assumption of ours does not hold."""
 
     code = "bug"

@@ -23,7 +23,9 @@ def parse_duration_s(text: str) -> float:
     text = text.strip()
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
-        raise ValueError(f"{text!r} is not a duration; write a number and a unit (s, m, h, d, w), for example 90s or 1h30m")
+        raise ValueError(
+            f"{text!r} is not a duration; write a number and a unit (s, m, h, d, w), for example 90s or 1h30m"
+        )
     seconds = sum(float(number) * _DURATION_S[unit] for number, unit in parts)
     if seconds > MAX_DURATION_S:
         raise ValueError(f"{text!r} is longer than ten years")
@@ -51,7 +53,9 @@ def parse_size_mib(text: str) -> int:
     """`256GiB`, `80GB` (decimal), `512M` (binary, as Slurm has it) into MiB, rounded up. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2] is None:
-        raise ValueError(f"{text!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB")
+        raise ValueError(
+            f"{text!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB"
+        )
     return -(-int(float(match[1]) * _SIZE_BYTES[match[2]]) // 2**20)
 
 

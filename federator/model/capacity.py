@@ -148,6 +148,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     launched_at: float | None = None
     ready_at: float | None = None
     idle_since_at: float | None = None
+    draining_since_at: float | None = None
     ended_at: float | None = None
     failure: str | None = None
 

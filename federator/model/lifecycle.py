@@ -41,30 +41,46 @@ JOB: dict[tuple[J, str], Edge] = {
     (J.RECOVERING, "suspect"): Edge(J.HELD, "Three distinct nodes were lost under it: a person should look."),
     (J.SUSPENDING, "paused"): Edge(J.PENDING, "It saved itself and ended; it waits for a new place."),
     (J.SUSPENDING, "held"): Edge(J.HELD, "It saved itself and ended; it is held, and keeps its place."),
-    (J.SUSPENDING, "released"): Edge(J.PENDING, "It was lost while it was being stopped; it waits for a new place."),
+    (J.SUSPENDING, "released"): Edge(
+        J.PENDING, "It was lost while it was being stopped; it waits for a new place."
+    ),
     (J.CANCELLING, "cancelled"): Edge(J.CANCELLED, "The site confirms that it has stopped."),
     (J.CANCELLING, "released"): Edge(J.CANCELLED, "Its placement is proven over."),
 }
 for _status in (J.PLACED, J.STARTING, J.RUNNING):
-    JOB[_status, "requeue"] = Edge(J.PENDING, "The attempt ended without fault of the job, or a retry is due: it waits again.")
-    JOB[_status, "lose"] = Edge(J.RECOVERING, "The infrastructure failed; it waits for proof that the old placement is over.")
+    JOB[_status, "requeue"] = Edge(
+        J.PENDING, "The attempt ended without fault of the job, or a retry is due: it waits again."
+    )
+    JOB[_status, "lose"] = Edge(
+        J.RECOVERING, "The infrastructure failed; it waits for proof that the old placement is over."
+    )
     JOB[_status, "suspect"] = Edge(J.HELD, "Three distinct nodes were lost under it: a person should look.")
-    JOB[_status, "suspend"] = Edge(J.SUSPENDING, "It is asked to save itself and stop: preempted, moved or held.")
+    JOB[_status, "suspend"] = Edge(
+        J.SUSPENDING, "It is asked to save itself and stop: preempted, moved or held."
+    )
     JOB[_status, "cancel"] = Edge(J.CANCELLING, "Cancelled; the site has not confirmed yet.")
 for _status in (J.PLACED, J.STARTING, J.RUNNING, J.SUSPENDING, J.RECOVERING, J.CANCELLING):
     JOB[_status, "succeed"] = Edge(J.SUCCEEDED, "It ended by itself with exit code 0.")
 for _status in (J.PLACED, J.STARTING, J.RUNNING, J.SUSPENDING, J.RECOVERING):
     JOB[_status, "fail"] = Edge(J.FAILED, "It ended by its own fault, and no retry is left.")
-JOB[J.PENDING, "succeed"] = Edge(J.SUCCEEDED, "An older attempt, given up for lost, turns out to have succeeded.")
-JOB[J.HELD, "succeed"] = Edge(J.SUCCEEDED, "An older attempt, given up for lost, turns out to have succeeded.")
+JOB[J.PENDING, "succeed"] = Edge(
+    J.SUCCEEDED, "An older attempt, given up for lost, turns out to have succeeded."
+)
+JOB[J.HELD, "succeed"] = Edge(
+    J.SUCCEEDED, "An older attempt, given up for lost, turns out to have succeeded."
+)
 JOB[J.RECOVERING, "cancel"] = Edge(J.CANCELLING, "Cancelled; the old placement is not proven over yet.")
 JOB[J.SUSPENDING, "cancel"] = Edge(J.CANCELLING, "Cancelled while it was being stopped.")
 JOB[J.SUSPENDING, "lose"] = Edge(J.RECOVERING, "The infrastructure failed while it was being stopped.")
 
 PLACEMENT: dict[tuple[P, str], Edge] = {
     (P.ASSIGNED, "accept"): Edge(P.ACCEPTED, "The site has it on disk and holds the capacity."),
-    (P.ASSIGNED, "refuse"): Edge(P.REFUSED, "The site cannot after all: an ordinary answer that corrects the shapes."),
-    (P.ACCEPTED, "refuse"): Edge(P.REFUSED, "The site cannot after all: an ordinary answer that corrects the shapes."),
+    (P.ASSIGNED, "refuse"): Edge(
+        P.REFUSED, "The site cannot after all: an ordinary answer that corrects the shapes."
+    ),
+    (P.ACCEPTED, "refuse"): Edge(
+        P.REFUSED, "The site cannot after all: an ordinary answer that corrects the shapes."
+    ),
 }
 for _from in (P.ASSIGNED, P.ACCEPTED):
     PLACEMENT[_from, "start"] = Edge(P.STARTING, "Staging and set-up have begun.")
@@ -74,9 +90,13 @@ for _from in (P.ASSIGNED, P.ACCEPTED, P.STARTING, P.RUNNING):
     PLACEMENT[_from, "succeed"] = Edge(P.SUCCEEDED, "Every rank ended with exit code 0.")
     PLACEMENT[_from, "fail"] = Edge(P.FAILED, "A rank failed, set-up failed, or a limit was reached.")
     PLACEMENT[_from, "stop"] = Edge(P.STOPPED, "It ended because it was told to.")
-    PLACEMENT[_from, "lose"] = Edge(P.LOST, "It is proven over without a result: the machine is gone, or rebooted.")
+    PLACEMENT[_from, "lose"] = Edge(
+        P.LOST, "It is proven over without a result: the machine is gone, or rebooted."
+    )
     PLACEMENT[_from, "revoke"] = Edge(P.REVOKED, "Another attempt won, or it was never sent.")
-PLACEMENT[P.LOST, "succeed"] = Edge(P.SUCCEEDED, "Declared dead, but it had succeeded: its late report is accepted.")
+PLACEMENT[P.LOST, "succeed"] = Edge(
+    P.SUCCEEDED, "Declared dead, but it had succeeded: its late report is accepted."
+)
 PLACEMENT[P.LOST, "fail"] = Edge(P.FAILED, "Declared dead, but it had ended: accounting only.")
 PLACEMENT[P.LOST, "stop"] = Edge(P.STOPPED, "Declared dead, but it had stopped: accounting only.")
 
@@ -91,7 +111,9 @@ LEASE: dict[tuple[L, str], Edge] = {
     (L.READY, "drain"): Edge(L.DRAINING, "Idle, or no longer paying: nothing new starts there."),
     (L.BOOTING, "drain"): Edge(L.DRAINING, "Nothing needs it any more."),
     (L.INTERRUPTED, "drain"): Edge(L.DRAINING, "Its work has been told to save itself."),
-    (L.DRAINING, "terminate"): Edge(L.TERMINATING, "All results are home, or the wait for them is recorded as a loss."),
+    (L.DRAINING, "terminate"): Edge(
+        L.TERMINATING, "All results are home, or the wait for them is recorded as a loss."
+    ),
 }
 for _lease in (L.BOOTING, L.READY):
     LEASE[_lease, "interrupt"] = Edge(L.INTERRUPTED, "The provider takes the machine back shortly.")

@@ -104,6 +104,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spec_hash: str
     order_reason: str = ""
     lease: str | None = None
+    model: str = ""
     nodes: int = 1
     gpus_per_node: int = 0
     cpus_milli: int = 0
@@ -119,6 +120,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exit_code: int | None = None
     stop_acknowledged: bool = False
     decision: str = ""
+    winner: str = ""
+    """The stage whose plan it was, and why that plan was the better one."""
+    winner_because: str = ""
     because: str = ""
 
     @property

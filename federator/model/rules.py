@@ -202,7 +202,16 @@ def in_scope(scope: Scope, *, queue: str, owner: str, labels: dict[str, str]) ->
     )
 
 
-def selects(pools: PoolSelector, *, site: str, kind: str, provider: str | None, region: str, market: Market, model: str) -> bool:
+def selects(
+    pools: PoolSelector,
+    *,
+    site: str,
+    kind: str,
+    provider: str | None,
+    region: str,
+    market: Market,
+    model: str,
+) -> bool:
     """Whether some capacity is what the rule is about."""
     return (
         (not pools.sites or site in pools.sites)

@@ -65,6 +65,8 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ends_at: float
     placement: str | None = None
     job: str | None = None
+    revision: int = 0
+    """Of the job's record: a preemption names what it saw."""
     queue: str = ""
     owner: str = ""
     labels: dict[str, str] = {}
@@ -104,6 +106,12 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     lease: str | None = None
     ready_at: float | None = None
     """For a lease that still boots: when it is expected."""
+    rented_for: str = ""
+    """For a lease: the job whose need it was rented for; it may use the lease without a new justification."""
+    rented_queue: str = ""
+    """For a lease: the queue whose caps it counts against; empty: it counts against every cap that selects it."""
+    paid_until_at: float | None = None
+    """For a lease: until when its rent is already committed in the worst case; what must end by then adds nothing to budgets."""
 
     @property
     def key(self) -> str:

@@ -1,0 +1,191 @@
+"""Wires the control loops from ports. Imports no adapter: production and the simulator both build their dispatcher here.
+
+Read it to see what a dispatcher consists of; the order of construction is the order of dependence.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from federator.control.admission import Admission
+from federator.control.committer import Committer
+from federator.control.decisions import DecisionLog
+from federator.control.desk import Compile, PolicyDesk
+from federator.control.executor import Executor, UserData
+from federator.control.explanations import Explainer
+from federator.control.history import History
+from federator.control.intake import Intake
+from federator.control.inventory import Inventory
+from federator.control.leadership import take_over
+from federator.control.observation import Observer
+from federator.control.progress import Progress
+from federator.control.records import Records
+from federator.control.scribe import Scribe
+from federator.control.sites import Sites
+from federator.control.sweeper import Sweeper
+from federator.control.turn import Turn
+from federator.control.views import Views
+from federator.hub import Hub
+from federator.kernel.clock import Clock
+from federator.kernel.ids import IdSource
+from federator.kernel.supervision import supervise
+from federator.ports import Blobs, Provider, Solver, Store
+from federator.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Core:
+    """A dispatcher without its faces: what the API and the hub talk to."""
+
+    settings: Settings
+    clock: Clock
+    ids: IdSource
+    records: Records
+    blobs: Blobs
+    inventory: Inventory
+    intake: Intake
+    progress: Progress
+    sites: Sites
+    views: Views
+    desk: PolicyDesk
+    admission: Admission
+    decisions: DecisionLog
+    hub: Hub
+    turn: Turn
+    executor: Executor
+    sweeper: Sweeper
+    solver: Solver
+    providers: dict[str, Provider]
+    history: History
+    ready: bool = False
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def start(self) -> None:
+        """Take over, read everything, and let the loops run."""
+        term, compare = await take_over(self.records.store, leader=self.settings.federation, clock=self.clock)
+        await self.records.load()
+        self.records.lead(compare)
+        await self.decisions.load_index()
+        self.history.load(self.records.jobs.values())
+        log.info(
+            "term %d: %d jobs, %d of them open",
+            term.number,
+            len(self.records.jobs),
+            len(self.records.open_jobs),
+        )
+        self.hub.start(term=term.number)
+        for listen in (self.turn.wake, self.executor.wake):
+            self.records.subscribe(listen)
+            self.inventory.subscribe(listen)
+        for name, loop in (
+            ("turn", self.turn.run),
+            ("executor", self.executor.run),
+            ("sweeper", self.sweeper.run),
+        ):
+            self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
+        self.ready = True
+
+    async def stop(self) -> None:
+        """End the loops and release what they hold. Work at sites goes on."""
+        self.ready = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.hub.close()
+        await self.solver.close()
+        for provider in self.providers.values():
+            await provider.close()
+        await self.records.store.close()
+
+
+def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
+    *,
+    settings: Settings,
+    clock: Clock,
+    store: Store,
+    blobs: Blobs,
+    solver: Solver,
+    providers: dict[str, Provider],
+    compile_policies: Compile,
+    user_data: Callable[[Admission], UserData],
+    ids: IdSource | None = None,
+) -> Core:
+    """A dispatcher from its parts, not yet started."""
+    ids = ids or IdSource(clock)
+    records = Records(store)
+    scribe = Scribe(clock, ids)
+    inventory = Inventory(clock, settings.link)
+    history = History()
+    observer = Observer(records, inventory, history, clock, settings.providers)
+    progress = Progress(records, scribe, history)
+    intake = Intake(records, scribe, blobs, settings.limits)
+    admission = Admission(records, clock, ids)
+    decisions = DecisionLog(records, settings.retention, solver)
+    turn = Turn(
+        records=records,
+        observer=observer,
+        committer=Committer(records, observer, scribe),
+        scribe=scribe,
+        solver=solver,
+        decisions=decisions,
+        clock=clock,
+        ids=ids,
+        settings=settings.turn,
+    )
+    explainer = Explainer(records, observer, turn, intake)
+    return Core(
+        settings=settings,
+        clock=clock,
+        ids=ids,
+        records=records,
+        blobs=blobs,
+        inventory=inventory,
+        intake=intake,
+        progress=progress,
+        sites=Sites(records, scribe, inventory, progress),
+        views=Views(
+            records=records,
+            inventory=inventory,
+            observer=observer,
+            turn=turn,
+            explainer=explainer,
+            scribe=scribe,
+            providers=settings.providers,
+        ),
+        desk=PolicyDesk(records, scribe, compile_policies),
+        admission=admission,
+        decisions=decisions,
+        hub=Hub(
+            records=records,
+            admission=admission,
+            inventory=inventory,
+            progress=progress,
+            settings=settings.link,
+            ids=ids,
+        ),
+        turn=turn,
+        executor=Executor(
+            records=records,
+            scribe=scribe,
+            inventory=inventory,
+            progress=progress,
+            providers=providers,
+            user_data=user_data(admission),
+            federation=settings.federation,
+            settings=settings.leases,
+        ),
+        sweeper=Sweeper(
+            records=records,
+            scribe=scribe,
+            inventory=inventory,
+            providers=providers,
+            federation=settings.federation,
+            retention=settings.retention,
+        ),
+        solver=solver,
+        providers=providers,
+        history=history,
+    )

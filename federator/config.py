@@ -1,0 +1,98 @@
+"""Files and environment into settings. The only module of the dispatcher that reads either.
+
+A YAML file gives `Settings`; `FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDERATOR_CLOCK` override it, and options of the command line override
+both. Every error points at its key.
+"""
+
+import ipaddress
+import os
+from pathlib import Path
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from federator.kernel.clock import parse_clock
+from federator.kernel.errors import Invalid
+from federator.settings import Settings
+
+MIN_JOB_RETENTION_S = 7 * 86400.0
+ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
+
+
+def load_settings(
+    path: Path | None = None, *, state_dir: str | None = None, port: int | None = None
+) -> Settings:
+    """The settings in force. Raises `Invalid`, naming file and key."""
+    settings = _read(path) if path is not None else Settings()
+    for variable, name in ENVIRONMENT.items():
+        if variable in os.environ:
+            settings = msgspec.structs.replace(settings, **{name: os.environ[variable]})
+    if port is None and "FEDERATOR_PORT" in os.environ:
+        port = _port(os.environ["FEDERATOR_PORT"])
+    if state_dir is not None:
+        settings = msgspec.structs.replace(settings, state_dir=state_dir)
+    if port is not None:
+        settings = msgspec.structs.replace(
+            settings, server=msgspec.structs.replace(settings.server, port=port)
+        )
+    check(settings)
+    return settings
+
+
+def _read(path: Path) -> Settings:
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text())
+    except OSError as error:
+        raise Invalid(
+            f"cannot read {path}: {error.strerror}", remedy="give --config a file that exists"
+        ) from error
+    except YAMLError as error:
+        raise Invalid(f"{path} is not YAML: {error}") from error
+    try:
+        return msgspec.convert(document or {}, type=Settings)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `")
+        raise Invalid(
+            f"{message} in {path}",
+            field=where.rstrip("`") or "$",
+            remedy="docs/reference/settings.md lists every key",
+        ) from error
+
+
+def _port(text: str) -> int:
+    if not text.isdigit():
+        raise Invalid(f"{text!r} is not a number", field="FEDERATOR_PORT")
+    return int(text)
+
+
+def check(settings: Settings) -> None:
+    """Rules that types do not say. Raises `Invalid` with the key."""
+    try:
+        parse_clock(settings.clock)
+    except ValueError as error:
+        raise Invalid(str(error), field="$.clock") from error
+    if not _loopback(settings.server.host):
+        raise Invalid(
+            f"{settings.server.host} is not a loopback address",
+            field="$.server.host",
+            remedy="there is no TLS yet: listen on 127.0.0.1 and reach it through a tunnel",
+        )
+    if not 0 <= settings.server.port < 65536:
+        raise Invalid("a port is 0 to 65535", field="$.server.port")
+    if settings.clock == "system" and settings.retention.jobs_s < MIN_JOB_RETENTION_S:
+        raise Invalid(
+            "jobs are kept for at least 7 days", field="$.retention.jobs_s", remedy="write 604800 or more"
+        )
+    for name, provider in settings.providers.items():
+        if not provider.site:
+            raise Invalid(
+                "the cloud site that its instances join is missing", field=f"$.providers.{name}.site"
+            )
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,240 @@
+"""The committer: the one place where a plan becomes records.
+
+A plan was made from a snapshot that is already old. Each of its actions is tested again by the same independent checker, against a snapshot of
+*now*; those that still hold are written in chunks, each guarded by the leader's term and by the revision of every row it replaces, and the rest
+come back as stale for the next turn. Turn, fast path and preemption all commit here, one after another, so that two of them never count on the
+same free GPU. A gang is one action: all of it or nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from federator.control.observation import RENTED_POOL, Observer
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.model.capacity import Lease, LeaseStatus, Market
+from federator.model.events import LedgerKind
+from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.lifecycle import allows
+from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
+from federator.model.snapshot import Problem, Snapshot
+from federator.planning.checks import check
+
+CHUNK = 20
+"""Actions per transaction: a placement writes four to six rows, and stores take some 128 operations at once."""
+
+
+class Committed(NamedTuple):
+    """What became of a plan's actions."""
+
+    done: tuple[Action, ...]
+    stale: tuple[tuple[Action, str], ...]
+
+
+class Committer:
+    """Writes what still holds."""
+
+    def __init__(self, records: Records, observer: Observer, scribe: Scribe) -> None:
+        self._records = records
+        self._observer = observer
+        self._scribe = scribe
+        self._one_at_a_time = asyncio.Lock()
+
+    async def commit(self, plan: Plan) -> Committed:
+        """Test every action against the present and write those that hold."""
+        async with self._one_at_a_time:
+            done: list[Action] = []
+            stale: list[tuple[Action, str]] = []
+            for start in range(0, len(plan.actions), CHUNK):
+                written, refused = await self._commit_chunk(plan, plan.actions[start : start + CHUNK])
+                done += written
+                stale += refused
+            return Committed(tuple(done), tuple(stale))
+
+    async def _commit_chunk(
+        self, plan: Plan, actions: Sequence[Action]
+    ) -> tuple[list[Action], list[tuple[Action, str]]]:
+        written: list[Action] = []
+        refused: list[tuple[Action, str]] = []
+
+        def compute() -> Changes:
+            written.clear()
+            refused.clear()
+            snapshot = self._observer.snapshot()
+            part = msgspec.structs.replace(plan, actions=tuple(actions), waiting=())
+            faults = fatal_by_subject(check(Problem(snapshot=snapshot, decision=plan.decision), part))
+            changes = Changes()
+            for action in actions:
+                fault = faults.get(action.job) or self._write(changes, plan, action, snapshot)
+                if fault:
+                    refused.append((action, fault))
+                else:
+                    written.append(action)
+            return changes
+
+        await self._records.transact(compute)
+        return written, refused
+
+    def _write(self, changes: Changes, plan: Plan, action: Action, snapshot: Snapshot) -> str:
+        """Add the action's rows; a non-empty answer says why it is stale instead."""
+        job = self._records.jobs.get(action.job)
+        if job is None or self._records.revision_of(job) != action.revision:
+            return "the job has changed since the plan was made"
+        if isinstance(action, Preempt):
+            return self._preempt(changes, action, job)
+        if job.status is not JobStatus.PENDING:
+            return f"the job is {job.status}"
+        if isinstance(action, Rent):
+            return self._rent(changes, plan, action, job, snapshot)
+        return self._place(changes, plan, action, job, snapshot)
+
+    def _place(self, changes: Changes, plan: Plan, action: Place, job: Job, snapshot: Snapshot) -> str:
+        pool = next(
+            (
+                pool
+                for pool in snapshot.pools
+                if pool.member == action.members[0] and pool.pool == action.pool
+            ),
+            None,
+        )
+        placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
+        placement = msgspec.structs.replace(
+            placement,
+            members=action.members,
+            pool=action.pool,
+            market=action.market,
+            lease=action.lease,
+            price_usd_gpu_h=action.price_usd_gpu_h,
+            model=pool.model if pool else "",
+        )
+        changes.put(placement)
+        self._scribe.job(
+            changes,
+            job,
+            "place",
+            action.because,
+            placement=placement.id,
+            epoch=placement.epoch,
+            not_before_at=None,
+        )
+        lease = self._records.leases.get(action.lease or "")
+        if lease is not None:
+            self._extend(changes, lease, job)
+        return ""
+
+    def _extend(self, changes: Changes, lease: Lease, job: Job) -> None:
+        """More work on a lease that is rented already: what may still be paid for it grows to hold the job's longest run.
+
+        The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
+        """
+        worst_usd = lease.offer.price_usd_h * ((job.max_duration_s or 0.0) + lease.offer.teardown_s) / 3600
+        committed_usd = max(lease.committed_usd, lease.billed_usd + worst_usd)
+        changes.put(msgspec.structs.replace(lease, committed_usd=committed_usd, idle_since_at=None))
+
+    def _rent(self, changes: Changes, plan: Plan, action: Rent, job: Job, snapshot: Snapshot) -> str:
+        view = next(
+            (
+                v
+                for v in snapshot.offers
+                if v.offer.provider == action.provider and v.offer.name == action.offer
+            ),
+            None,
+        )
+        if view is None:
+            return "the offer is gone"
+        offer = view.offer
+        lease = Lease(
+            id=self._scribe.ids.new("lease"),
+            provider=action.provider,
+            site=action.site,
+            offer=offer,
+            status=LeaseStatus.REQUESTED,
+            requested_at=self._scribe.clock.now(),
+            because=action.because,
+            evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
+            queue=job.queue,
+            policy=action.evidence.policy,
+            committed_usd=action.committed_usd,
+        )
+        placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
+        placement = msgspec.structs.replace(
+            placement,
+            members=(lease.member,) * placement.nodes,
+            pool=RENTED_POOL,
+            market=offer.market,
+            lease=lease.id,
+            price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
+            model=offer.model,
+        )
+        changes.put(lease, placement)
+        self._scribe.job(
+            changes,
+            job,
+            "place",
+            action.because,
+            placement=placement.id,
+            epoch=placement.epoch,
+            not_before_at=None,
+        )
+        changes.put(
+            self._scribe.ledger(
+                LedgerKind.ACT,
+                "dispatcher",
+                f"rent {offer.name}: {action.because}",
+                job=job.id,
+                queue=job.queue,
+                owner=job.owner,
+                site=lease.site,
+                lease=lease.id,
+                market=offer.market,
+                model=offer.model,
+            )
+        )
+        return ""
+
+    def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
+        return Placement(
+            id=self._scribe.ids.new("pl"),
+            job=job.id,
+            epoch=job.epoch + 1,
+            site=action.site,
+            pool="",
+            members=(),
+            market=Market.OWNED,
+            status=PlacementStatus.ASSIGNED,
+            order=Order.RUN,
+            spec_hash=job.spec_hash,
+            nodes=spec.nodes,
+            gpus_per_node=spec.resources.gpus.count,
+            cpus_milli=spec.resources.cpus_milli,
+            memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
+            assigned_at=self._scribe.clock.now(),
+            expected_end_at=action.expected_end_at,
+            max_duration_s=job.max_duration_s,
+            decision=plan.decision,
+            winner=plan.winner,
+            winner_because=plan.winner_because,
+            because=action.because,
+        )
+
+    def _preempt(self, changes: Changes, action: Preempt, job: Job) -> str:
+        placement = self._records.placements.get(action.placement)
+        if (
+            placement is None
+            or placement.ended
+            or job.placement != placement.id
+            or not allows(job.status, "suspend")
+        ):
+            return "the placement is over or being stopped"
+        self._scribe.stop(changes, placement, action.because, sent=True)
+        self._scribe.job(changes, job, "suspend", action.because, pause_for="preemption")
+        return ""
+
+
+def fatal_by_subject(findings: Sequence[Finding]) -> dict[str, str]:
+    """The fatal findings, by the job whose action is at fault."""
+    return {finding.subject: finding.text for finding in findings if finding.severity is Severity.FATAL}

@@ -1,0 +1,36 @@
+"""Jobs that must follow others: a job whose predecessor did not succeed will never start, and is told so at once."""
+
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import allows
+
+
+async def settle_dependents(records: Records, scribe: Scribe) -> None:
+    """Fail every waiting job one of whose predecessors has ended without success; those that follow it are next, until none is left."""
+
+    def compute() -> Changes:
+        changes = Changes()
+        for job in records.open_jobs.values():
+            broken = _broken(records, job) if job.after else None
+            if broken is not None and allows(job.status, "dependency-failed"):
+                because = f"it must follow {broken.name}, which is {broken.status}"
+                scribe.job(
+                    changes,
+                    job,
+                    "dependency-failed",
+                    because,
+                    outcome=Outcome(TerminalReason.DEPENDENCY_FAILED, because),
+                )
+        return changes
+
+    while await records.transact(compute):
+        pass
+
+
+def _broken(records: Records, job: Job) -> Job | None:
+    for name in job.after:
+        before = records.jobs.get(name)
+        if before is not None and before.terminal and before.status is not JobStatus.SUCCEEDED:
+            return before
+    return None

@@ -1,0 +1,118 @@
+"""The policy desk: validates a set, applies it as one version with author and reason, and tells its history.
+
+Compiling is the only moment at which policy plugins run; what decisions see are the rules that came out.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from federator.control.records import Changes, Flag, Records
+from federator.control.scribe import Scribe
+from federator.kernel.errors import FederatorError, Invalid
+from federator.model.identity import Caller, Role
+from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
+from federator.wire.http import PolicyVerdict, Problem
+
+
+class Compiled(NamedTuple):
+    """What a policy text means."""
+
+    documents: tuple[PolicyDocument, ...]
+    rules: tuple[Rule, ...]
+
+
+Compile = Callable[[str], Compiled]
+"""Reads YAML text. Raises `Invalid` with path and remedy, or an ExceptionGroup of several."""
+
+
+class PolicyDesk:
+    """Policies, as people apply them."""
+
+    def __init__(self, records: Records, scribe: Scribe, compile_text: Compile) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._compile = compile_text
+
+    def validate(self, text: str) -> PolicyVerdict:
+        """Everything that is wrong with the text; nothing is changed."""
+        try:
+            compiled = self._read(text)
+        except ExceptionGroup as group:
+            return PolicyVerdict(version=None, problems=tuple(_problem(error) for error in group.exceptions))
+        except FederatorError as error:
+            return PolicyVerdict(version=None, problems=(_problem(error),))
+        return PolicyVerdict(version=None, documents=_titles(compiled), rules=len(compiled.rules))
+
+    async def apply(self, caller: Caller, text: str, reason: str) -> PolicyVerdict:
+        """Put the whole set in force. A text with a fault changes nothing."""
+        caller.require(Role.PLATFORM)
+        verdict = self.validate(text)
+        if verdict.problems:
+            return verdict
+        compiled = self._read(text)
+        versions: list[int] = []
+
+        def compute() -> Changes:
+            changes = Changes()
+            version = self._records.policies.version + 1
+            versions[:] = [version]
+            changes.put(
+                PolicySet(
+                    version=version,
+                    author=caller.name,
+                    reason=reason,
+                    applied_at=self._scribe.clock.now(),
+                    documents=compiled.documents,
+                    rules=compiled.rules,
+                )
+            )
+            self._scribe.act(changes, f"user:{caller.name}", f"apply policies version {version}: {reason}")
+            return changes
+
+        await self._records.transact(compute)
+        return PolicyVerdict(version=versions[0], documents=_titles(compiled), rules=len(compiled.rules))
+
+    def current(self) -> PolicySet:
+        """The set in force."""
+        return self._records.policies
+
+    def history(self) -> list[PolicySet]:
+        """All versions, oldest first."""
+        return [self._records.policy_sets[key] for key in sorted(self._records.policy_sets)]
+
+    async def pause_burst(self, caller: Caller, *, on: bool) -> None:
+        """Stop, or allow again, all new renting at once; what is rented goes on."""
+        caller.require(Role.PLATFORM)
+
+        def compute() -> Changes:
+            changes = Changes()
+            changes.put(Flag("burst-paused", on, caller.name, self._scribe.clock.now()))
+            self._scribe.act(changes, f"user:{caller.name}", "burst pause" if on else "burst resume")
+            return changes
+
+        await self._records.transact(compute)
+
+    def _read(self, text: str) -> Compiled:
+        """Compile, and refuse to take away a queue in which jobs still are."""
+        compiled = self._compile(text)
+        kept = {rule.queue for rule in compiled.rules if isinstance(rule, QueueTerms)} | {"default"}
+        orphans = sorted({job.queue for job in self._records.open_jobs.values()} - kept)
+        if orphans:
+            raise Invalid(
+                f"queue {orphans[0]!r} is gone from the set, but jobs are in it",
+                field="$",
+                remedy="move them first: federator update JOB --queue QUEUE",
+            )
+        return compiled
+
+
+def _titles(compiled: Compiled) -> tuple[str, ...]:
+    return tuple(f"{document.kind}/{document.name}" for document in compiled.documents)
+
+
+def _problem(error: BaseException) -> Problem:
+    if isinstance(error, FederatorError):
+        return Problem(
+            "about:blank", "policy refused", 422, error.describe(), error.code, error.field, error.remedy
+        )
+    raise error

@@ -1,0 +1,335 @@
+"""The executor: makes leases true. It asks providers, follows what they say, and gives back what is no longer needed.
+
+Every call to a provider uses the lease's own name, written down before the call, so that a repeated call finds the first machine. Each pass looks at
+every open lease and takes the one step that its status asks for; a crash between any two steps leaves a record from which the next pass goes on.
+Before a machine is given back, the records are read again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from federator.control.inventory import Inventory
+from federator.control.progress import Progress
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.kernel.errors import FederatorError, NoCapacity, Transient
+from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
+from federator.model.events import LedgerKind
+from federator.model.jobs import Job
+from federator.model.lifecycle import advance, allows
+from federator.model.placements import Placement
+from federator.model.sites import SiteStatus
+from federator.ports import Provider
+from federator.settings import LeaseSettings
+
+log = logging.getLogger(__name__)
+
+UserData = Callable[[Lease], Awaitable[str]]
+"""Makes the secret start-up text of a lease's instance, with a fresh one-time join token."""
+
+
+class Executor:
+    """Steps every open lease along its life."""
+
+    def __init__(  # noqa: PLR0913 - what it is wired to, by name
+        self,
+        *,
+        records: Records,
+        scribe: Scribe,
+        inventory: Inventory,
+        progress: Progress,
+        providers: dict[str, Provider],
+        user_data: UserData,
+        federation: str,
+        settings: LeaseSettings,
+    ) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._inventory = inventory
+        self._progress = progress
+        self._providers = providers
+        self._user_data = user_data
+        self._federation = federation
+        self._settings = settings
+        self._wake = asyncio.Event()
+        self._steps = {
+            LeaseStatus.REQUESTED: self._requested,
+            LeaseStatus.LAUNCHING: self._launching,
+            LeaseStatus.BOOTING: self._booting,
+            LeaseStatus.READY: self._ready,
+            LeaseStatus.INTERRUPTED: self._interrupted,
+            LeaseStatus.DRAINING: self._draining,
+            LeaseStatus.TERMINATING: self._terminating,
+        }
+
+    def wake(self, *_: object) -> None:
+        """A lease may have something to do."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Pass after pass: at once when woken, and every `poll_s` to hear what providers say."""
+        clock = self._scribe.clock
+        polled_boot_s = float("-inf")
+        while True:
+            self._wake.clear()
+            if clock.boot() - polled_boot_s >= self._settings.poll_s:
+                polled_boot_s = clock.boot()
+                await self.poll()
+            await self.step()
+            try:
+                async with asyncio.timeout(max(0.05, clock.real_delay_s(self._settings.poll_s))):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(0.01)
+
+    async def poll(self) -> None:
+        """Ask every provider for its offers and for our instances; a provider that does not answer is asked again next time."""
+        for name, provider in self._providers.items():
+            try:
+                self._inventory.offered(name, await provider.offers())
+                instances = {
+                    instance.name: instance for instance in await provider.instances(self._federation)
+                }
+            except FederatorError as error:
+                log.warning("provider %s: %s", name, error)
+                continue
+            for lease in [lease for lease in self._records.leases.values() if lease.provider == name]:
+                if lease.status not in LEASE_ENDED and lease.id in instances:
+                    await self._heard(lease.id, instances[lease.id])
+
+    async def step(self) -> None:
+        """One step for every lease that has one to take."""
+        for lease in [lease for lease in self._records.leases.values() if lease.status not in LEASE_ENDED]:
+            try:
+                await self._steps[lease.status](lease)
+            except Transient as error:
+                log.warning("lease %s: %s", lease.id, error)
+
+    async def _requested(self, lease: Lease) -> None:
+        if not self._placements(lease):
+            await self._move(lease.id, "drop", failure="no longer needed", ended=True)
+            return
+        await self._move(lease.id, "launch")
+        await self._launching(self._records.leases[lease.id])
+
+    async def _launching(self, lease: Lease) -> None:
+        """Ask, or ask again after a crash: the name makes both the same."""
+        request = LaunchRequest(
+            name=lease.id,
+            offer=lease.offer,
+            federation=self._federation,
+            tags={"federator-lease": lease.id, "federator-queue": lease.queue},
+            user_data=await self._user_data(lease),
+        )
+        try:
+            instance = await self._providers[lease.provider].launch(request)
+        except NoCapacity as error:
+            await self._failed(lease, f"no capacity: {error.message}")
+        except Transient:
+            raise
+        except FederatorError as error:
+            await self._failed(lease, error.describe())
+        else:
+            await self._move(lease.id, "launched", launched_at=instance.launched_at)
+
+    async def _booting(self, lease: Lease) -> None:
+        now = self._scribe.clock.now()
+        heard = self._inventory.members.get(lease.member)
+        if heard is not None and heard.session:
+            await self._move(lease.id, "joined", ready_at=now)
+        elif not self._placements(lease):
+            await self._move(lease.id, "drain")
+        elif now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s:
+            await self._failed(lease, "its agent never joined")
+
+    async def _ready(self, lease: Lease) -> None:
+        """Busy, idle, or idle for long enough; never past what was committed for it."""
+        now = self._scribe.clock.now()
+        if self._placements(lease):
+            if lease.idle_since_at is not None:
+                await self._set(lease.id, idle_since_at=None)
+        elif lease.idle_since_at is None:
+            await self._set(lease.id, idle_since_at=now)
+        elif (
+            now - lease.idle_since_at >= self._settings.idle_s
+            or _billed_by(lease, now + self._settings.poll_s) >= lease.committed_usd
+        ):
+            await self._move(lease.id, "drain")
+
+    async def _interrupted(self, lease: Lease) -> None:
+        """Tell its work to save itself while there is time."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            for placement in self._placements(lease):
+                job = self._records.jobs[placement.job]
+                if job.placement == placement.id and allows(job.status, "suspend"):
+                    self._scribe.stop(changes, placement, "the provider takes the machine back", sent=True)
+                    self._scribe.job(
+                        changes,
+                        job,
+                        "suspend",
+                        "the provider takes the machine back",
+                        pause_for="interruption",
+                    )
+            self._scribe.lease(changes, lease, "drain", draining_since_at=self._scribe.clock.now())
+            return changes
+
+        await self._records.transact(compute)
+
+    async def _draining(self, lease: Lease) -> None:
+        """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs."""
+        now = self._scribe.clock.now()
+        placements = self._placements(lease)
+        if placements and now - (lease.draining_since_at or now) < self._settings.drain_within_s:
+            return
+        for placement in placements:
+            await self._progress.lose(
+                placement.id, f"{lease.id} was given back before it had answered", acknowledged=True
+            )
+        await self._move(lease.id, "terminate")
+        await self._terminating(self._records.leases[lease.id])
+
+    async def _terminating(self, lease: Lease) -> None:
+        """Ask until the listing shows it ended."""
+        await self._providers[lease.provider].terminate(lease.id)
+
+    async def _failed(self, lease: Lease, why: str) -> None:
+        """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
+        until_at = self._scribe.clock.now() + self._settings.avoid_s
+        self._inventory.avoid(lease.provider, lease.offer.name, until_at=until_at)
+
+        def compute() -> Changes:
+            changes = Changes()
+            current = self._records.leases[lease.id]
+            if not allows(current.status, "fail"):
+                return changes
+            ended = advance(current.status, "fail") in LEASE_ENDED
+            fields = (
+                {"ended_at": self._scribe.clock.now(), "committed_usd": current.billed_usd} if ended else {}
+            )
+            self._scribe.lease(changes, current, "fail", failure=why, **fields)
+            for placement in self._placements(current):
+                self._give_back(changes, placement, f"renting {lease.offer.name} failed: {why}")
+            return changes
+
+        await self._records.transact(compute)
+
+    def _give_back(self, changes: Changes, placement: Placement, because: str) -> None:
+        """A placement that never reached a machine: its job waits again."""
+        job = self._records.jobs[placement.job]
+        self._scribe.stop(changes, placement, because, sent=False)
+        event = "requeue" if allows(job.status, "requeue") else "released"
+        if job.placement == placement.id and allows(job.status, event):
+            self._scribe.job(changes, job, event, because, placement=None, pause_for=None)
+
+    async def _heard(self, lease_id: str, instance: Instance) -> None:
+        """What the provider says of one instance: its bill, an interruption, its end."""
+        lease = self._records.leases[lease_id]
+        if instance.billed_usd > lease.billed_usd + 1e-9:
+            await self._bill(lease_id, instance.billed_usd)
+        if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
+            await self._move(lease_id, "interrupt")
+        if instance.status is InstanceStatus.ENDED:
+            await self._ended(lease_id, instance)
+
+    async def _ended(self, lease_id: str, instance: Instance) -> None:
+        """The machine is gone: that is proof that nothing runs on it."""
+        lease = self._records.leases[lease_id]
+        for placement in self._placements(lease):
+            proof = f"the provider says that {lease.id} has ended"
+            await self._progress.lose(placement.id, proof, acknowledged=True)
+
+        def compute() -> Changes:
+            changes = Changes()
+            current = self._records.leases[lease_id]
+            if not allows(current.status, "ended"):
+                return changes
+            ended_at = instance.ended_at or self._scribe.clock.now()
+            self._scribe.lease(changes, current, "ended", ended_at=ended_at, committed_usd=current.billed_usd)
+            member = self._records.members.get(lease.member)
+            if member is not None:
+                changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
+            return changes
+
+        await self._records.transact(compute)
+        self._inventory.forget(lease.member)
+
+    async def _bill(self, lease_id: str, billed_usd: float) -> None:
+        """Money is written down as it is spent, to the job that the machine runs or was rented for."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            lease = self._records.leases[lease_id]
+            delta_usd = billed_usd - lease.billed_usd
+            if delta_usd <= 0:
+                return changes
+            now = self._scribe.clock.now()
+            committed_usd = max(lease.committed_usd, billed_usd)
+            changes.put(
+                msgspec.structs.replace(
+                    lease, billed_usd=billed_usd, billed_until_at=now, committed_usd=committed_usd
+                )
+            )
+            job = self._charged(lease)
+            if job is not None:
+                changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
+            changes.put(
+                self._scribe.ledger(
+                    LedgerKind.MONEY,
+                    "dispatcher",
+                    f"rent of {lease.offer.name}",
+                    job=job.id if job else "",
+                    queue=lease.queue,
+                    owner=job.owner if job else "",
+                    site=lease.site,
+                    lease=lease.id,
+                    market=lease.offer.market,
+                    model=lease.offer.model,
+                    usd=delta_usd,
+                )
+            )
+            return changes
+
+        await self._records.transact(compute)
+
+    def _charged(self, lease: Lease) -> Job | None:
+        running = next((placement.job for placement in self._placements(lease)), None)
+        return self._records.jobs.get(running or (lease.evidence.job if lease.evidence else ""))
+
+    def _placements(self, lease: Lease) -> list[Placement]:
+        return [p for p in self._records.open_placements.values() if p.lease == lease.id and not p.ended]
+
+    async def _move(self, lease_id: str, event: str, *, ended: bool = False, **fields: object) -> None:
+        """One edge of the lease's life, if it still applies when looked at again."""
+        if ended:
+            fields |= {"ended_at": self._scribe.clock.now(), "committed_usd": 0.0}
+
+        def compute() -> Changes:
+            changes = Changes()
+            lease = self._records.leases[lease_id]
+            if event in ("drain", "drop", "terminate") and self._placements(lease):
+                return changes
+            if allows(lease.status, event):
+                since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
+                self._scribe.lease(changes, lease, event, **since, **fields)
+            return changes
+
+        await self._records.transact(compute)
+
+    async def _set(self, lease_id: str, **fields: object) -> None:
+        def compute() -> Changes:
+            changes = Changes()
+            changes.put(msgspec.structs.replace(self._records.leases[lease_id], **fields))
+            return changes
+
+        await self._records.transact(compute)
+
+
+def _billed_by(lease: Lease, at: float) -> float:
+    """What the lease will have cost if it is given back at `at`."""
+    return lease.offer.price_usd_h * (at + lease.offer.teardown_s - (lease.launched_at or at)) / 3600

@@ -1,0 +1,79 @@
+"""Explanations: the newest plan's words for what waits, the recorded decision's for what was placed.
+
+Filters and forecasts are asked again on the same problem, which needs no solver and takes milliseconds; so there is an answer even when the solver is
+off or dead.
+"""
+
+import msgspec
+
+from federator.control.intake import Intake
+from federator.control.observation import Observer
+from federator.control.records import Records
+from federator.control.turn import Turn
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobStatus
+from federator.model.placements import Placement
+from federator.model.plans import Explanation, Waiting
+from federator.model.snapshot import Problem
+from federator.planning.explain import explain_waiting, site_reasons
+from federator.planning.preview import preview
+from federator.wire.http import Preview
+from federator.wire.jobfile import JobRequest
+
+
+class Explainer:
+    """Answers "why is my job waiting, and why not there?"."""
+
+    def __init__(self, records: Records, observer: Observer, turn: Turn, intake: Intake) -> None:
+        self._records = records
+        self._observer = observer
+        self._turn = turn
+        self._intake = intake
+
+    def waiting(self, job_id: str) -> Waiting | None:
+        """What the newest plan says of a job that it did not start."""
+        if self._turn.last is None:
+            return None
+        _, plan = self._turn.last
+        return next((waiting for waiting in plan.waiting if waiting.job == job_id), None)
+
+    def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
+        """The whole answer for one job."""
+        if job.status is JobStatus.PENDING and self._turn.last is not None:
+            problem, plan = self._turn.last
+            if any(view.id == job.id for view in problem.snapshot.jobs):
+                return explain_waiting(problem, plan, job.id)
+        lease = self._records.leases.get(placement.lease or "") if placement else None
+        evidence = lease.evidence if lease else None
+        return Explanation(
+            job=job.id,
+            status=job.status,
+            because=waiting.because if waiting else job.because,
+            decision=placement.decision if placement else "",
+            winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
+            sites=site_reasons(self._present(job), job.id) if not job.terminal else (),
+            expected_start_at=placement.started_at or placement.assigned_at if placement else None,
+            expected_finish_at=job.finished_at or (placement.expected_end_at if placement else None),
+            home_finish_at=evidence.home_finish_at if evidence else None,
+            deadline_at=job.deadline_at,
+            burst=evidence,
+            policies=(evidence.policy,) if evidence else (),
+        )
+
+    def preview(self, caller: Caller, request: JobRequest) -> Preview:
+        """What would become of this request now; nothing is stored."""
+        spec, job = self._intake.prepare(caller, request)
+        view = self._observer.view(job, spec)
+        explanation = preview(self._problem(), view)
+        cost_usd = explanation.burst.cost_usd if explanation.burst else None
+        return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)
+
+    def _problem(self) -> Problem:
+        return Problem(snapshot=self._observer.snapshot())
+
+    def _present(self, job: Job) -> Problem:
+        """The world now, with this job among those that wait."""
+        problem = self._problem()
+        view = self._observer.job_view(job)
+        jobs = (*(other for other in problem.snapshot.jobs if other.id != job.id), view)
+        return msgspec.structs.replace(problem, snapshot=msgspec.structs.replace(problem.snapshot, jobs=jobs))

@@ -1,0 +1,300 @@
+"""Intake: what users ask for becomes records, durable before it is acknowledged.
+
+Everything a person does to a job comes through here – submit, update, cancel, hold, release, requeue – and changes only records; what
+has to happen at sites follows from them.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from federator.control.intake_checks import QueueBook, patched
+from federator.control.records import Changes, ClientKey, Records, Spec
+from federator.control.scribe import Scribe
+from federator.kernel.errors import ClientIdReused, Conflict, FederatorError, Invalid, NotFound, TooMany
+from federator.kernel.ids import content_hash
+from federator.model.capacity import LeaseStatus
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import allows
+from federator.model.placements import Placement
+from federator.ports import Blobs
+from federator.settings import LimitSettings
+from federator.wire.http import JobPatch, Submitted
+from federator.wire.jobfile import JobRequest, encode_spec
+
+UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
+
+
+class Intake:
+    """Requests of people, made into records."""
+
+    def __init__(self, records: Records, scribe: Scribe, blobs: Blobs, limits: LimitSettings) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._blobs = blobs
+        self._limits = limits
+
+    async def submit(
+        self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
+    ) -> Submitted:
+        """Accept one job, or one array. The same client id again gives the first answer. Raises the named refusal otherwise."""
+        answers: list[Submitted] = []
+
+        def compute() -> Changes:
+            changes = Changes()
+            answers[:] = [self._accept(changes, caller, request, client_id, body_hash)]
+            return changes
+
+        await self._records.transact(compute)
+        return answers[0]
+
+    async def submit_many(
+        self, caller: Caller, requests: Sequence[tuple[JobRequest, str | None, str]]
+    ) -> list[Submitted | FederatorError]:
+        """Accept many in one transaction; each is accepted or refused by itself."""
+        answers: list[Submitted | FederatorError] = []
+
+        def compute() -> Changes:
+            changes = Changes()
+            answers.clear()
+            for request, client_id, body_hash in requests:
+                try:
+                    answers.append(self._accept(changes, caller, request, client_id, body_hash))
+                except FederatorError as error:
+                    answers.append(error)
+            return changes
+
+        await self._records.transact(compute)
+        return answers
+
+    def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
+        """The record that this request would become, without accepting it. Raises what is wrong with it."""
+        queues = QueueBook(self._records.policies.rules)
+        spec = request.spec
+        if spec.workdir is not None and not self._blobs.has(spec.workdir):
+            raise Invalid(
+                "no such blob is stored", field="$.workdir", remedy="upload it first: PUT /v1/blobs/{hash}"
+            )
+        terms = queues.terms(request.queue or caller.default_queue)
+        now = self._scribe.clock.now()
+        priority = queues.priority(terms, request.priority)
+        job = Job(
+            id=self._scribe.ids.new("job"),
+            name=spec.name,
+            owner=caller.name,
+            queue=terms.queue,
+            status=JobStatus.PENDING,
+            spec_hash=content_hash(encode_spec(spec)),
+            submitted_at=now,
+            priority=priority,
+            deadline_at=queues.deadline_at(terms, request.deadline_at, now),
+            value_usd=queues.value_usd(terms, request.value_usd),
+            must=queues.must(terms, wanted=request.must),
+            max_cost_usd=request.max_cost_usd,
+            max_duration_s=request.max_duration_s
+            if request.max_duration_s is not None
+            else terms.max_duration_s,
+            after=tuple(self._predecessor(caller, name) for name in request.after),
+        )
+        return spec, job
+
+    def _accept(
+        self, changes: Changes, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
+    ) -> Submitted:
+        known = self._known(changes, caller, client_id, body_hash)
+        if known is not None:
+            return known
+        tasks = len(request.array) or 1
+        if len(self._records.open_jobs) + tasks > self._limits.queued_jobs:
+            raise TooMany(f"{self._limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
+        if tasks > self._limits.array_tasks:
+            raise Invalid(
+                f"{tasks} tasks are more than {self._limits.array_tasks}",
+                field="$.array",
+                remedy="split the array",
+            )
+        spec, job = self.prepare(caller, request)
+        if not self._records.has_spec(job.spec_hash):
+            changes.put(Spec(job.spec_hash, encode_spec(spec)))
+        job = msgspec.structs.replace(job, client_id=client_id)
+        jobs = self._tasks(job, request.array)
+        for task in jobs:
+            changes.put(
+                task, self._scribe.event(task, "submit", f"submitted by {caller.name} to queue {task.queue}")
+            )
+        ids = tuple(task.id for task in jobs)
+        self._scribe.act(
+            changes,
+            f"user:{caller.name}",
+            f"submit {job.name}",
+            job=ids[0],
+            queue=job.queue,
+            owner=caller.name,
+        )
+        if client_id is not None:
+            changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
+        return Submitted(jobs=ids, name=job.name)
+
+    def _tasks(self, job: Job, indices: Sequence[int]) -> list[Job]:
+        if not indices:
+            return [job]
+        return [
+            msgspec.structs.replace(job, id=self._scribe.ids.new("job"), array=job.id, array_index=index)
+            for index in indices
+        ]
+
+    def _known(
+        self, changes: Changes, caller: Caller, client_id: str | None, body_hash: str
+    ) -> Submitted | None:
+        if client_id is None:
+            return None
+        key = f"{caller.name}/{client_id}"
+        first = self._records.client_keys.get(key)
+        if first is None:
+            pending = changes.rows.get(f"client/{key}")
+            first = pending if isinstance(pending, ClientKey) else None
+        if first is None:
+            return None
+        if first.body_hash != body_hash:
+            raise ClientIdReused(
+                f"client id {client_id!r} was used for another job ({first.name}, {first.jobs[0]})",
+                remedy="use a new client id",
+            )
+        return Submitted(jobs=first.jobs, name=first.name, repeated=True)
+
+    def _predecessor(self, caller: Caller, name: str) -> str:
+        if name in self._records.jobs:
+            return name
+        found = [
+            job.id for job in self._records.jobs.values() if job.name == name and job.owner == caller.name
+        ]
+        if not found:
+            raise Invalid(
+                f"you have no job {name!r}", field="$.after", remedy="name a job of yours, or its id"
+            )
+        return max(found)
+
+    async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
+        """Change what may be changed; a running job's new limit reaches its site."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._open(job_id)
+            new, what = patched(job, patch, QueueBook(self._records.policies.rules), self._scribe.clock.now())
+            changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
+            placement = self._placement(job)
+            if placement is not None and placement.max_duration_s != new.max_duration_s:
+                changes.put(msgspec.structs.replace(placement, max_duration_s=new.max_duration_s))
+            self._scribe.act(
+                changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def cancel(self, caller: Caller, job_id: str) -> Job:
+        """End it. Cancelling what has ended changes nothing."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._job(job_id)
+            if job.terminal or job.status is JobStatus.CANCELLING:
+                return changes
+            because = f"cancelled by {caller.name}"
+            job = self._scribe.job(
+                changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because)
+            )
+            self._stop(
+                changes, job, because, then="released", outcome=Outcome(TerminalReason.CANCELLED, because)
+            )
+            self._scribe.act(
+                changes, f"user:{caller.name}", "cancel", job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def hold(self, caller: Caller, job_id: str) -> Job:
+        """Keep it from starting; a running job saves itself, frees its GPUs and keeps its place."""
+        return await self._pause(caller, job_id, "hold", f"held by {caller.name}")
+
+    async def requeue(self, caller: Caller, job_id: str) -> Job:
+        """Stop it after a checkpoint and let it wait for a place again."""
+        return await self._pause(caller, job_id, "requeue", f"requeued by {caller.name}")
+
+    async def release(self, caller: Caller, job_id: str) -> Job:
+        """Let a held job wait for its turn again."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._job(job_id)
+            if not allows(job.status, "release"):
+                raise Conflict(
+                    f"{job.name} is {job.status}, not held", remedy="only a held job can be released"
+                )
+            self._scribe.job(changes, job, "release", f"released by {caller.name}", losses=())
+            self._scribe.act(
+                changes, f"user:{caller.name}", "release", job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def _pause(self, caller: Caller, job_id: str, verb: str, because: str) -> Job:
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._open(job_id)
+            if job.status is JobStatus.HELD and verb == "hold":
+                return changes
+            if verb == "hold" and job.status is JobStatus.PENDING:
+                self._scribe.job(changes, job, "hold", because)
+            elif allows(job.status, "suspend"):
+                job = self._scribe.job(changes, job, "suspend", because, pause_for=verb)
+                self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
+            else:
+                raise Conflict(
+                    f"{job.name} is {job.status}: it cannot be put on {verb} now",
+                    remedy="wait until it runs or waits",
+                )
+            self._scribe.act(
+                changes, f"user:{caller.name}", verb, job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    def _stop(
+        self, changes: Changes, job: Job, because: str, *, then: str, outcome: Outcome | None = None
+    ) -> None:
+        """Tell the job's site to stop it; where nothing was sent yet, the job moves on at once along `then`."""
+        placement = self._placement(job)
+        if placement is None:
+            if not job.terminal and allows(job.status, then):
+                self._scribe.job(changes, job, then, because, outcome=outcome, placement=None)
+            return
+        lease = self._records.leases.get(placement.lease or "")
+        sent = lease is None or lease.status not in UNSENT_LEASE or lease.member in self._records.members
+        self._scribe.stop(changes, placement, because, sent=sent)
+        if not sent:
+            self._scribe.job(changes, job, then, because, outcome=outcome, placement=None, pause_for=None)
+
+    def _placement(self, job: Job) -> Placement | None:
+        placement = self._records.placements.get(job.placement or "")
+        return placement if placement is not None and not placement.ended else None
+
+    def _job(self, job_id: str) -> Job:
+        job = self._records.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}")
+        return job
+
+    def _open(self, job_id: str) -> Job:
+        job = self._job(job_id)
+        if job.terminal:
+            raise Conflict(f"{job.name} has ended: {job.status}", remedy="submit it again to run it again")
+        return job
+
+    async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
+        await self._records.transact(compute)
+        return self._job(job_id)

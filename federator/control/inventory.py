@@ -1,0 +1,138 @@
+"""What was last heard: agents' sessions and reports, providers' offers, and what to avoid for a while.
+
+All of it is telemetry. It lives in memory, has an age, and is gone after a restart on purpose: a report of before the outage must
+not be planned on as if it were fresh.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from federator.kernel.clock import Clock
+from federator.model.capacity import Offer
+from federator.model.lifecycle import advance, allows
+from federator.model.sites import Member, SiteReport, SiteStatus
+from federator.settings import LinkSettings
+
+
+@dataclass
+class Heard:
+    """The last word of one member. `heard_boot_s` is our boot clock at the time."""
+
+    site: str
+    status: SiteStatus = SiteStatus.JOINING
+    session: str = ""
+    report: SiteReport | None = None
+    heard_boot_s: float = 0.0
+
+
+class Inventory:
+    """Sessions and reports by member, offers by provider."""
+
+    def __init__(self, clock: Clock, settings: LinkSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._listeners: list[Callable[[], None]] = []
+        self.members: dict[str, Heard] = {}
+        self.offers: dict[str, tuple[Offer, ...]] = {}
+        self._avoided: dict[tuple[str, str], float] = {}
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever something was heard that a plan may depend on."""
+        self._listeners.append(listener)
+
+    def opened(self, member: Member, session: str) -> None:
+        """A session stands; until its first report the member's old report counts for nothing."""
+        heard = self.members.setdefault(member.id, Heard(site=member.site))
+        heard.session = session
+        heard.report = None
+        heard.heard_boot_s = self._clock.boot()
+        self._tell()
+
+    def report(self, member: str, session: str, report: SiteReport) -> None:
+        """Fresh telemetry; from an older session it is ignored."""
+        heard = self.members.get(member)
+        if heard is None or heard.session != session:
+            return
+        changed = heard.report is None or _substance(heard.report) != _substance(report)
+        heard.report = report
+        heard.heard_boot_s = self._clock.boot()
+        event = "report" if report.health == "ok" else "ail"
+        if allows(heard.status, event):
+            heard.status = advance(heard.status, event)
+            changed = True
+        if changed:
+            self._tell()
+
+    def closed(self, member: str, session: str) -> None:
+        """The connection ended. The report stays and ages; its site gets no new work until it is back."""
+        heard = self.members.get(member)
+        if heard is not None and heard.session == session:
+            heard.session = ""
+            self._tell()
+
+    def forget(self, member: str) -> None:
+        """The member is gone for good."""
+        self.members.pop(member, None)
+        self._tell()
+
+    def age_s(self, member: str) -> float | None:
+        """Seconds since the member was last heard; None: never."""
+        heard = self.members.get(member)
+        return None if heard is None else max(0.0, self._clock.boot() - heard.heard_boot_s)
+
+    def refresh(self) -> None:
+        """Let silence count: a member not heard for too long becomes UNREACHABLE."""
+        for member, heard in self.members.items():
+            age_s = self.age_s(member) or 0.0
+            if age_s > self._settings.unreachable_after_s and allows(heard.status, "silent"):
+                heard.status = advance(heard.status, "silent")
+                self._tell()
+
+    def closed_because(self, member: str) -> str:
+        """Why nothing new may start at this member, as far as the connection goes; empty: it may."""
+        heard = self.members.get(member)
+        if heard is None:
+            return "its agent has not connected since the dispatcher started"
+        if heard.status is SiteStatus.UNREACHABLE or not heard.session:
+            return "its agent is not connected"
+        if heard.report is None:
+            return "its agent has not reported yet"
+        if heard.report.paused:
+            return "the site has paused new work"
+        if heard.status is not SiteStatus.READY:
+            return f"the site is {heard.status}: {heard.report.health}"
+        return ""
+
+    def offered(self, provider: str, offers: Sequence[Offer]) -> None:
+        """A provider's listing."""
+        new = tuple(sorted(offers, key=lambda offer: offer.name))
+        if self.offers.get(provider) != new:
+            self.offers[provider] = new
+            self._tell()
+
+    def avoid(self, provider: str, offer: str, *, until_at: float) -> None:
+        """Do not try this offer before then: it has just failed."""
+        self._avoided[provider, offer] = until_at
+        self._tell()
+
+    def avoided_until(self, provider: str, offer: str) -> float | None:
+        """When the offer may be tried again; None: now."""
+        until_at = self._avoided.get((provider, offer))
+        return until_at if until_at is not None and until_at > self._clock.now() else None
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _substance(report: SiteReport) -> tuple[object, ...]:
+    """What of a report a plan depends on: all but the time it was taken."""
+    return (
+        report.pools,
+        report.counted,
+        report.local_work,
+        report.labels,
+        report.lends_to,
+        report.paused,
+        report.health,
+    )

@@ -1,0 +1,58 @@
+"""Money counted against caps: what is paid and what is committed in the worst case.
+
+A cap on a period counts the whole of every lease that overlaps the period. That errs on the safe side (a lease over midnight counts on both
+days) and needs no splitting of bills: promise 6 is an upper bound.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from federator.control.records import Records
+from federator.model.capacity import LEASE_ENDED, Lease
+from federator.model.rules import CapRow, CapUnit, Period
+from federator.model.snapshot import SpendView
+
+
+def period_start(period: Period, now: float) -> float:
+    """When the present day, week or month began, UTC; the beginning of time for a total."""
+    if period is Period.TOTAL:
+        return 0.0
+    if period is Period.NOW:
+        return now
+    day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period is Period.WEEK:
+        day -= timedelta(days=day.weekday())
+    if period is Period.MONTH:
+        day = day.replace(day=1)
+    return day.timestamp()
+
+
+def outstanding_usd(lease: Lease) -> float:
+    """What this lease may still cost, beyond what is billed."""
+    return 0.0 if lease.status in LEASE_ENDED else max(0.0, lease.committed_usd - lease.billed_usd)
+
+
+def spend(records: Records, now: float) -> tuple[SpendView, ...]:
+    """Per capped policy and period: paid and committed."""
+    return tuple(_spend(records, now))
+
+
+def _spend(records: Records, now: float) -> Iterator[SpendView]:
+    caps = {
+        (rule.policy, rule.period)
+        for rule in records.policies.rules
+        if isinstance(rule, CapRow) and rule.unit is CapUnit.USD
+    }
+    for policy, period in sorted(caps):
+        start = period_start(period, now)
+        counted = [
+            lease
+            for lease in records.leases.values()
+            if lease.policy == policy and (lease.ended_at is None or lease.ended_at >= start)
+        ]
+        yield SpendView(
+            policy=policy,
+            period=period,
+            spent_usd=sum(lease.billed_usd for lease in counted),
+            committed_usd=sum(outstanding_usd(lease) for lease in counted),
+        )

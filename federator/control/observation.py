@@ -1,0 +1,307 @@
+"""Observe: fold records, reports and offers into an immutable snapshot.
+
+The only place that knows how in-flight work is taken off a report: a placement that the report does not list as counted has not been
+seen by it, so its hosts are taken off here, the fullest host that holds a rank first.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from federator.control.history import History
+from federator.control.inventory import Inventory
+from federator.control.money import outstanding_usd, spend
+from federator.control.records import Records
+from federator.kernel.clock import Clock
+from federator.model.capacity import Lease, LeaseStatus, Pool, Shape
+from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.placements import Placement
+from federator.model.rules import QueueTerms
+from federator.model.sites import Member, Site, SiteReport
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
+from federator.planning.forecast import runtime_quantiles
+from federator.settings import ProviderSettings
+
+OVERDUE_S = 60.0
+"""Work that has outrun its forecast is expected to end this much later than now, again and again."""
+RENTED_POOL = "gpu"
+"""Name of the one pool of a rented instance."""
+BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
+
+
+class Observer:
+    """Makes snapshots of the present."""
+
+    def __init__(
+        self,
+        records: Records,
+        inventory: Inventory,
+        history: History,
+        clock: Clock,
+        providers: dict[str, ProviderSettings],
+    ) -> None:
+        self._records = records
+        self._inventory = inventory
+        self._history = history
+        self._clock = clock
+        self._providers = providers
+
+    def snapshot(self) -> Snapshot:
+        """The world now, as a decision may see it."""
+        now = self._clock.now()
+        records = self._records
+        flag = records.flags.get("burst-paused")
+        return Snapshot(
+            taken_at=now,
+            incarnation=records.store.incarnation,
+            revision=records.revision,
+            jobs=tuple(self.job_view(job) for job in records.open_jobs.values() if self.eligible(job)),
+            pools=tuple(self._pools(now)),
+            offers=tuple(self._offers()),
+            rules=records.policies.rules,
+            policy_version=records.policies.version,
+            spend=spend(records, now),
+            burst_paused=flag is not None and flag.on,
+        )
+
+    def eligible(self, job: Job) -> bool:
+        """Whether a plan may start it: it waits, and all that it must follow has succeeded."""
+        if job.status is not JobStatus.PENDING:
+            return False
+        return all(before.status is JobStatus.SUCCEEDED for before in self.predecessors(job))
+
+    def predecessors(self, job: Job) -> Iterator[Job]:
+        """The jobs that it must follow, as far as their records live."""
+        for name in job.after:
+            before = self._records.jobs.get(name)
+            if before is not None:
+                yield before
+
+    def job_view(self, job: Job) -> JobView:
+        """A job reduced to what planning reads."""
+        return self.view(job, self._records.spec(job.spec_hash))
+
+    def view(self, job: Job, spec: JobSpec) -> JobView:
+        """The same for a job that is not on record yet."""
+        terms = next(
+            (r for r in self._records.policies.rules if isinstance(r, QueueTerms) and r.queue == job.queue),
+            None,
+        )
+        return view_of_job(
+            job,
+            spec,
+            revision=self._records.revision_of(job),
+            runs=self._history.runs(job.queue, job.name),
+            interactive=terms is not None and terms.interactive,
+        )
+
+    def _pools(self, now: float) -> Iterator[PoolView]:
+        by_member: dict[str, list[Placement]] = {}
+        for placement in self._records.open_placements.values():
+            for name in dict.fromkeys(placement.members):
+                by_member.setdefault(name, []).append(placement)
+        for member in self._records.members.values():
+            yield from self._member_pools(member, by_member.get(member.id, []), now)
+        for lease in self._records.leases.values():
+            if lease.status in BOOTING and lease.member not in self._records.members:
+                yield self._booting_pool(lease, by_member.get(lease.member, []), now)
+
+    def _member_pools(self, member: Member, placements: list[Placement], now: float) -> Iterator[PoolView]:
+        site = self._records.sites.get(member.site)
+        heard = self._inventory.members.get(member.id)
+        if site is None or heard is None or heard.report is None:
+            return
+        lease = self._records.leases.get(member.lease) if member.lease else None
+        because = self._closed_because(site, member, lease)
+        for pool in heard.report.pools:
+            here = [placement for placement in placements if placement.pool == pool.name]
+            unseen = [placement for placement in here if placement.id not in heard.report.counted]
+            price = (
+                heard.report.price_usd_gpu_h
+                if heard.report.price_usd_gpu_h is not None
+                else site.price_usd_gpu_h
+            )
+            yield PoolView(
+                site=site.name,
+                kind=site.kind,
+                pool=pool.name,
+                member=member.id,
+                session=heard.session,
+                region=site.region,
+                provider=site.provider,
+                labels={**site.labels, **heard.report.labels},
+                market=member.market,
+                price_usd_gpu_h=lease.offer.price_usd_h / max(1, lease.offer.gpus) if lease else price,
+                model=pool.model,
+                gpu_memory_mib=pool.gpu_memory_mib,
+                nodes=pool.nodes,
+                gpus_per_node=pool.gpus_per_node,
+                cpus_milli_per_node=pool.cpus_milli_per_node,
+                memory_mib_per_node=pool.memory_mib_per_node,
+                free=take(pool.free, unseen),
+                busy=tuple(self._busy(here, heard.report, pool, now)),
+                lends_to=heard.report.lends_to,
+                age_s=self._inventory.age_s(member.id) or 0.0,
+                open=not because,
+                closed_because=because,
+                **_lease_fields(lease),
+            )
+
+    def _closed_because(self, site: Site, member: Member, lease: Lease | None) -> str:
+        if site.draining:
+            return "the site is draining"
+        if lease is not None and lease.status is not LeaseStatus.READY:
+            return f"the lease is {lease.status}"
+        return self._inventory.closed_because(member.id)
+
+    def _busy(
+        self, placements: Iterable[Placement], report: SiteReport, pool: Pool, now: float
+    ) -> Iterator[BusyView]:
+        for placement in placements:
+            job = self._records.jobs[placement.job]
+            yield BusyView(
+                nodes=placement.nodes,
+                gpus=placement.gpus_per_node,
+                cpus_milli=placement.cpus_milli,
+                memory_mib=placement.memory_mib,
+                ends_at=max(
+                    placement.expected_end_at or now, now + OVERDUE_S if _overdue(placement, now) else now
+                ),
+                placement=placement.id,
+                job=job.id,
+                revision=self._records.revision_of(job),
+                queue=job.queue,
+                owner=job.owner,
+                labels=self._records.spec(job.spec_hash).labels,
+                priority=job.priority,
+                started_at=placement.started_at or placement.assigned_at,
+                usd_per_h=placement.price_usd_gpu_h * placement.gpus,
+            )
+        for work in report.local_work:
+            if work.pool == pool.name and not work.queued:
+                yield BusyView(
+                    nodes=work.nodes, gpus=work.gpus_per_node, ends_at=work.ends_at or now + 3600.0
+                )
+
+    def _booting_pool(self, lease: Lease, placements: list[Placement], now: float) -> PoolView:
+        site = self._records.sites.get(lease.site)
+        offer = lease.offer
+        whole = (Shape(offer.gpus, offer.cpus_milli, offer.memory_mib),)
+        pool = Pool(name=RENTED_POOL)
+        return PoolView(
+            site=lease.site,
+            kind="cloud",
+            pool=RENTED_POOL,
+            member=lease.member,
+            session=booting_session(lease),
+            region=offer.region,
+            provider=lease.provider,
+            labels=site.labels if site else {},
+            market=offer.market,
+            price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
+            model=offer.model,
+            gpu_memory_mib=offer.gpu_memory_mib,
+            gpus_per_node=offer.gpus,
+            cpus_milli_per_node=offer.cpus_milli,
+            memory_mib_per_node=offer.memory_mib,
+            free=take(whole, placements),
+            busy=tuple(self._busy(placements, SiteReport(taken_at=now, pools=()), pool, now)),
+            ready_at=max(now, lease.requested_at + offer.delay_s),
+            **_lease_fields(lease),
+        )
+
+    def _offers(self) -> Iterator[OfferView]:
+        for provider, offers in sorted(self._inventory.offers.items()):
+            settings = self._providers[provider]
+            for offer in offers:
+                avoid = self._inventory.avoided_until(provider, offer.name)
+                yield OfferView(offer=offer, site=settings.site, labels=settings.labels, avoid_until_at=avoid)
+
+
+def _lease_fields(lease: Lease | None) -> dict[str, Any]:
+    """What planning needs to know of the lease behind a pool."""
+    if lease is None:
+        return {}
+    price_usd_s = lease.offer.price_usd_h / 3600
+    left_s = outstanding_usd(lease) / price_usd_s if price_usd_s > 0 else 0.0
+    since_at = lease.billed_until_at or lease.launched_at or lease.requested_at
+    return {
+        "lease": lease.id,
+        "rented_for": lease.evidence.job if lease.evidence else "",
+        "rented_queue": lease.queue,
+        "paid_until_at": since_at + left_s - lease.offer.teardown_s,
+    }
+
+
+def booting_session(lease: Lease) -> str:
+    """What stands for the session of a member that has not joined yet: placements wait there for its agent."""
+    return f"booting:{lease.id}"
+
+
+def _overdue(placement: Placement, now: float) -> bool:
+    return placement.expected_end_at is None or placement.expected_end_at < now
+
+
+def take(free: tuple[Shape, ...], placements: Iterable[Placement]) -> tuple[Shape, ...]:
+    """Free shapes after these placements' ranks are put on the fullest hosts that hold them; what does not fit is ignored.
+
+    The agent packs in the same order, so that the guess is right unless its hosts differ in more than the shape shows.
+    """
+    hosts = sorted(
+        [shape.gpus, shape.cpus_milli, shape.memory_mib] for shape in free for _ in range(shape.count)
+    )
+    for placement in placements:
+        for _ in range(placement.nodes):
+            need = (placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
+            host = next(
+                (host for host in hosts if all(have >= want for have, want in zip(host, need, strict=True))),
+                None,
+            )
+            if host is not None:
+                host[:] = [have - want for have, want in zip(host, need, strict=True)]
+                hosts.sort()
+    counts: dict[tuple[int, ...], int] = {}
+    for host in hosts:
+        counts[tuple(host)] = counts.get(tuple(host), 0) + 1
+    return tuple(Shape(key[0], key[1], key[2], count) for key, count in sorted(counts.items()))
+
+
+def view_of_job(
+    job: Job, spec: JobSpec, *, revision: int, runs: tuple[float, ...], interactive: bool
+) -> JobView:
+    """Join record and spec into what planning may see: no command, environment or secret among it."""
+    forecast = runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s)
+    pinned = (job.resume_site,) if job.resume_site else spec.placement.sites
+    return JobView(
+        id=job.id,
+        revision=revision,
+        name=job.name,
+        queue=job.queue,
+        owner=job.owner,
+        submitted_at=job.submitted_at,
+        priority=job.priority,
+        nodes=spec.nodes,
+        gpus=spec.resources.gpus.count,
+        models=spec.resources.gpus.models,
+        gpu_memory_mib=spec.resources.gpus.memory_mib,
+        cpus_milli=spec.resources.cpus_milli,
+        memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
+        run_s=forecast.run_s,
+        run_low_s=forecast.low_s,
+        run_high_s=forecast.high_s,
+        speed=spec.speed,
+        max_duration_s=job.max_duration_s,
+        deadline_at=job.deadline_at,
+        value_usd=job.value_usd,
+        must=job.must,
+        max_cost_usd=job.max_cost_usd,
+        spent_usd=job.spent_usd,
+        spot_policy=spec.spot_policy,
+        kinds=spec.placement.kinds,
+        sites=pinned,
+        not_sites=spec.placement.not_sites,
+        site_labels=spec.placement.labels,
+        labels=spec.labels,
+        interactive=interactive,
+        not_before_at=job.not_before_at,
+        avoid_nodes=job.losses,
+    )

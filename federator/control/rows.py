@@ -1,0 +1,188 @@
+"""Rows for people, made from records: pure functions beside `views`."""
+
+from collections.abc import Iterable
+
+from federator.control.intake_checks import QueueBook
+from federator.control.inventory import Inventory
+from federator.control.money import outstanding_usd, spend
+from federator.control.records import Records
+from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
+from federator.model.jobs import JobStatus
+from federator.model.placements import PlacementStatus
+from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
+from federator.model.sites import Site
+from federator.model.snapshot import PoolView
+from federator.wire.http import BudgetRow, LeaseRow, PoolRow, QueueRow, SiteRow
+
+
+def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
+    """A site with its pools as planning sees them."""
+    members = [
+        member for member in records.members.values() if member.site == site.name and member.status != "GONE"
+    ]
+    ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
+    statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [site.status]
+    reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
+    rows = tuple(_pool_row(pool) for pool in pools)
+    closed = next((pool.closed_because for pool in pools if pool.closed_because), "")
+    return SiteRow(
+        name=site.name,
+        kind=site.kind,
+        status="DRAINING" if site.draining else str(max(statuses, key=_SEVERITY.index)),
+        region=site.region,
+        labels=site.labels,
+        gpus=sum(_lent(pool) for pool in pools),
+        busy=sum(row.busy_gpus for row in rows),
+        running=sum(
+            1
+            for p in records.open_placements.values()
+            if p.site == site.name and p.status is PlacementStatus.RUNNING
+        ),
+        largest_gang=max((row.largest_gang for row in rows), key=_gang_size, default=""),
+        age_s=min(ages, default=None),
+        draining=site.draining,
+        paused=any(report is not None and report.paused for report in reports),
+        members=len(members),
+        pools=rows,
+        because=closed,
+    )
+
+
+_SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
+
+
+def _lent(pool: PoolView) -> int:
+    return pool.nodes * pool.gpus_per_node
+
+
+def _pool_row(pool: PoolView) -> PoolRow:
+    free = sum(shape.gpus * shape.count for shape in pool.free)
+    reported = Pool(
+        name=pool.pool,
+        model=pool.model,
+        gpu_memory_mib=pool.gpu_memory_mib,
+        nodes=pool.nodes,
+        gpus_per_node=pool.gpus_per_node,
+        cpus_milli_per_node=pool.cpus_milli_per_node,
+        memory_mib_per_node=pool.memory_mib_per_node,
+        free=pool.free,
+    )
+    return PoolRow(
+        pool=reported,
+        member=pool.member,
+        free=pool.free,
+        busy_gpus=max(0, _lent(pool) - free),
+        largest_gang=gang(pool.free),
+    )
+
+
+def gang(free: Iterable[Shape]) -> str:
+    """The gang of most GPUs that fits now, as `nodes×GPUs`: for each size of node, as many nodes as there are."""
+    shapes = [shape for shape in free if shape.gpus and shape.count]
+    sizes = {shape.gpus for shape in shapes}
+    best = max(
+        ((sum(s.count for s in shapes if s.gpus >= size), size) for size in sizes),
+        key=lambda g: (g[0] * g[1], g[1]),
+        default=None,
+    )
+    return "" if best is None else f"{best[0]}×{best[1]}"
+
+
+def _gang_size(text: str) -> int:
+    nodes, _, gpus = text.partition("×")
+    return int(nodes) * int(gpus) if gpus else 0
+
+
+def queue_rows(records: Records) -> list[QueueRow]:
+    """Every queue with its use, all below it included."""
+    rules = records.policies.rules
+    limits = {
+        rule.scope.queues[0]: int(rule.limit)
+        for rule in rules
+        if isinstance(rule, CapRow)
+        and rule.unit is CapUnit.GPUS
+        and rule.period is Period.NOW
+        and len(rule.scope.queues) == 1
+    }
+    guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow)}
+    rows = []
+    for terms in QueueBook(rules).queues:
+        path = terms.queue
+        placements = [
+            p
+            for p in records.open_placements.values()
+            if not p.ended and admits_queue((path,), records.jobs[p.job].queue)
+        ]
+        jobs = [job for job in records.open_jobs.values() if admits_queue((path,), job.queue)]
+        guarantee = guarantees.get(path)
+        rows.append(
+            QueueRow(
+                queue=path,
+                guaranteed_gpus=guarantee.gpus if guarantee else 0,
+                limit_gpus=limits.get(path),
+                weight=guarantee.weight if guarantee else 1.0,
+                gpus=sum(placement.gpus for placement in placements),
+                running=len(placements),
+                pending=sum(1 for job in jobs if job.status is JobStatus.PENDING),
+                interactive=terms.interactive,
+                deadline_budget_s=terms.deadline_budget_s,
+                max_duration_s=terms.max_duration_s,
+                spent_usd=sum(
+                    lease.billed_usd
+                    for lease in records.leases.values()
+                    if admits_queue((path,), lease.queue)
+                ),
+            )
+        )
+    return rows
+
+
+def lease_row(lease: Lease) -> LeaseRow:
+    """A lease as a line."""
+    return LeaseRow(
+        id=lease.id,
+        site=lease.site,
+        offer=lease.offer.name,
+        market=lease.offer.market,
+        status=lease.status,
+        gpus=lease.offer.gpus,
+        price_usd_h=lease.offer.price_usd_h,
+        billed_usd=lease.billed_usd,
+        committed_usd=outstanding_usd(lease),
+        requested_at=lease.requested_at,
+        ready_at=lease.ready_at,
+        ended_at=lease.ended_at,
+        because=lease.because,
+        failure=lease.failure,
+        evidence=lease.evidence,
+    )
+
+
+def budget_rows(records: Records, now: float) -> list[BudgetRow]:
+    """Every cap on money, with what counts against it."""
+    views = {(view.policy, view.period): view for view in spend(records, now)}
+    rows = []
+    for rule in records.policies.rules:
+        if not isinstance(rule, CapRow) or rule.unit not in (CapUnit.USD, CapUnit.USD_PER_H):
+            continue
+        if rule.unit is CapUnit.USD:
+            view = views[rule.policy, rule.period]
+            spent, committed = view.spent_usd, view.committed_usd
+        else:
+            open_leases = [
+                le
+                for le in records.leases.values()
+                if le.policy == rule.policy and le.status not in LEASE_ENDED
+            ]
+            spent, committed = sum(lease.offer.price_usd_h for lease in open_leases), 0.0
+        rows.append(
+            BudgetRow(
+                policy=rule.policy,
+                period=rule.period,
+                unit=rule.unit,
+                limit=rule.limit,
+                spent=spent,
+                committed=committed,
+            )
+        )
+    return rows

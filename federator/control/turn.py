@@ -1,0 +1,196 @@
+"""One turn of the dispatcher: observe → decide → check → commit → act.
+
+Ideally a turn sees the whole world at one instant, finds the best joint assignment, and makes it true at once. It departs from that in four ways:
+
+1. The world moves while the solver thinks. The committer tests each action against the present; what no longer holds is stale, and the next turn
+   sees it again. Events never void a plan.
+2. The solver may be late, dead or wrong. Greedy's plan is always there; a plan that the checker rejects is kept for replay and not committed.
+3. Interactive and short work does not wait for the solver: greedy's placements of it are committed first (the fast path), and the solver then plans
+   the rest round them.
+4. Agents' reports lag. What was committed and not yet reported is taken off the shapes by the observer; a site that still cannot says so.
+
+Acting is not done here: desired sets and leases are projections of records, and the hub and the executor follow those.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from federator.control.committer import Committed, Committer, fatal_by_subject
+from federator.control.decisions import DecisionLog
+from federator.control.dependencies import settle_dependents
+from federator.control.observation import Observer
+from federator.control.records import Records
+from federator.control.scribe import Scribe
+from federator.kernel.clock import Clock
+from federator.kernel.ids import IdSource
+from federator.model.plans import Place, Plan
+from federator.model.snapshot import Problem
+from federator.planning.checks import check
+from federator.planning.greedy import plan_greedily
+from federator.ports import Solver
+from federator.settings import TurnSettings
+from federator.telemetry import METRICS
+
+log = logging.getLogger(__name__)
+
+FAST_RUN_S = 60.0
+"""Work expected to be shorter than this does not wait for the solver."""
+
+
+class Turn:
+    """Plans whenever something has happened, and at the latest when the last plan asked to be looked at again."""
+
+    def __init__(  # noqa: PLR0913 - what it is wired to, by name
+        self,
+        *,
+        records: Records,
+        observer: Observer,
+        committer: Committer,
+        scribe: Scribe,
+        solver: Solver,
+        decisions: DecisionLog,
+        clock: Clock,
+        ids: IdSource,
+        settings: TurnSettings,
+    ) -> None:
+        self._records = records
+        self._observer = observer
+        self._committer = committer
+        self._scribe = scribe
+        self._solver = solver
+        self._decisions = decisions
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._wake = asyncio.Event()
+        self._warm_prices: dict[str, float] = {}
+        self.last: tuple[Problem, Plan] | None = None
+        """The newest problem and plan: what `explain`, lists and `preview` read."""
+
+    def wake(self, *_: object) -> None:
+        """Something has happened that a plan may depend on."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Turn after turn, until cancelled."""
+        while True:
+            self._wake.clear()
+            plan = await self.once()
+            await self._wait(plan)
+
+    async def once(self) -> Plan | None:
+        """One turn, its phases in order. None when nothing waits."""
+        await settle_dependents(self._records, self._scribe)
+        problem = self._observe()
+        if not problem.snapshot.jobs:
+            self.last = (problem, empty_plan(problem))
+            return None
+        if await self._fast_path(problem):
+            problem = self._observe()
+        plan = await self._decide(problem)
+        plan = self._check(problem, plan)
+        committed = await self._committer.commit(plan)
+        await self._remember(problem, plan, committed)
+        return plan
+
+    def _observe(self) -> Problem:
+        """1. The world now, as a value."""
+        snapshot = self._observer.snapshot()
+        return Problem(snapshot=snapshot, warm_prices=self._warm_prices, decision=self._ids.new("dec"))
+
+    async def _fast_path(self, problem: Problem) -> bool:
+        """Commit greedy's placements of interactive and short work, if there are any; whether something was committed."""
+        quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
+        if not quick:
+            return False
+        plan = plan_greedily(problem)
+        actions = tuple(
+            action for action in plan.actions if isinstance(action, Place) and action.job in quick
+        )
+        if not actions:
+            return False
+        plan = self._check(
+            problem,
+            msgspec.structs.replace(
+                plan, actions=actions, winner_because="fast path: it does not wait for the solver"
+            ),
+        )
+        committed = await self._committer.commit(plan)
+        await self._remember(problem, plan, committed)
+        return bool(committed.done)
+
+    async def _decide(self, problem: Problem) -> Plan:
+        """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
+        if self._settings.solver and problem.snapshot.jobs:
+            plan = await self._solver.decide(
+                problem, stages=self._settings.stages, seed=0, limit_s=self._settings.solver_limit_s
+            )
+            if plan is not None:
+                return plan
+            METRICS.count("federator_solver_failures_total")
+        plan = plan_greedily(problem)
+        if self._settings.solver:
+            plan = msgspec.structs.replace(
+                plan, winner_because="the solver was late or failed; greedy's plan stands"
+            )
+        return plan
+
+    def _check(self, problem: Problem, plan: Plan) -> Plan:
+        """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""
+        faults = fatal_by_subject(check(problem, plan))
+        if faults and plan.winner != "greedy":
+            self._report_fault(plan, faults)
+            plan = plan_greedily(problem)
+            faults = fatal_by_subject(check(problem, plan))
+        if faults:
+            self._report_fault(plan, faults)
+            plan = msgspec.structs.replace(
+                plan, actions=tuple(a for a in plan.actions if a.job not in faults)
+            )
+        return plan
+
+    def _report_fault(self, plan: Plan, faults: dict[str, str]) -> None:
+        METRICS.count("federator_findings_total", len(faults), severity="fatal")
+        log.error("plan %s of %s is not valid: %s", plan.decision, plan.winner, "; ".join(faults.values()))
+
+    async def _remember(self, problem: Problem, plan: Plan, committed: Committed) -> None:
+        """Keep what the next turn, explanations and replays need."""
+        self.last = (problem, plan)
+        self._warm_prices = plan.prices
+        METRICS.count("federator_turns_total", winner=plan.winner)
+        for action in committed.done:
+            METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="committed")
+        for action, why in committed.stale:
+            METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="stale")
+            log.info("stale: %s: %s", action.job, why)
+        if committed.stale:
+            self._wake.set()
+        if plan.actions:
+            await self._decisions.record(problem, plan)
+
+    async def _wait(self, plan: Plan | None) -> None:
+        """Until something happens, the plan's own wake-up, or the heartbeat; then a moment more, so that events coalesce."""
+        until_s = self._settings.heartbeat_s
+        if plan is not None and plan.wake_at is not None:
+            until_s = min(until_s, max(0.0, plan.wake_at - self._clock.now()))
+        delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(max(self._settings.coalesce_s, 0.0))
+
+
+def empty_plan(problem: Problem) -> Plan:
+    """The plan of a turn in which nothing waits."""
+    return Plan(
+        decision=problem.decision,
+        taken_at=problem.snapshot.taken_at,
+        seed=0,
+        winner="greedy",
+        winner_because="nothing waits",
+        objective_usd=0.0,
+    )

@@ -1,0 +1,301 @@
+"""What people are shown: records, reports and the last plan, joined into rows.
+
+Nothing here changes anything, and nothing here is stored: a waiting job's reason is that of the newest plan, read when somebody asks.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from federator.control.explanations import Explainer
+from federator.control.inventory import Inventory
+from federator.control.observation import Observer
+from federator.control.records import Records
+from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
+from federator.control.scribe import Scribe
+from federator.control.turn import Turn
+from federator.kernel.errors import NotFound
+from federator.model.capacity import LEASE_ENDED
+from federator.model.events import Event, LedgerEntry
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobStatus
+from federator.model.placements import Placement
+from federator.model.plans import Explanation, Waiting
+from federator.model.snapshot import PoolView
+from federator.settings import ProviderSettings
+from federator.wire.http import (
+    BudgetRow,
+    JobDetail,
+    JobPage,
+    JobRow,
+    LeaseRow,
+    OfferRow,
+    Overview,
+    Preview,
+    QueueRow,
+    SiteRow,
+)
+from federator.wire.jobfile import JobRequest
+
+OVERVIEW_JOBS = 200
+
+
+class Views:
+    """Reads for people and programs."""
+
+    def __init__(
+        self,
+        *,
+        records: Records,
+        inventory: Inventory,
+        observer: Observer,
+        turn: Turn,
+        explainer: Explainer,
+        scribe: Scribe,
+        providers: dict[str, ProviderSettings],
+    ) -> None:
+        self._records = records
+        self._inventory = inventory
+        self._observer = observer
+        self._turn = turn
+        self._explainer = explainer
+        self._scribe = scribe
+        self._providers = providers
+
+    def find_job(self, caller: Caller, name: str) -> Job:
+        """A job by id, or the newest of that name: the caller's own first. Raises `NotFound`."""
+        job = self._records.jobs.get(name)
+        if job is not None:
+            return job
+        named = [job for job in self._records.jobs.values() if job.name == name]
+        if not named:
+            raise NotFound(f"no job {name!r}", remedy="'federator list' shows those that there are")
+        return max(named, key=lambda job: (job.owner == caller.name, job.id))
+
+    def detail(self, job: Job) -> JobDetail:
+        """Everything about one job."""
+        placement = self._last_placement(job)
+        _, plan = self._turn.last or (None, None)
+        waiting = self._waiting(job)
+        winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
+        return JobDetail(
+            job=job,
+            spec=self._records.spec(job.spec_hash),
+            site=placement.site if placement else "",
+            pool=placement.pool if placement else "",
+            market=placement.market if placement else "",
+            waiting=waiting,
+            decision=placement.decision if placement else (plan.decision if plan and waiting else ""),
+            winner=placement.winner if placement else winner,
+            winner_because=placement.winner_because if placement else because,
+            outputs=job.id in self._records.outputs,
+        )
+
+    def page(  # noqa: PLR0913 - each is a filter of the query
+        self,
+        caller: Caller,
+        *,
+        mine: bool = False,
+        queue: str = "",
+        statuses: Iterable[str] = (),
+        name: str = "",
+        site: str = "",
+        array: str = "",
+        labels: dict[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> JobPage:
+        """A page of jobs, newest first."""
+        wanted = frozenset(statuses)
+
+        def matches(job: Job) -> bool:
+            return (
+                (not mine or job.owner == caller.name)
+                and (not queue or job.queue == queue or job.queue.startswith(queue + "/"))
+                and (not wanted or job.status in wanted)
+                and (not name or job.name == name)
+                and (not array or job.array == array)
+                and (not site or self._site_of(job) == site)
+                and (not labels or labels.items() <= self._records.spec(job.spec_hash).labels.items())
+            )
+
+        found = [job for job in self._records.jobs.values() if matches(job)]
+        found.sort(key=lambda job: job.id, reverse=True)
+        rest = [job for job in found if after is None or job.id < after]
+        page = rest[:limit]
+        return JobPage(
+            jobs=tuple(self.row(job) for job in page),
+            next_after=page[-1].id if len(rest) > limit else None,
+            total=len(found),
+        )
+
+    def row(self, job: Job) -> JobRow:
+        """A job as a line."""
+        spec = self._records.spec(job.spec_hash)
+        placement = self._last_placement(job)
+        waiting = self._waiting(job)
+        running = placement is not None and not placement.ended
+        return JobRow(
+            id=job.id,
+            name=job.name,
+            owner=job.owner,
+            queue=job.queue,
+            status=job.status,
+            priority=job.priority,
+            nodes=spec.nodes,
+            gpus=spec.resources.gpus.count,
+            models="|".join(spec.resources.gpus.models),
+            site=placement.site if placement else "",
+            market=placement.market if placement else "",
+            submitted_at=job.submitted_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at
+            if job.terminal
+            else (placement.expected_end_at if running and placement else None),
+            deadline_at=job.deadline_at,
+            home_finish_at=self._home_finish_at(job, placement, waiting),
+            expected_start_at=waiting.expected_start_at if waiting else None,
+            spent_usd=job.spent_usd,
+            because=waiting.because if waiting else job.because,
+            array=job.array,
+            array_index=job.array_index,
+            missed_deadline=job.outcome.missed_deadline if job.outcome else None,
+            labels=spec.labels,
+        )
+
+    def explain(self, job: Job) -> Explanation:
+        """Why it is where it is, or why it waits, and why not elsewhere."""
+        return self._explainer.explain(job, self._waiting(job), self._last_placement(job))
+
+    def preview(self, caller: Caller, request: JobRequest) -> Preview:
+        """What would become of this request, nothing being changed."""
+        return self._explainer.preview(caller, request)
+
+    def sites(self) -> list[SiteRow]:
+        """All sites, by name."""
+        pools: dict[str, list[PoolView]] = {}
+        for pool in self._observer.snapshot().pools:
+            pools.setdefault(pool.site, []).append(pool)
+        return [
+            site_row(site, pools.get(site.name, []), self._records, self._inventory)
+            for site in sorted(self._records.sites.values(), key=lambda site: (site.kind, site.name))
+        ]
+
+    def site(self, name: str) -> SiteRow:
+        """One site. Raises `NotFound`."""
+        for row in self.sites():
+            if row.name == name:
+                return row
+        raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
+
+    def queues(self) -> list[QueueRow]:
+        """All queues, by path."""
+        return queue_rows(self._records)
+
+    def offers(self) -> list[OfferRow]:
+        """What could be rented, cheapest first."""
+        rows = [
+            OfferRow(
+                provider=provider,
+                name=offer.name,
+                site=self._providers[provider].site,
+                model=offer.model,
+                gpus=offer.gpus,
+                market=offer.market,
+                price_usd_h=offer.price_usd_h,
+                delay_s=offer.delay_s,
+                available=offer.available,
+                avoid_until_at=self._inventory.avoided_until(provider, offer.name),
+            )
+            for provider, offers in self._inventory.offers.items()
+            for offer in offers
+        ]
+        return sorted(rows, key=lambda row: (row.price_usd_h / max(1, row.gpus), row.name))
+
+    def leases(self) -> list[LeaseRow]:
+        """All leases, newest first."""
+        return [
+            lease_row(lease)
+            for lease in sorted(self._records.leases.values(), key=lambda lease: lease.id, reverse=True)
+        ]
+
+    def budgets(self) -> list[BudgetRow]:
+        """Money under every cap."""
+        return budget_rows(self._records, self._scribe.clock.now())
+
+    def overview(self) -> Overview:
+        """All at once, for a screen."""
+        leases = self._records.leases.values()
+        jobs = sorted(self._records.jobs.values(), key=lambda job: (job.terminal, job.id))[:OVERVIEW_JOBS]
+        _, plan = self._turn.last or (None, None)
+        return Overview(
+            now=self._scribe.clock.now(),
+            sites=tuple(self.sites()),
+            queues=tuple(self.queues()),
+            leases=tuple(self.leases()[:50]),
+            jobs=tuple(self.row(job) for job in sorted(jobs, key=lambda job: job.id)),
+            spent_usd=sum(lease.billed_usd for lease in leases),
+            committed_usd=sum(
+                max(0.0, lease.committed_usd - lease.billed_usd)
+                for lease in leases
+                if lease.status not in LEASE_ENDED
+            ),
+            caps=tuple(self.budgets()),
+            turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
+        )
+
+    async def events(self, job_id: str, after: str | None) -> list[Event]:
+        """A job's timeline, from after that event on."""
+        prefix = f"event/{job_id}/"
+        return [
+            msgspec.json.decode(data, type=Event)
+            async for data in self._rows(prefix, prefix + after if after else None)
+        ]
+
+    async def ledger(
+        self, *, after: str | None = None, limit: int = 1000, job: str = "", since: float = 0.0
+    ) -> list[LedgerEntry]:
+        """Lines of the ledger, oldest first."""
+        found: list[LedgerEntry] = []
+        async for data in self._rows("ledger/", f"ledger/{after}" if after else None):
+            entry = msgspec.json.decode(data, type=LedgerEntry)
+            if entry.at >= since and (not job or entry.job == job):
+                found.append(entry)
+            if len(found) >= limit:
+                break
+        return found
+
+    async def _rows(self, prefix: str, after: str | None) -> AsyncIterator[bytes]:
+        while True:
+            page = await self._records.store.range(prefix, after=after, limit=1000)
+            for item in page.items:
+                yield item.value
+            after = page.next_after
+            if after is None:
+                return
+
+    def _waiting(self, job: Job) -> Waiting | None:
+        """What the newest plan says of a job that waits."""
+        if job.status is not JobStatus.PENDING:
+            return None
+        before = [b for b in self._observer.predecessors(job) if not b.terminal]
+        if before:
+            names = ", ".join(b.name for b in before)
+            return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
+        return self._explainer.waiting(job.id)
+
+    def _home_finish_at(self, job: Job, placement: Placement | None, waiting: Waiting | None) -> float | None:
+        """Forecast finish on owned capacity: of the plan while it waits, of the recorded counterfactual once it was rented for."""
+        if waiting is not None:
+            return waiting.home_finish_at
+        lease = self._records.leases.get(placement.lease or "") if placement else None
+        if lease is not None and lease.evidence is not None and lease.evidence.job == job.id:
+            return lease.evidence.home_finish_at
+        return placement.expected_end_at if placement and not placement.ended else None
+
+    def _last_placement(self, job: Job) -> Placement | None:
+        return self._records.placements.get(job.placement or "")
+
+    def _site_of(self, job: Job) -> str:
+        placement = self._last_placement(job)
+        return placement.site if placement else ""
