@@ -1,0 +1,51 @@
+"""The asyncio client: all verbs over one connection pool."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from federator.client.jobs import JobVerbs
+from federator.client.platform import PlatformVerbs
+from federator.client.transport import Transport
+from federator.kernel.errors import FederatorError
+
+DEFAULT_SERVER = "http://127.0.0.1:7070"
+
+
+class Client(JobVerbs, PlatformVerbs):
+    """One dispatcher, asked by one person.
+
+    `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition.
+
+        async with Client("http://127.0.0.1:7070", token) as client:
+            submitted = await client.submit({"run": "python train.py"})
+            detail = await client.wait(submitted.jobs[0])
+    """
+
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        token: str | None = None,
+        *,
+        patience_s: float = 60.0,
+        on_wait: Callable[[FederatorError], None] | None = None,
+        workdir_limit_mib: int = 512,
+    ) -> None:
+        self.transport = Transport(server, token, patience_s=patience_s, on_wait=on_wait)
+        self.workdir_limit_mib = workdir_limit_mib
+
+    def now(self) -> float:
+        """The dispatcher's time by its last answer, seconds since the epoch."""
+        return self.transport.now()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,260 @@
+"""The verbs about jobs: submit, look, change, follow, fetch."""
+
+import asyncio
+import json
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from federator.client.following import LogPosition, LogStream, follow_events
+from federator.client.transport import Transport
+from federator.client.workdir import Packed, pack, unpack
+from federator.kernel.errors import Invalid, NotFound
+from federator.kernel.ids import content_hash
+from federator.model.events import Event
+from federator.model.plans import Explanation
+from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Preview, SubmitResult, Submitted
+from federator.wire.jobfile import BLOB_PREFIX
+from federator.wire.yamltext import read_document
+
+PAGE = 500
+BATCH = 1000
+POLL_S = 0.5
+JobFile = Mapping[str, object]
+"""A job file as decoded YAML or JSON."""
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list; what is not set admits all. `label` is `key=value`."""
+
+    mine: bool = False
+    queue: str | None = None
+    status: str | None = None
+    """One status, or several with commas between."""
+    name: str | None = None
+    site: str | None = None
+    array: str | None = None
+    label: str | None = None
+
+    def query(self) -> dict[str, str]:
+        """As the query of a request."""
+        given = msgspec.structs.asdict(self)
+        return {
+            key: "true" if value is True else value
+            for key, value in given.items()
+            if value not in (None, False)
+        }
+
+
+class JobVerbs:
+    """What users do with jobs. A job is named by its id, or by its name: then the newest of that name, the caller's own first."""
+
+    transport: Transport
+    workdir_limit_mib: int
+
+    async def submit(self, job: JobFile | str, *, workdir: Path | None = None) -> Submitted:
+        """Submit a job file (decoded, or YAML text); durable when this returns.
+
+        `workdir` is packed and uploaded, unless the dispatcher has it already. Repeated while the dispatcher restarts: the
+        client id, made up where the file has none, sees to it that the job is there once.
+        """
+        document = await self._prepared(job, workdir)
+        key = str(document.get("client_id") or secrets.token_hex(16))
+        body, headers = _json(document), {"Content-Type": "application/json", "Idempotency-Key": key}
+        return await self.transport.call("POST", "/v1/jobs", Submitted, body=body, headers=headers)
+
+    async def submit_many(self, jobs: Iterable[JobFile]) -> AsyncIterator[SubmitResult]:
+        """Submit job files as NDJSON, in batches; one result per job in their order, `line` counting from 1 over all of them."""
+        first, batch = 0, []
+        for job in jobs:
+            batch.append({"client_id": secrets.token_hex(16), **job})
+            if len(batch) == BATCH:
+                for result in await self._batch(batch, first):
+                    yield result
+                first, batch = first + len(batch), []
+        for result in await self._batch(batch, first) if batch else ():
+            yield result
+
+    async def _batch(self, batch: list[dict[str, object]], first: int) -> list[SubmitResult]:
+        body = b"".join(_json(job) + b"\n" for job in batch)
+
+        async def once() -> list[SubmitResult]:
+            headers = {"Content-Type": "application/x-ndjson"}
+            async with self.transport.open("POST", "/v1/jobs", body=body, headers=headers) as response:
+                return msgspec.json.Decoder(SubmitResult).decode_lines(await response.read())
+
+        results = await self.transport.patiently(once)
+        return [msgspec.structs.replace(result, line=first + at) for at, result in enumerate(results, 1)]
+
+    async def preview(self, job: JobFile | str, *, workdir: Path | None = None) -> Preview:
+        """What would become of this job file now. Nothing is stored, not even the folder."""
+        document = dict(read_job_mapping(job))
+        if workdir is not None or "workdir" in document:
+            document["workdir"] = BLOB_PREFIX + content_hash(b"")
+        headers = {"Content-Type": "application/json"}
+        return await self.transport.call(
+            "POST", "/v1/preview", Preview, body=_json(document), headers=headers
+        )
+
+    async def upload(self, folder: Path) -> Packed:
+        """Pack a folder and see to it that the dispatcher has it; answers what it is called there."""
+        with tempfile.TemporaryDirectory(prefix="federator-") as scratch:
+            archive = Path(scratch) / "workdir.tar.gz"
+            packed = await asyncio.to_thread(pack, folder, archive, limit_mib=self.workdir_limit_mib)
+            path = f"/v1/blobs/{packed.hash}"
+            try:
+                await self.transport.call("HEAD", path, type(None))
+            except NotFound:
+                await self.transport.put_file(path, archive)
+        return packed
+
+    async def _prepared(self, job: JobFile | str, workdir: Path | None) -> dict[str, object]:
+        document = dict(read_job_mapping(job))
+        if workdir is not None:
+            document["workdir"] = BLOB_PREFIX + (await self.upload(workdir)).hash
+        return document
+
+    async def jobs(
+        self, which: JobFilter | None = None, *, after: str | None = None, limit: int = PAGE
+    ) -> JobPage:
+        """One page of jobs, newest first; `next_after` of the answer is the next call's `after`."""
+        query = (which or JobFilter()).query() | {"limit": str(limit)} | ({"after": after} if after else {})
+        return await self.transport.call("GET", "/v1/jobs", JobPage, query=query)
+
+    async def all_jobs(self, which: JobFilter | None = None) -> AsyncIterator[JobRow]:
+        """All jobs that pass the filter, page after page."""
+        after: str | None = None
+        while True:
+            page = await self.jobs(which, after=after)
+            for row in page.jobs:
+                yield row
+            after = page.next_after
+            if not after:
+                return
+
+    async def job(self, job: str) -> JobDetail:
+        """The record, the spec, and where it is."""
+        return await self.transport.call("GET", _job(job), JobDetail)
+
+    async def task(self, job: str, index: int) -> str:
+        """The id of one task of an array. Raises `NotFound`."""
+        array = (await self.job(job)).job.array
+        if array is not None:
+            async for row in self.all_jobs(JobFilter(array=array)):
+                if row.array_index == index:
+                    return row.id
+        raise NotFound(f"{job} has no task with the index {index}" if array else f"{job} is not an array")
+
+    async def update(self, job: str, patch: JobPatch) -> JobDetail:
+        """Change priority, deadline, queue or limits, of a running job too."""
+        fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
+        if not fields:
+            raise Invalid(
+                "nothing to change", remedy="name at least one of " + ", ".join(JobPatch.__struct_fields__)
+            )
+        headers = {"Content-Type": "application/json"}
+        return await self.transport.call("PATCH", _job(job), JobDetail, body=_json(fields), headers=headers)
+
+    async def cancel(self, job: str) -> JobDetail:
+        """Cancel; a running job is CANCELLING until its site confirms."""
+        return await self.transport.call("DELETE", _job(job), JobDetail)
+
+    async def hold(self, job: str) -> JobDetail:
+        """Keep it from starting; a running one saves itself and frees its GPUs."""
+        return await self.transport.call("POST", _job(job, "/hold"), JobDetail)
+
+    async def release(self, job: str) -> JobDetail:
+        """Let a held job go on."""
+        return await self.transport.call("POST", _job(job, "/release"), JobDetail)
+
+    async def requeue(self, job: str) -> JobDetail:
+        """Stop the present attempt and let the job wait for another place."""
+        return await self.transport.call("POST", _job(job, "/requeue"), JobDetail)
+
+    async def explain(self, job: str) -> Explanation:
+        """Why it waits, and why not elsewhere; or why it ran where it did."""
+        return await self.transport.call("GET", _job(job, "/explain"), Explanation)
+
+    async def events(self, job: str, *, after: str = "") -> AsyncIterator[Event]:
+        """All that happens to a job from `after` (an event's id) on, until it is terminal."""
+        async for event in follow_events(self.transport, _job(job, "/events"), {}, after=after):
+            yield event
+
+    async def history(self, job: str) -> list[Event]:
+        """All that has happened to a job so far."""
+        return await self.transport.call("GET", _job(job, "/events"), list[Event], query={"follow": "false"})
+
+    async def wait(self, job: str) -> JobDetail:
+        """Return when the job has ended. Bound it with `asyncio.timeout`."""
+        last = ""
+        while True:
+            detail = await self.job(job)
+            if detail.job.terminal:
+                return detail
+            async for event in self.events(detail.job.id, after=last):
+                last = event.id
+            await asyncio.sleep(POLL_S)
+
+    async def logs(
+        self, job: str, *, node: int = 0, tail: int | None = None, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """What a node has written; with `follow`, until the job has ended, over all its attempts from the present one on."""
+        query = {"node": str(node)} | ({"follow": "true"} if follow else {})
+        stream = LogStream(self.transport, _job(job, "/logs"), query)
+        while True:
+            try:
+                async for chunk in stream.read(tail=tail):
+                    yield chunk
+            except NotFound:
+                if not follow or (await self.job(job)).job.placement is not None:
+                    raise
+            if not follow or await self._ended_or_moved(job, stream):
+                return
+
+    async def _ended_or_moved(self, job: str, stream: LogStream) -> bool:
+        """After the log of an attempt: whether that was all. If not, returns once there is something to read again."""
+        while True:
+            record = (await self.job(job)).job
+            if record.terminal:
+                return True
+            if record.placement and record.placement != stream.position.placement:
+                stream.position = LogPosition()
+                return False
+            await asyncio.sleep(POLL_S)
+
+    async def download(self, job: str, into: Path) -> list[Path]:
+        """Fetch the job's outputs and unpack them below `into`; answers the files written."""
+
+        async def once(archive: Path) -> None:
+            with archive.open("wb") as file:
+                async with self.transport.open(
+                    "GET", _job(job, "/outputs"), headers={"Accept": "application/gzip"}
+                ) as response:
+                    async for chunk in response.content.iter_any():
+                        file.write(chunk)
+
+        with tempfile.TemporaryDirectory(prefix="federator-") as scratch:
+            archive = Path(scratch) / "outputs.tar.gz"
+            await self.transport.patiently(lambda: once(archive))
+            with archive.open("rb") as content:
+                return await asyncio.to_thread(unpack, content, into)
+
+
+def read_job_mapping(job: JobFile | str) -> JobFile:
+    """A job file as a mapping; text is read as YAML. Raises `Invalid`."""
+    document = read_document(job).value if isinstance(job, str) else job
+    if not isinstance(document, Mapping):
+        raise Invalid("a job file is a mapping", field="$", remedy="write for example 'run: python train.py'")
+    return document
+
+
+def _job(job: str, verb: str = "") -> str:
+    return f"/v1/jobs/{quote(job, safe='')}{verb}"
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()

@@ -1,0 +1,143 @@
+"""The verbs about the federation itself: sites, queues, rented capacity, policies, decisions, the ledger, tokens."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from federator.client.transport import Transport
+from federator.model.events import LedgerEntry
+from federator.model.rules import PolicySet
+from federator.wire.http import (
+    BudgetRow,
+    DecisionRow,
+    LeaseRow,
+    OfferRow,
+    Overview,
+    PolicyRequest,
+    PolicyVerdict,
+    QueueRow,
+    SiteRow,
+    TokenAnswer,
+    TokenRequest,
+)
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """Whether a recorded decision, decided again, came out the same byte for byte; if not, where it differs."""
+
+    identical: bool
+    differences: tuple[str, ...] = ()
+
+
+class PlatformVerbs:
+    """What operators and platform teams do, and everyone may look at."""
+
+    transport: Transport
+
+    async def overview(self) -> Overview:
+        """Sites, queues, leases, jobs and money at a glance."""
+        return await self.transport.call("GET", "/v1/overview", Overview)
+
+    async def sites(self) -> list[SiteRow]:
+        """All sites."""
+        return await self.transport.call("GET", "/v1/sites", list[SiteRow])
+
+    async def site(self, name: str) -> SiteRow:
+        """One site, with its pools."""
+        return await self.transport.call("GET", _site(name), SiteRow)
+
+    async def drain(self, name: str) -> SiteRow:
+        """Start nothing new at a site; what runs there goes on."""
+        return await self.transport.call("POST", _site(name, "/drain"), SiteRow)
+
+    async def undrain(self, name: str) -> SiteRow:
+        """Let a drained site take work again."""
+        return await self.transport.call("POST", _site(name, "/undrain"), SiteRow)
+
+    async def declare_dead(self, name: str, reason: str) -> SiteRow:
+        """Swear that nothing runs at a site any more, so that its work may start elsewhere. Audited."""
+        body = msgspec.json.encode({"reason": reason})
+        return await self.transport.call(
+            "POST", _site(name, "/declare-dead"), SiteRow, body=body, headers=JSON
+        )
+
+    async def queues(self) -> list[QueueRow]:
+        """All queues, use against guarantee and limit."""
+        return await self.transport.call("GET", "/v1/queues", list[QueueRow])
+
+    async def offers(self) -> list[OfferRow]:
+        """What could be rented."""
+        return await self.transport.call("GET", "/v1/offers", list[OfferRow])
+
+    async def leases(self) -> list[LeaseRow]:
+        """What is and was rented, and why."""
+        return await self.transport.call("GET", "/v1/leases", list[LeaseRow])
+
+    async def budgets(self) -> list[BudgetRow]:
+        """Money spent and committed under each cap."""
+        return await self.transport.call("GET", "/v1/budgets", list[BudgetRow])
+
+    async def policies(self) -> PolicySet:
+        """The policies in force."""
+        return await self.transport.call("GET", "/v1/policies", PolicySet)
+
+    async def policy_history(self) -> list[PolicySet]:
+        """Every version that has been in force."""
+        return await self.transport.call("GET", "/v1/policies/history", list[PolicySet])
+
+    async def validate_policies(self, text: str) -> PolicyVerdict:
+        """What a set of policies (YAML) would be, and what is wrong with it."""
+        body = msgspec.json.encode(PolicyRequest(text))
+        return await self.transport.call(
+            "POST", "/v1/policies/validate", PolicyVerdict, body=body, headers=JSON
+        )
+
+    async def apply_policies(self, text: str, reason: str) -> PolicyVerdict:
+        """Put a whole set of policies in force. Not repeated by itself: each call makes a version."""
+        body = msgspec.json.encode(PolicyRequest(text, reason))
+        return await self.transport.call(
+            "POST", "/v1/policies", PolicyVerdict, body=body, headers=JSON, repeatable=False
+        )
+
+    async def pause_bursting(self) -> None:
+        """Rent nothing new until resumed."""
+        await self.transport.call("POST", "/v1/burst/pause", object)
+
+    async def resume_bursting(self) -> None:
+        """Let policies decide again what may be rented."""
+        await self.transport.call("POST", "/v1/burst/resume", object)
+
+    async def decisions(self) -> list[DecisionRow]:
+        """Recorded decisions, newest first."""
+        return await self.transport.call("GET", "/v1/decisions", list[DecisionRow])
+
+    async def decision(self, decision: str) -> dict[str, object]:
+        """One decision: the `problem` that was given and the `plan` that came out."""
+        return await self.transport.call(
+            "GET", f"/v1/decisions/{quote(decision, safe='')}", dict[str, object]
+        )
+
+    async def replay(self, decision: str) -> Replay:
+        """Decide a recorded problem again and compare."""
+        return await self.transport.call("POST", f"/v1/decisions/{quote(decision, safe='')}/replay", Replay)
+
+    async def ledger(
+        self, *, since: str | None = None, job: str | None = None, after: str | None = None, limit: int = 500
+    ) -> list[LedgerEntry]:
+        """Facts of use, money and acts."""
+        given = {"since": since, "job": job, "after": after, "limit": str(limit)}
+        query = {key: value for key, value in given.items() if value is not None}
+        return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
+
+    async def create_token(self, request: TokenRequest) -> TokenAnswer:
+        """Make a person's token or an agent's one-time join token. The secret is in this answer only."""
+        body = msgspec.json.encode(request)
+        return await self.transport.call(
+            "POST", "/v1/tokens", TokenAnswer, body=body, headers=JSON, repeatable=False
+        )
+
+
+def _site(name: str, verb: str = "") -> str:
+    return f"/v1/sites/{quote(name, safe='')}{verb}"

@@ -1,0 +1,193 @@
+"""Folders to and from gzipped tars: the working directory that a job takes along, and the outputs it leaves.
+
+The archive of a folder depends on its files' names, contents and executable bits only, so that the same code has the same
+hash, and is uploaded once, whoever packs it and when. An archive from outside is unpacked without ever writing beyond the
+folder it is meant for.
+"""
+
+import gzip
+import hashlib
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from federator.kernel.errors import Invalid, TooLarge
+
+IGNORE_FILES = (".gitignore", ".federatorignore")
+ALWAYS_LEFT_OUT = (".git",)
+GZIP_LEVEL = 6
+
+
+class Packed(NamedTuple):
+    """An archive on disk: the hash of its bytes (hex), how many files it holds, and its size."""
+
+    hash: str
+    files: int
+    size_bytes: int
+
+
+class _Ignores(NamedTuple):
+    """The ignore files of one folder, whose patterns are relative to it."""
+
+    base: PurePosixPath
+    spec: GitIgnoreSpec
+
+
+def pack(folder: Path, archive: Path, *, limit_mib: int) -> Packed:
+    """Pack what `folder` holds and its ignore files do not exclude. Raises `Invalid`, or `TooLarge` over `limit_mib` compressed."""
+    if not folder.is_dir():
+        raise Invalid(f"{folder} is not a folder", field="$.workdir", remedy="name an existing one")
+    files = 0
+    with (
+        archive.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=raw, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for path in listed(folder):
+            files += _add(tar, folder, path)
+            if raw.tell() > limit_mib * 2**20:
+                raise TooLarge(
+                    f"{folder} has more than {limit_mib} MiB, compressed",
+                    field="$.workdir",
+                    remedy="list what the job does not need in .federatorignore",
+                )
+    return Packed(hash_of(archive), files, archive.stat().st_size)
+
+
+def hash_of(file: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def listed(folder: Path) -> list[PurePosixPath]:
+    """What would be packed: files, links and folders, relative to `folder` and in one order everywhere."""
+    return sorted(_walk(folder, PurePosixPath(), ()))
+
+
+def _walk(root: Path, here: PurePosixPath, above: tuple[_Ignores, ...]) -> Iterator[PurePosixPath]:
+    ignores = above + _ignores_in(root, here)
+    for entry in os.scandir(root / here):
+        path = here / entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in ALWAYS_LEFT_OUT or _ignored(path, ignores, is_folder=is_folder):
+            continue
+        if is_folder:
+            yield path
+            yield from _walk(root, path, ignores)
+        elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+            yield path
+
+
+def _ignores_in(root: Path, here: PurePosixPath) -> tuple[_Ignores, ...]:
+    lines: list[str] = []
+    for name in IGNORE_FILES:
+        file = root / here / name
+        if file.is_file():
+            lines += file.read_text(errors="replace").splitlines()
+    return (_Ignores(here, GitIgnoreSpec.from_lines(lines)),) if lines else ()
+
+
+def _ignored(path: PurePosixPath, ignores: tuple[_Ignores, ...], *, is_folder: bool) -> bool:
+    """By the nearest folder that has something to say, as git does: a deeper `!keep` overrules."""
+    for level in reversed(ignores):
+        name = f"{path.relative_to(level.base)}{'/' if is_folder else ''}"
+        include = level.spec.check_file(name).include
+        if include is not None:
+            return include
+    return False
+
+
+def _add(tar: tarfile.TarFile, folder: Path, path: PurePosixPath) -> int:
+    """One entry, stripped of whose it is and when; answers how many files that was."""
+    source = folder / path
+    info = tarfile.TarInfo(str(path))
+    status = source.lstat()
+    info.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+    if stat.S_ISLNK(status.st_mode):
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(source.readlink()), 0o777
+        if not _stays_inside(path, info.linkname):
+            remedy = "list it in .federatorignore, or put a copy in its place"
+            raise Invalid(
+                f"the link {path} leads out of the folder, to {info.linkname}",
+                field="$.workdir",
+                remedy=remedy,
+            )
+        tar.addfile(info)
+    elif stat.S_ISDIR(status.st_mode):
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(info)
+    else:
+        info.size = status.st_size
+        with source.open("rb") as content:
+            tar.addfile(info, content)
+        return 1
+    return 0
+
+
+def _stays_inside(path: PurePosixPath, target: str) -> bool:
+    """Whether a link at `path` points below the root that `path` is relative to."""
+    depth = len(path.parts) - 1
+    for part in PurePosixPath(target).parts:
+        depth += {"..": -1, ".": 0, "/": -10_000}.get(part, 1)
+        if depth < 0:
+            return False
+    return True
+
+
+def unpack(archive: IO[bytes], into: Path) -> list[Path]:
+    """Unpack a gzipped tar below `into`; answers the files written. Raises `Invalid` for entries that would leave it.
+
+    Links are made last, so that nothing is ever written through one that the archive brought.
+    """
+    root = into.resolve()
+    written: list[Path] = []
+    links: list[tuple[Path, str]] = []
+    try:
+        with tarfile.open(fileobj=archive, mode="r|gz") as tar:
+            for entry in tar:
+                target = _target(root, entry)
+                if entry.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                elif entry.issym():
+                    links.append((target, entry.linkname))
+                else:
+                    _write(tar, entry, target)
+                    written.append(target)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+        raise Invalid(f"the archive is damaged: {error}", remedy="download it again") from None
+    for target, leads_to in links:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.symlink_to(leads_to)
+    return written
+
+
+def _target(root: Path, entry: tarfile.TarInfo) -> Path:
+    """Where an entry goes, if it stays below `root`, links that are already there considered."""
+    path = PurePosixPath(entry.name)
+    target = root / path
+    outside = path.is_absolute() or ".." in path.parts or not target.parent.resolve().is_relative_to(root)
+    strange = not (entry.isfile() or entry.isdir() or entry.issym())
+    if outside or strange or (entry.issym() and not _stays_inside(path, entry.linkname)):
+        raise Invalid(
+            f"the archive has an entry that is not unpacked: {entry.name}",
+            remedy="it would leave the folder, or is no plain file",
+        )
+    return target
+
+
+def _write(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
+    content = tar.extractfile(entry)
+    assert content is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    with content, target.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    target.chmod(0o755 if entry.mode & stat.S_IXUSR else 0o644)
