@@ -1,0 +1,226 @@
+"""When renting is allowed, and what it would bring: the case for one job and one offer.
+
+Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
+renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and the
+rented finish does not. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
+decision: it is required, and its price is not weighed.
+
+Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
+free, so the case says `rent_at`, and the plan wakes then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from federator.model.capacity import BurstEvidence, Market
+from federator.model.rules import BurstMode, Filter
+from federator.model.snapshot import JobView
+from federator.planning.candidates import Candidate
+from federator.planning.caps import Caps
+from federator.planning.feasibility import worst_usd
+from federator.planning.problem import World
+from federator.planning.wording import moment, span
+
+SAFETY_S = 60.0
+"""Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
+DELAY_SAFETY = 0.25
+NOW_S = 1.0
+"""A latest start so close is now."""
+
+
+@dataclass(frozen=True)
+class HomeForecast:
+    """When and where a job is expected to run. `place` is the key of a pool."""
+
+    job: str
+    place: str
+    start_at: float
+    finish_at: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A permitted and justified rental. `required`: the policy wants it whatever it costs; `rent_at`: not before then."""
+
+    place: int
+    policy: str
+    mode: BurstMode
+    required: bool
+    rent_at: float
+    start_at: float
+    finish_at: float
+    cost_usd: float
+    committed_usd: float
+    for_waiting: bool = False
+    """Waiting alone justifies it."""
+
+    def is_now(self, now: float) -> bool:
+        """Whether waiting longer is no longer safe, or not the policy's wish."""
+        return self.rent_at <= now + NOW_S
+
+
+@dataclass(frozen=True)
+class NoCase:
+    """Why nothing is rented there. `situation` is a name of `feasibility.SITUATIONS`."""
+
+    situation: str
+    text: str
+    change: str
+
+
+def rent_usd(job: JobView, at: Candidate) -> float:
+    """What the planned run is expected to cost: boot, run and teardown, at least the minimum billed."""
+    if at.offer is None:
+        return at.instance_usd_h * at.run_s(job) / 3600.0
+    offer = at.offer.offer
+    return (
+        at.instance_usd_h
+        * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
+        / 3600.0
+    )
+
+
+class Bursting:
+    """The cases of one world, given the counterfactual: every job's finish at home, with nothing rented."""
+
+    def __init__(self, world: World, home: Mapping[str, HomeForecast]) -> None:
+        """Keep both; cases are made when asked for."""
+        self.world = world
+        self.home = home
+        self._cases: dict[tuple[str, int], Case | NoCase] = {}
+
+    def case(self, job: JobView, place: int) -> Case | NoCase:
+        """The case for renting an offer, or for using a lease, that passes all filters."""
+        index = (job.id, place)
+        if index not in self._cases:
+            self._cases[index] = self._make(job, place)
+        return self._cases[index]
+
+    def cases(self, job: JobView) -> list[Case]:
+        """All cases for offers, cheapest first."""
+        found = [self.case(job, place) for place in self.world.offers(job)]
+        return sorted(
+            (c for c in found if isinstance(c, Case)), key=lambda c: (c.cost_usd, c.finish_at, c.place)
+        )
+
+    def later_case(self, job: JobView, caps: Caps) -> Case | None:
+        """The cheapest rental that need not begin yet, pays, and that caps leave room for; None when there is none."""
+        for case in self.cases(job):
+            pays = case.cost_usd < self.world.book.value_usd(job)
+            if (
+                pays
+                and not case.is_now(self.world.now)
+                and caps.blocking(job, self.world.places[case.place]) is None
+            ):
+                return case
+        return None
+
+    def may_use_lease(self, job: JobView, place: int) -> bool:
+        """Whether the job may use capacity that is rented already: it was rented for it, or it has a case of its own."""
+        pool = self.world.places[place].standing
+        if pool is not None and pool.rented_for == job.id:
+            return True
+        return isinstance(self.case(job, place), Case)
+
+    def evidence(self, job: JobView, case: Case) -> BurstEvidence:
+        """What is recorded with a rental for ever."""
+        home = self.home.get(job.id)
+        return BurstEvidence(
+            job=job.id,
+            policy=case.policy,
+            mode=case.mode.value,
+            home_finish_at=home.finish_at if home else None,
+            burst_finish_at=case.finish_at,
+            deadline_at=job.deadline_at,
+            cost_usd=round(case.cost_usd, 6),
+            value_usd=round(self.world.book.value_usd(job), 6),
+            decision=self.world.problem.decision,
+        )
+
+    def _make(self, job: JobView, place: int) -> Case | NoCase:
+        at = self.world.places[place]
+        permits = self.world.book.permits_for(job, at)
+        if at.offer is not None:
+            permits = [p for p in permits if self.world.book.in_force(p) and _admits(p, at)]
+        refusal: NoCase | None = None
+        for permit in permits:
+            answer = self._under(permit, job, place)
+            if isinstance(answer, Case):
+                return answer
+            refusal = refusal or answer
+        return refusal or NoCase("no-need", "no burst policy in force covers it", "")
+
+    def _under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        mode = permit.mode or BurstMode.ECONOMIC
+        if mode is BurstMode.THRESHOLD:
+            return self._threshold(permit, job, place)
+        if mode is BurstMode.ALWAYS:
+            return self._case(permit, mode, job, place, required=True)
+        if job.deadline_at is not None:
+            answer = self._economic(permit, job, place, job.deadline_at)
+            if isinstance(answer, Case) or not permit.for_waiting:
+                return answer
+        if permit.for_waiting:
+            return replace(self._case(permit, mode, job, place, required=False), for_waiting=True)
+        text = f"the job has no deadline, and policy {permit.policy} rents only to meet one"
+        return NoCase("no-need", text, "give the job a deadline (finish_within)")
+
+    def _threshold(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        after, waited = permit.after_wait_s or 0.0, self.world.waited_s(job)
+        if waited >= after:
+            return self._case(permit, BurstMode.THRESHOLD, job, place, required=True)
+        text = f"policy {permit.policy} rents after {span(after)} of waiting; so far {span(waited)}"
+        return NoCase("no-need", text, f"wait {span(after - waited)}")
+
+    def _economic(self, permit: Filter, job: JobView, place: int, deadline: float) -> Case | NoCase:
+        now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
+        if home is not None and home.finish_at <= deadline:
+            by, due = moment(home.finish_at, now), moment(deadline, now)
+            text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
+            return NoCase("no-need", text, f"a deadline before {by}")
+        start = self._ready_at(at)
+        finish = start + at.run_s(job)
+        late_s = finish - deadline
+        if late_s > 0:
+            text = f"even there it would finish at {moment(finish, now)}, {span(late_s)} after its deadline"
+            return NoCase("too-late", text, f"a deadline {span(late_s)} later")
+        if at.market is Market.SPOT and at.offer is not None and finish + (finish - now) > deadline:
+            text = "spot: an interruption would leave no time to start again before the deadline"
+            return NoCase("too-late", text, f"a deadline {span(finish + finish - now - deadline)} later")
+        delay = at.offer.offer.delay_s if at.offer else 0.0
+        spare = deadline - finish - SAFETY_S - DELAY_SAFETY * delay
+        rent_at = now + max(0.0, spare) if at.offer else now
+        return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+
+    def _ready_at(self, at: Candidate) -> float:
+        if at.offer is not None:
+            return self.world.now + at.offer.offer.delay_s
+        return max(self.world.now, at.ready_at or 0.0)
+
+    def _case(
+        self,
+        permit: Filter,
+        mode: BurstMode,
+        job: JobView,
+        place: int,
+        *,
+        required: bool,
+        rent_at: float | None = None,
+    ) -> Case:
+        at = self.world.places[place]
+        start = self._ready_at(at)
+        return Case(
+            place=place,
+            policy=permit.policy,
+            mode=mode,
+            required=required,
+            rent_at=max(self.world.now, rent_at or 0.0, job.not_before_at or 0.0),
+            start_at=start,
+            finish_at=start + at.run_s(job),
+            cost_usd=rent_usd(job, at),
+            committed_usd=worst_usd(job, at),
+        )
+
+
+def _admits(permit: Filter, at: Candidate) -> bool:
+    return permit.max_price_usd_h is None or at.instance_usd_h <= permit.max_price_usd_h

@@ -1,0 +1,113 @@
+"""Why a job waits and why not there: answered from the snapshot and the plan, in milliseconds, without planning again.
+
+The filters are asked of this one job at every pool and offer; what is free is what the plan left free; the forecasts are those that
+the plan recorded. So an explanation is always there, also when the solver is not.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from federator.model.capacity import BurstEvidence
+from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
+from federator.model.snapshot import JobView, Problem
+from federator.planning.burst import Bursting, HomeForecast
+from federator.planning.problem import World
+from federator.planning.reasons import Standing
+
+MAX_CHANGES = 5
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a plan says about one job."""
+
+    because: str
+    status: str
+    waiting: Waiting | None = None
+    start_at: float | None = None
+    finish_at: float | None = None
+    burst: BurstEvidence | None = None
+    change: str = ""
+
+
+def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
+    """Why the job waits (or where this plan starts it), and a reason for every pool and offer.
+
+    A job that the problem does not hold gets an explanation that says so.
+    """
+    job = next((view for view in problem.snapshot.jobs if view.id == job_id), None)
+    if job is None:
+        text = "this decision did not look at the job: it was not waiting when its snapshot was taken"
+        return Explanation(
+            job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
+        )
+    said = _said(plan, job_id)
+    home_at = (
+        said.waiting.home_finish_at if said.waiting else said.burst.home_finish_at if said.burst else None
+    )
+    standing = _standing(problem, plan, job, home_at)
+    sites = standing.reasons(job)
+    return Explanation(
+        job=job.id,
+        status=said.status,
+        because=said.because,
+        decision=plan.decision,
+        winner=f"{plan.winner}: {plan.winner_because}",
+        sites=sites,
+        changes=_changes(said.change, sites),
+        expected_start_at=said.start_at,
+        expected_finish_at=said.finish_at,
+        home_finish_at=home_at,
+        deadline_at=job.deadline_at,
+        burst=said.burst,
+        policies=_policies(standing.world, job),
+    )
+
+
+def _said(plan: Plan, job_id: str) -> _Said:
+    for action in plan.actions:
+        if action.job == job_id and isinstance(action, Place):
+            return _Said(action.because, "placed", None, action.expected_start_at, action.expected_end_at)
+        if action.job == job_id and isinstance(action, Rent):
+            times = action.expected_start_at, action.expected_end_at
+            return _Said(action.because, "rented for", None, *times, burst=action.evidence)
+    for waiting in plan.waiting:
+        if waiting.job == job_id:
+            start, finish = waiting.expected_start_at, waiting.expected_finish_at
+            return _Said(waiting.because, "waiting", waiting, start, finish, change=waiting.change)
+    return _Said("this plan says nothing about it", "unknown")
+
+
+def _standing(problem: Problem, plan: Plan, job: JobView, home_finish_at: float | None) -> Standing:
+    """The world after the plan, cut down to this job and those that the plan starts."""
+    views = {view.id: view for view in problem.snapshot.jobs}
+    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
+    index = {place.key: number for number, place in enumerate(world.places)}
+    starts = []
+    for action in plan.actions:
+        if isinstance(action, Preempt) or action.job == job.id or action.job not in views:
+            continue
+        if isinstance(action, Rent):
+            key = f"{action.provider}/{action.offer}"
+        else:
+            key = f"{action.site}/{action.members[0]}/{action.pool}"
+        if key in index:
+            starts.append((views[action.job], index[key]))
+    home = {}
+    if home_finish_at is not None:
+        home[job.id] = HomeForecast(job.id, "", home_finish_at, home_finish_at)
+    return Standing(world, Bursting(world, home), starts)
+
+
+def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
+    """The plan's own suggestion, then what would open each place, each once."""
+    offered = [first, *(f"{site.site}/{site.pool}: {site.change}" for site in sites if site.change)]
+    return tuple(dict.fromkeys(change for change in offered if change))[:MAX_CHANGES]
+
+
+def _policies(world: World, job: JobView) -> tuple[str, ...]:
+    """Burst policies that are about the job somewhere, and rules that stop it somewhere."""
+    names = {p.policy for place in world.places for p in world.book.permits_for(job, place) if place.rented}
+    names |= {rule.policy for place in world.places if (rule := world.book.denial(job, place)) is not None}
+    return tuple(sorted(names))

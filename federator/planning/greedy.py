@@ -1,0 +1,76 @@
+"""The plan that is always there: jobs in the published order, each at its cheapest place that fits, and rentals that pay.
+
+Its starts are the first moment of the list schedule. A rental is tried for each job that would miss its deadline (or that a policy
+wants rented), in order, and kept if the evaluator finds the whole decision cheaper with it. At the end every rental has to prove
+itself: were nothing rented for that job, the whole would cost at least as much.
+"""
+
+from collections.abc import Mapping
+
+from federator.model.plans import Plan, StageReport
+from federator.model.snapshot import JobView, Problem
+from federator.planning.burst import Case
+from federator.planning.interpret import write_plan
+from federator.planning.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.problem import World
+
+TRIALS = 64
+"""Rentals tried in one decision: each costs one schedule."""
+OFFERS_PER_JOB = 3
+"""Of the offers that would do, so many of the cheapest are tried for a job."""
+PROOFS = 16
+"""Rentals that are each tried without; with more, the rest have only been weighed one by one."""
+
+
+def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
+    """Decide by the greedy stage alone. `seed` is recorded; greedy leaves nothing to chance."""
+    evaluator = Evaluator(World(problem))
+    scored = prove_rentals(evaluator, choose(evaluator))
+    report = StageReport(
+        stage="greedy", completed=True, objective_usd=scored.total, work=scored.schedule.attempts
+    )
+    return write_plan(
+        evaluator,
+        scored,
+        winner="greedy",
+        because="greedy: the only stage that ran",
+        stages=(report,),
+        seed=seed,
+    )
+
+
+def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scored:
+    """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper."""
+    best, trials = evaluator.score(fixed or {}), 0
+    for job in evaluator.world.jobs:
+        for case in _worth_trying(evaluator, best, job):
+            if trials >= TRIALS:
+                return best
+            trials += 1
+            rented = {other: best.starts[other] for other in best.rents}
+            trial = evaluator.score({**(fixed or {}), **rented, job.id: case.place})
+            if job.id in trial.rents and trial.total < best.total - EPSILON_USD:
+                best = trial
+                break
+    return best
+
+
+def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case]:
+    """Rentals that begin now, for a job that this decision leaves late or waiting."""
+    booking, now, misses = best.booking(job.id), evaluator.world.now, bool(best.costs[job.id].miss)
+    if booking is not None and (booking.rents or (booking.start_at <= now and not misses)):
+        return []
+    cases = [case for case in evaluator.bursting.cases(job) if case.is_now(now)]
+    return [case for case in cases if misses or case.required or case.for_waiting][:OFFERS_PER_JOB]
+
+
+def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:
+    """Forbid each rental in turn and choose again: one that does not pay its price is dropped, for good."""
+    for job in scored.rents[:PROOFS]:
+        if job not in scored.rents:
+            continue
+        other = evaluator.without_rentals_for(job)
+        without = choose(other)
+        if without.total <= scored.total + EPSILON_USD:
+            evaluator, scored = other, without
+    return scored

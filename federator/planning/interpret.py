@@ -1,0 +1,257 @@
+"""From a decision to a plan: actions for what starts now, and for every other job the reason why it waits.
+
+Reasons are made of the same numbers as the decision. A sentence says what was chosen and against what; a waiting job is told what
+keeps it, when it is expected to run, and the smallest change that would help.
+"""
+
+from collections.abc import Sequence
+
+from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
+from federator.model.snapshot import JobView
+from federator.planning.burst import Case
+from federator.planning.objective import Evaluator, Scored
+from federator.planning.reasons import KINDS, Standing, closest
+from federator.planning.reclaim import Reclaim, reclaim
+from federator.planning.schedule import Block
+from federator.planning.wording import moment, money, request, span
+
+
+def write_plan(
+    evaluator: Evaluator,
+    scored: Scored,
+    *,
+    winner: str,
+    because: str,
+    stages: Sequence[StageReport] = (),
+    seed: int = 0,
+    prices: dict[str, float] | None = None,
+) -> Plan:
+    """The plan that says what was decided, and why, for every job of the problem."""
+    return _Writer(evaluator, scored).plan(winner, because, tuple(stages), seed, prices or {})
+
+
+class _Writer:
+    """Puts one decision into words."""
+
+    def __init__(self, evaluator: Evaluator, scored: Scored) -> None:
+        self.evaluator, self.scored, self.world = evaluator, scored, evaluator.world
+        self.now = self.world.now
+        taken = [(self.world.by_id[job], place) for job, place in scored.starts.items()]
+        self.standing = Standing(self.world, evaluator.bursting, taken)
+        self.reclaims: dict[str, Reclaim] = reclaim(self.world, scored)
+
+    def plan(
+        self, winner: str, because: str, stages: tuple[StageReport, ...], seed: int, prices: dict[str, float]
+    ) -> Plan:
+        actions: list[Action] = [
+            self._start(self.world.by_id[job], place) for job, place in self.scored.starts.items()
+        ]
+        actions += [stop for found in self.reclaims.values() for stop in found.stops]
+        waiting = tuple(self._waiting(job) for job in self.world.jobs if job.id not in self.scored.starts)
+        return Plan(
+            decision=self.world.problem.decision,
+            taken_at=self.now,
+            seed=seed,
+            winner=winner,
+            winner_because=because,
+            objective_usd=self.scored.total,
+            terms=self.scored.terms,
+            stages=stages,
+            actions=tuple(actions),
+            waiting=waiting,
+            prices=prices,
+            wake_at=self._wake_at(),
+        )
+
+    def _wake_at(self) -> float | None:
+        """The earliest moment at which time alone changes the answer."""
+        times = [case.rent_at for case in self.scored.later.values()]
+        waiting = [job for job in self.world.jobs if job.id not in self.scored.starts]
+        times += [job.not_before_at for job in waiting if job.not_before_at is not None]
+        times += [
+            view.avoid_until_at
+            for view in self.world.snapshot.offers
+            if waiting and view.avoid_until_at is not None
+        ]
+        times += [self._threshold_at(job) for job in waiting]
+        return min((at for at in times if at > self.now), default=None)
+
+    def _threshold_at(self, job: JobView) -> float:
+        """When the job will have waited long enough for a threshold policy; 0 when none applies."""
+        permits = (
+            p
+            for place in self.world.offers(job)
+            for p in self.world.book.permits_for(job, self.world.places[place])
+        )
+        at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
+        return min((moment_at for moment_at in at if moment_at > self.now), default=0.0)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def _start(self, job: JobView, place: int) -> Place | Rent:
+        booking = self.scored.schedule.bookings[job.id]
+        if booking.rents:
+            case = self.evaluator.bursting.case(job, place)
+            assert isinstance(case, Case), "nothing is rented without a case"
+            return self._rent(job, case)
+        at = self.world.places[place]
+        pool = at.standing
+        assert pool is not None, "what starts now starts on capacity that is there"
+        return Place(
+            job=job.id,
+            revision=job.revision,
+            site=pool.site,
+            pool=pool.pool,
+            members=(pool.member,) * job.nodes,
+            session=pool.session,
+            market=pool.market,
+            price_usd_gpu_h=pool.price_usd_gpu_h,
+            expected_start_at=booking.start_at,
+            expected_end_at=booking.finish_at,
+            because=self._because_here(job, place),
+            lease=pool.lease,
+        )
+
+    def _because_here(self, job: JobView, place: int) -> str:
+        at, finish = self.world.places[place], self.scored.schedule.bookings[job.id].finish_at
+        others = len(self.world.home(job)) + len(self.world.leases(job)) - 1
+        choice = f"best of {others + 1} places it may use" if others > 0 else "the one place it may use"
+        price = f", {money(at.price_usd_gpu_h)} per GPU-hour" if at.price_usd_gpu_h and job.gpus else ""
+        lease = " (rented already)" if at.rented else ""
+        return f"{request(job)} fit now at {at.key}{lease}: {choice}{price}; {self._against_deadline(job, finish)}"
+
+    def _against_deadline(self, job: JobView, finish: float) -> str:
+        by = f"expected to finish by {moment(finish, self.now)}"
+        if job.deadline_at is None:
+            return by
+        spare = job.deadline_at - finish
+        return f"{by}, {span(abs(spare))} {'before' if spare >= 0 else 'after'} its deadline"
+
+    def _rent(self, job: JobView, case: Case) -> Rent:
+        at = self.world.places[case.place]
+        assert at.offer is not None, "only offers are rented"
+        evidence = self.evaluator.bursting.evidence(job, case)
+        return Rent(
+            job=job.id,
+            revision=job.revision,
+            provider=at.offer.offer.provider,
+            offer=at.offer.offer.name,
+            site=at.site,
+            expected_start_at=case.start_at,
+            expected_end_at=case.finish_at,
+            committed_usd=case.committed_usd,
+            evidence=evidence,
+            because=self._because_rented(job, case, evidence.home_finish_at),
+        )
+
+    def _because_rented(self, job: JobView, case: Case, home_finish_at: float | None) -> str:
+        if home_finish_at is None:
+            home = "nothing at home can ever run it"
+        else:
+            home = f"at home it would finish at {moment(home_finish_at, self.now)}"
+        if job.deadline_at is not None:
+            late = (
+                ""
+                if home_finish_at is None
+                else f", {span(home_finish_at - job.deadline_at)} after its deadline"
+            )
+            late = late if home_finish_at is not None and home_finish_at > job.deadline_at else ""
+            home += late
+        price = f"for about {money(case.cost_usd)} (at worst {money(case.committed_usd)})"
+        worth = (
+            f"; the deadline is worth {money(self.world.book.value_usd(job))}"
+            if job.deadline_at is not None
+            else ""
+        )
+        rule = f"policy {case.policy} {'requires' if case.required else 'permits'} it ({case.mode.value})"
+        finish = moment(case.finish_at, self.now)
+        return (
+            f"{home}; on {self.world.places[case.place].key} it finishes at {finish} {price}{worth}; {rule}"
+        )
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _waiting(self, job: JobView) -> Waiting:
+        kind, because, change = self._why(job)
+        booking, home, put_off = (
+            self.scored.booking(job.id),
+            self.evaluator.home.get(job.id),
+            self.scored.later.get(job.id),
+        )
+        start, finish = (booking.start_at, booking.finish_at) if booking else (None, None)
+        if put_off is not None:
+            shift = put_off.rent_at - self.now
+            start, finish = put_off.start_at + shift, put_off.finish_at + shift
+        return Waiting(
+            job=job.id,
+            kind=kind,
+            because=because,
+            expected_start_at=start,
+            expected_finish_at=finish,
+            home_finish_at=home.finish_at if home else None,
+            change=change,
+        )
+
+    def _why(self, job: JobView) -> tuple[str, str, str]:
+        """Kind, sentence and change for a job that waits."""
+        block = self.scored.schedule.blocks.get(job.id, Block("capacity", "busy"))
+        if block.kind == "time":
+            return block.kind, block.text, block.change
+        if job.id in self.reclaims:
+            found = self.reclaims[job.id]
+            return "capacity", found.text, ""
+        put_off = self.scored.later.get(job.id)
+        if put_off is not None:
+            return self._put_off(job, put_off)
+        if not self.world.home(job):
+            return self._nowhere(job)
+        kind, because, change = block.kind, block.text or self._busy(job), block.change
+        if self.scored.costs[job.id].miss:
+            kind, because, change = self._late(job, kind, because, change)
+        return kind, because, change
+
+    def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str]:
+        home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
+        at = f"at {moment(home.finish_at, self.now)}, after its deadline" if home else "never"
+        where = self.world.places[case.place].key
+        text = f"would rent {where} at {when} for about {money(case.cost_usd)} if home capacity does not free first: at home it would finish {at}"
+        return "later", text, f"a deadline after {moment(home.finish_at, self.now)}" if home else ""
+
+    def _busy(self, job: JobView) -> str:
+        booking = self.scored.booking(job.id)
+        places = len(self.world.home(job))
+        text = f"no room now for {request(job)} at {'any of the ' + str(places) + ' places' if places > 1 else 'the one place'} it may use"
+        if booking is None:
+            return text
+        at = self.world.places[booking.place]
+        where = f"beside the job that {at.key} is rented for" if at.offer else f"at {at.key}"
+        boots = " (rented, booting)" if at.ready_at is not None and at.ready_at > self.now else ""
+        return f"{text}; expected to start {where}{boots} at about {moment(booking.start_at, self.now)}"
+
+    def _nowhere(self, job: JobView) -> tuple[str, str, str]:
+        """No owned place passes the filters: the reason of the place that came closest."""
+        booking = self.scored.booking(job.id)
+        if booking is not None:
+            return (
+                "later",
+                self._busy(job).removeprefix(f"no room now for {request(job)} at the one place it may use; "),
+                "",
+            )
+        near = closest(self.standing.reasons(job))
+        if near is None:
+            return "filter", "no site has joined yet and nothing is offered for rent", "join a site"
+        return (
+            KINDS.get(near.filter, "filter"),
+            f"nowhere to run: closest is {near.site}/{near.pool}: {near.text}",
+            near.change,
+        )
+
+    def _late(self, job: JobView, kind: str, because: str, change: str) -> tuple[str, str, str]:
+        """It will miss its deadline: say why nothing is rented for it."""
+        offers = [p for p, at in enumerate(self.world.places) if at.offer is not None]
+        near = closest(self.standing.reason(job, place) for place in offers)
+        if near is None:
+            return kind, f"{because}; that is after its deadline, and nothing is offered for rent", change
+        kind = "budget" if near.filter == "budget" else kind
+        text = f"{because}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
+        return kind, text, near.change or change

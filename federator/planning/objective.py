@@ -1,0 +1,144 @@
+"""What a decision is worth: the one evaluator by which greedy's and the solver's plans are compared.
+
+A decision is the set of jobs that start now, and where (an offer stands for a rental). The evaluator carries it out, lets the list
+schedule go on from there, and adds up, over all jobs, the run, the rent, the wait and the missed deadline; then what guarantees are
+short of, and what a policy asked for and did not get. A job that would miss, but for which a rental later still meets the deadline
+and pays, is charged that rental: renting early has no advantage over renting as late as is safe.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from federator.model.snapshot import JobView
+from federator.planning.burst import Bursting, Case, HomeForecast
+from federator.planning.caps import Caps
+from federator.planning.forecast import home_forecast
+from federator.planning.prices import Cost, cost, never_usd
+from federator.planning.problem import World, under
+from federator.planning.schedule import Booking, Schedule, schedule
+
+REQUIRED_USD = 1.0
+"""What not doing as a policy requires costs, beyond the price of doing it."""
+SHORTFALL_H = 1.0
+"""For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
+EPSILON_USD = 1e-6
+"""Differences below this are none."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A decision, carried out and priced. `starts` is what really starts now; `later` the rentals that are put off."""
+
+    starts: dict[str, int]
+    total: float
+    terms: dict[str, float]
+    costs: dict[str, Cost]
+    schedule: Schedule
+    caps: Caps
+    later: dict[str, Case]
+
+    def booking(self, job: str) -> Booking | None:
+        """The job's place in the schedule that follows."""
+        return self.schedule.bookings.get(job)
+
+    @property
+    def rents(self) -> tuple[str, ...]:
+        """Jobs that something is rented for."""
+        return tuple(job for job in self.starts if self.schedule.bookings[job].rents)
+
+
+class Evaluator:
+    """Prices decisions in one world."""
+
+    def __init__(self, world: World, home: Mapping[str, HomeForecast] | None = None) -> None:
+        """Make the counterfactual once, unless it is given: it does not depend on what may be rented."""
+        self.world = world
+        self.home = home_forecast(world) if home is None else home
+        self.bursting = Bursting(world, self.home)
+
+    def without_rentals_for(self, job: str) -> "Evaluator":
+        """The same world, except that nothing may be rented for the job."""
+        return Evaluator(World(self.world.problem, self.world.forbidden | {job}), self.home)
+
+    def score(self, starts: Mapping[str, int]) -> Scored:
+        """Carry out `starts`, fill what is left free, schedule the rest, and add up."""
+        plan = schedule(self.world, self.bursting, starts)
+        assert plan.caps is not None, "the schedule has passed its first moment"
+        costs: dict[str, Cost] = {}
+        later: dict[str, Case] = {}
+        for job in self.world.jobs:
+            costs[job.id] = self._cost(job, plan.bookings.get(job.id), plan.caps, later)
+        now = {job: b.place for job, b in plan.bookings.items() if self._starts(b)}
+        terms = {
+            "miss": sum(c.miss for c in costs.values()),
+            "rent": sum(c.rent for c in costs.values()),
+            "run": sum(c.run for c in costs.values()),
+            "wait": sum(c.wait for c in costs.values()),
+            "shortfall": self._shortfall(now),
+            "policy": sum(self._unmet(job, plan.bookings.get(job.id), plan.caps) for job in self.world.jobs),
+        }
+        terms = {name: round(value, 6) for name, value in terms.items()}
+        return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later)
+
+    def _starts(self, booking: Booking) -> bool:
+        """Whether the booking is a decision of now: a rental, or a start at once on capacity that is there."""
+        if booking.rents:
+            return True
+        return booking.start_at <= self.world.now and self.world.places[booking.place].offer is None
+
+    def _cost(self, job: JobView, booking: Booking | None, caps: Caps, later: dict[str, Case]) -> Cost:
+        book = self.world.book
+        if booking is None:
+            planned = never_usd(book, job)
+        else:
+            at = self.world.places[booking.place]
+            planned = cost(
+                book, job, at, booking.start_at, rents=booking.rents, committed_until=booking.committed_until
+            )
+            if booking.rents or not planned.miss:
+                return planned
+            if booking.start_at <= self.world.now:
+                return planned
+        case = self.bursting.later_case(job, caps) if job.deadline_at is not None else None
+        if case is None:
+            return planned
+        delay_s = case.start_at - self.world.now
+        start = case.rent_at + delay_s
+        put_off = Cost(rent=case.cost_usd, wait=book.wait_usd_h(job) * (start - self.world.now) / 3600.0)
+        if put_off.total >= planned.total:
+            return planned
+        later[job.id] = case
+        return put_off
+
+    def _unmet(self, job: JobView, booking: Booking | None, caps: Caps) -> float:
+        """What a policy requires to be rented now, and this decision does not."""
+        if booking is not None and (
+            booking.rents or self._starts(booking) or self.world.places[booking.place].rented
+        ):
+            return 0.0
+        wanted = [
+            case.cost_usd
+            for case in self.bursting.cases(job)
+            if case.required and caps.blocking(job, self.world.places[case.place]) is None
+        ]
+        return min(wanted) + REQUIRED_USD if wanted else 0.0
+
+    def _shortfall(self, starts: Mapping[str, int]) -> float:
+        """What guarantees are short of after this decision, as far as there is work that wants it."""
+        total = 0.0
+        for row in self.world.guarantees:
+            used, wanted = self.world.in_use(row), 0
+            for job in self.world.jobs:
+                if not under(job.queue, row.queue) or not job.gpus_total:
+                    continue
+                place = starts.get(job.id)
+                if place is None:
+                    wanted += job.gpus_total if self.world.home(job) else 0
+                elif not self.world.places[place].rented and row.model in (
+                    "",
+                    self.world.places[place].model,
+                ):
+                    used += job.gpus_total
+            short = min(row.gpus, used + wanted) - used
+            total += max(0, short) * row.shortfall_usd_gpu_h * SHORTFALL_H
+        return total

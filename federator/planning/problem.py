@@ -1,0 +1,161 @@
+"""The world of one decision: a problem's jobs in order, its places, who may run where, and what things are worth.
+
+Everything here is derived once per decision and never changes. Identical jobs are one class (planning counts them, so an array
+of a thousand costs as much as one job); eligibility is asked once per class and place.
+
+**The order.** Jobs are looked at in this order, by greedy and by every forecast: (1) jobs whose queue is below its guarantee;
+(2) interactive jobs; (3) priority, in bands of ten, where every hour of waiting adds a point, so that nothing waits for ever;
+(4) the latest start that still meets the deadline, while one can be met; (5) value per GPU-hour; (6) arrival.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from federator.model.rules import GuaranteeRow
+from federator.model.snapshot import JobView, Problem, Snapshot
+from federator.planning.candidates import Candidate, of_offer, of_pool, size
+from federator.planning.feasibility import Ground, Rejection, reject
+from federator.planning.rulebook import RuleBook
+
+AGING_POINTS_PER_H = 1.0
+"""Points of priority that an hour of waiting is worth in the order."""
+BAND = 10
+"""Points of priority within which the deadline, not the priority, decides."""
+
+ClassKey = tuple[object, ...]
+_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes"})
+_CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
+
+
+class World:
+    """One problem, cut for planning. `forbidden` names jobs for which nothing may be rented: that is how a rental is tried without."""
+
+    def __init__(self, problem: Problem, forbidden: frozenset[str] = frozenset()) -> None:
+        """Derive what every part of the planner asks for."""
+        self.problem = problem
+        self.snapshot: Snapshot = problem.snapshot
+        self.now = self.snapshot.taken_at
+        self.forbidden = forbidden
+        self.book = RuleBook(self.snapshot.rules, self.now)
+        self.ground = Ground(self.snapshot, self.book)
+        pools = sorted((of_pool(view) for view in self.snapshot.pools), key=lambda c: c.key)
+        offers = sorted((of_offer(view) for view in self.snapshot.offers), key=lambda c: c.key)
+        self.places: tuple[Candidate, ...] = (*pools, *offers)
+        self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
+        self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
+        self._open: dict[ClassKey, tuple[int, ...]] = {}
+        self.keys: dict[str, ClassKey] = {job.id: self._key(job) for job in self.snapshot.jobs}
+        self.jobs: tuple[JobView, ...] = tuple(sorted(self.snapshot.jobs, key=self._order))
+        self.by_id: dict[str, JobView] = {job.id: job for job in self.jobs}
+
+    def key(self, job: JobView) -> ClassKey:
+        """The class of a job."""
+        known = self.keys.get(job.id)
+        return known if known is not None else self._key(job)
+
+    def rejection(self, job: JobView, place: int) -> Rejection | None:
+        """Why the place is not for the job; None when all filters pass."""
+        index = (self.key(job), place)
+        if index not in self._rejections:
+            self._rejections[index] = reject(job, self.places[place], self.ground)
+        return self._rejections[index]
+
+    def open_to(self, job: JobView) -> tuple[int, ...]:
+        """Places that pass all filters, by index: owned, rented and offered."""
+        key = self.key(job)
+        if key not in self._open:
+            self._open[key] = tuple(p for p in range(len(self.places)) if self.rejection(job, p) is None)
+        return self._open[key]
+
+    def home(self, job: JobView) -> tuple[int, ...]:
+        """Owned places that pass all filters."""
+        return tuple(p for p in self.open_to(job) if not self.places[p].rented)
+
+    def leases(self, job: JobView) -> tuple[int, ...]:
+        """Places that are rented already, and pass."""
+        return tuple(p for p in self.open_to(job) if self.places[p].rented and self.places[p].offer is None)
+
+    def offers(self, job: JobView) -> tuple[int, ...]:
+        """Offers that pass, unless renting for the job is tried without."""
+        if job.id in self.forbidden:
+            return ()
+        return tuple(p for p in self.open_to(job) if self.places[p].offer is not None)
+
+    def waited_s(self, job: JobView) -> float:
+        """How long the job has waited."""
+        return max(0.0, self.now - job.submitted_at)
+
+    @cached_property
+    def guarantees(self) -> tuple[GuaranteeRow, ...]:
+        """Guarantees of something, most demanding queue names first in order."""
+        return tuple(
+            sorted(
+                (r for r in self.book.guarantees if r.gpus > 0), key=lambda r: (r.queue, r.model, r.policy)
+            )
+        )
+
+    @cached_property
+    def running_gpus(self) -> dict[tuple[str, str], int]:
+        """GPUs in use by our placements, by queue and GPU model, on owned capacity."""
+        use: dict[tuple[str, str], int] = {}
+        for pool in self.snapshot.pools:
+            for busy in pool.busy:
+                if busy.placement is not None and not of_pool(pool).rented:
+                    use[busy.queue, pool.model] = (
+                        use.get((busy.queue, pool.model), 0) + busy.nodes * busy.gpus
+                    )
+        return use
+
+    def in_use(self, row: GuaranteeRow) -> int:
+        """GPUs that a guaranteed queue uses now."""
+        return sum(
+            count
+            for (queue, model), count in self.running_gpus.items()
+            if under(queue, row.queue) and row.model in ("", model)
+        )
+
+    @cached_property
+    def owed(self) -> frozenset[str]:
+        """Jobs that their queue's guarantee covers, taken in the order of priority and arrival until it is full."""
+        covered: set[str] = set()
+        for row in self.guarantees:
+            used = self.in_use(row)
+            mine = (
+                j
+                for j in self.snapshot.jobs
+                if under(j.queue, row.queue) and (not row.model or row.model in j.models)
+            )
+            for job in sorted(mine, key=lambda j: (-j.priority, j.submitted_at, j.id)):
+                if job.gpus_total and used + job.gpus_total <= row.gpus:
+                    used += job.gpus_total
+                    covered.add(job.id)
+        return frozenset(covered)
+
+    def fastest_s(self, job: JobView, places: Iterable[int]) -> float | None:
+        """The shortest run time over some places."""
+        return min((self.places[p].run_s(job) for p in places), default=None)
+
+    def _key(self, job: JobView) -> ClassKey:
+        own = job.id if job.id in self._rented_for else ""
+        return (own, *(_hashable(getattr(job, name)) for name in _CLASS_FIELDS))
+
+    def _order(self, job: JobView) -> tuple[Any, ...]:
+        aged = job.priority + AGING_POINTS_PER_H * self.waited_s(job) / 3600.0
+        latest = math.inf
+        if job.deadline_at is not None:
+            start = job.deadline_at - (self.fastest_s(job, self.open_to(job)) or job.run_s)
+            latest = start if start >= self.now else math.inf
+        density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
+        owed, band = job.id in self.owed, math.floor(aged / BAND)
+        return (not owed, not job.interactive, -band, latest, -density, job.submitted_at, job.id)
+
+
+def under(queue: str, above: str) -> bool:
+    """Whether a queue is another one or below it."""
+    return queue == above or queue.startswith(above + "/")
+
+
+def _hashable(value: object) -> object:
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value

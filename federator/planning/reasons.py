@@ -1,0 +1,180 @@
+"""Why a job does not run at a place: the first filter, else the first situation, in the published orders.
+
+A `Standing` is the world just after a plan's decisions: what is still free, and what is left of caps. It answers for any job and
+place at once, without planning again, so that waiting jobs always have a reason.
+"""
+
+from collections.abc import Iterable
+
+from federator.model.plans import SiteReason
+from federator.model.snapshot import JobView
+from federator.planning.burst import Bursting, Case, NoCase
+from federator.planning.caps import QUEUE_UNITS, Caps
+from federator.planning.feasibility import FILTERS, SITUATIONS
+from federator.planning.prices import cost
+from federator.planning.problem import World
+from federator.planning.wording import gpus, moment, money, request
+from federator.planning.yard import lot_of, need_of
+
+ORDER = {
+    name: number
+    for number, name in enumerate([*(t.name for t in FILTERS), *(name for name, _ in SITUATIONS), ""])
+}
+"""How far a place came: the further, the closer it is to being one where the job runs."""
+KINDS = {
+    "not-before": "time",
+    "no-need": "filter",
+    "too-late": "filter",
+    "no-gain": "filter",
+    "not-yet": "later",
+    "booting": "later",
+    "queue-limit": "quota",
+    "budget": "budget",
+    "sold-out": "capacity",
+    "busy": "capacity",
+    "held": "capacity",
+    "better-elsewhere": "later",
+}
+"""Situation → kind of `Waiting`; filters are of kind `filter`."""
+
+
+class Standing:
+    """The world just after some decisions: `starts` are jobs with the index of their place."""
+
+    def __init__(self, world: World, bursting: Bursting, starts: Iterable[tuple[JobView, int]]) -> None:
+        """Take the decisions' capacity and count them into caps."""
+        self.world, self.bursting = world, bursting
+        self.lots = [lot_of(place, world.now) for place in world.places]
+        self.caps = Caps(world.snapshot, world.book.caps)
+        self.rented: dict[int, int] = {}
+        for job, place in starts:
+            self.caps.take(job, world.places[place])
+            if world.places[place].offer is None:
+                self.lots[place].take(need_of(job), job.nodes)
+            else:
+                self.rented[place] = self.rented.get(place, 0) + 1
+
+    def reason(self, job: JobView, place: int) -> SiteReason:
+        """Why the job is not there, or that it could be, at which extra cost and when."""
+        rejection = self.world.rejection(job, place)
+        if rejection is not None:
+            return self._say(place, rejection.filter, rejection.text, rejection.change)
+        now = self.world.now
+        if job.not_before_at is not None and job.not_before_at > now:
+            until = moment(job.not_before_at, now)
+            return self._say(
+                place, "not-before", f"it is not tried again before {until}", f"wait until {until}"
+            )
+        return (
+            self._offered(job, place)
+            if self.world.places[place].offer is not None
+            else self._standing(job, place)
+        )
+
+    def reasons(self, job: JobView) -> tuple[SiteReason, ...]:
+        """One per pool and offer, in the order of their keys."""
+        return tuple(self.reason(job, place) for place in range(len(self.world.places)))
+
+    def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
+        at = self.world.places[place]
+        return SiteReason(site=at.site, pool=at.pool, filter=name, text=text, change=change)
+
+    def _standing(self, job: JobView, place: int) -> SiteReason:
+        at, lot = self.world.places[place], self.lots[place]
+        if at.rented and not self.bursting.may_use_lease(job, place):
+            case = self.bursting.case(job, place)
+            assert isinstance(case, NoCase), "a job with a case may use the lease"
+            return self._say(place, case.situation, case.text, case.change)
+        row = self.caps.blocking(job, at)
+        if row is not None:
+            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
+            return self._say(place, name, *self.caps.describe(row, job, at))
+        start = lot.earliest(need_of(job), job.nodes)
+        if at.ready_at is not None and at.ready_at > self.world.now:
+            when = moment(start or at.ready_at, self.world.now)
+            return self._priced(
+                job, place, "booting", f"rented and booting; the job can start there at about {when}", start
+            )
+        if start is None:
+            text = "its hosts are in use by work that is not expected to end"
+            return self._say(place, "busy", text, f"{gpus(job.gpus_total)} more there")
+        if start > self.world.now:
+            free = sum(host.gpus for host in lot.hosts)
+            text = f"no room now for {request(job)}: {gpus(free)} free; room at about {moment(start, self.world.now)}"
+            return self._priced(
+                job, place, "busy", text, start, f"{gpus(job.gpus_total)} free on hosts that hold it"
+            )
+        return self._priced(job, place, "", "it fits there now", self.world.now)
+
+    def _priced(
+        self, job: JobView, place: int, name: str, text: str, start: float | None, change: str = ""
+    ) -> SiteReason:
+        at = self.world.places[place]
+        begin = max(self.world.now, start or self.world.now)
+        price = cost(self.world.book, job, at, begin)
+        return SiteReason(
+            site=at.site,
+            pool=at.pool,
+            filter=name,
+            text=text,
+            extra_cost_usd=round(price.total, 4),
+            start_at=begin,
+            finish_at=begin + at.run_s(job),
+            change=change,
+        )
+
+    def _offered(self, job: JobView, place: int) -> SiteReason:
+        at, case = self.world.places[place], self.bursting.case(job, place)
+        if isinstance(case, NoCase):
+            return self._say(place, case.situation, case.text, case.change)
+        name, text, change = self._rentable(job, place, case)
+        wait = self.world.book.wait_usd_h(job) * (case.start_at - self.world.now) / 3600.0
+        return SiteReason(
+            site=at.site,
+            pool=at.pool,
+            filter=name,
+            text=text,
+            extra_cost_usd=round(case.cost_usd + wait, 4),
+            start_at=case.start_at,
+            finish_at=case.finish_at,
+            change=change,
+        )
+
+    def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, str, str]:
+        """What, if anything, keeps a permitted and justified rental from being made."""
+        at, now = self.world.places[place], self.world.now
+        value = self.world.book.value_usd(job)
+        if (
+            job.deadline_at is not None
+            and not case.required
+            and not case.for_waiting
+            and case.cost_usd >= value
+        ):
+            text = f"it costs {money(case.cost_usd)}; meeting the deadline is worth {money(value)}"
+            return "no-gain", text, f"a value of more than {money(case.cost_usd)}"
+        if not case.is_now(now):
+            when = moment(case.rent_at, now)
+            text = f"would rent it at {when} for {money(case.cost_usd)} if home capacity does not free first (policy {case.policy})"
+            return "not-yet", text, f"wait until {when}"
+        row = self.caps.blocking(job, at)
+        if row is not None:
+            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
+            return (name, *self.caps.describe(row, job, at))
+        assert at.offer is not None, "only offers are rented"
+        if self.rented.get(place, 0) >= at.offer.offer.available:
+            return "sold-out", f"{at.provider} has no more of it", "another offer, or wait"
+        return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
+
+
+def closest(reasons: Iterable[SiteReason]) -> SiteReason | None:
+    """The reason of the place that came furthest; among equals the one with the soonest finish, then by name."""
+    return min(
+        reasons,
+        key=lambda r: (
+            -ORDER[r.filter],
+            r.finish_at if r.finish_at is not None else float("inf"),
+            r.site,
+            r.pool,
+        ),
+        default=None,
+    )

@@ -1,0 +1,181 @@
+"""Who must make room: guarantees that are owed, and rules that let some displace others. Nothing else preempts.
+
+A job within its queue's guarantee that would not start within the reclaim time takes its place back from borrowers: queues without a
+guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those the
+latest started, so that little work is lost. What a stop frees is planned with in a later turn, when the site says so.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from federator.model.plans import Preempt
+from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.objective import Scored
+from federator.planning.problem import World, under
+from federator.planning.rulebook import matches
+from federator.planning.wording import span
+from federator.planning.yard import Lot, lot_of, need_of
+
+RULE_PATIENCE_S = 60.0
+"""A job that a preemption rule favours displaces others only when it would otherwise wait longer than this."""
+
+
+class Reclaim(NamedTuple):
+    """What is stopped for a job, and what the job is told."""
+
+    stops: tuple[Preempt, ...]
+    text: str
+
+
+Victim = Callable[[BusyView, str], bool]
+"""Whether a running placement, on GPUs of that model, may be stopped."""
+
+
+Used = dict[GuaranteeRow, int]
+"""GPUs in use under each guarantee."""
+
+
+def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
+    """For each job that may make others stop: what stops. A placement is stopped once, and never for two jobs."""
+    found: dict[str, Reclaim] = {}
+    stopped: dict[str, BusyView] = {}
+    used: Used = {row: world.in_use(row) + _started(world, scored, row) for row in world.guarantees}
+    for job in world.jobs:
+        if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
+            continue
+        for patience_s, may_stop, text in _claims(world, job, used):
+            booking = scored.booking(job.id)
+            if booking is not None and booking.start_at <= world.now + patience_s:
+                continue
+            victims = _least(world, scored, job, may_stop, stopped)
+            if victims:
+                for busy, model in victims:
+                    stopped[busy.placement or ""] = busy
+                    _give_up(used, busy, model)
+                found[job.id] = Reclaim(
+                    tuple(_stop(busy, job, text) for busy, _ in victims),
+                    f"{text}; {len(victims)} placements stop for it",
+                )
+                break
+    return found
+
+
+def _claims(world: World, job: JobView, used: Used) -> Iterator[tuple[float, Victim, str]]:
+    """What entitles a job to make others stop: how long it has to put up with waiting, who may be stopped, and the words."""
+    for row, count in used.items():
+        if job.id in world.owed and under(job.queue, row.queue) and count + job.gpus_total <= row.gpus:
+            text = f"queue {row.queue} is owed its guarantee of {row.gpus} GPUs within {span(row.reclaim_s)}"
+            yield row.reclaim_s, partial(_borrows, used, row), text
+    for rule in world.book.preemptions:
+        if matches(rule.who, job):
+            text = f"policy {rule.policy} lets it displace work of lower priority"
+            yield RULE_PATIENCE_S, partial(_yields, rule, job, world.now), text
+
+
+def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model: str) -> bool:
+    """Whether a preemption rule lets the job displace a placement."""
+    return (
+        in_scope(rule.victims, queue=busy.queue, owner=busy.owner, labels=busy.labels)
+        and now - busy.started_at >= rule.minimum_run_s
+        and job.priority - busy.priority >= rule.minimum_priority_gap
+    )
+
+
+def _borrows(used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
+    """Whether a placement runs beyond every guarantee that it counts towards, and not under the one that is owed."""
+    if under(busy.queue, owed.queue) or owed.model not in ("", model):
+        return False
+    rows = [row for row in used if under(busy.queue, row.queue) and row.model in ("", model)]
+    return all(used[row] > row.gpus for row in rows)
+
+
+def _give_up(used: Used, busy: BusyView, model: str) -> None:
+    for row in used:
+        if under(busy.queue, row.queue) and row.model in ("", model):
+            used[row] -= busy.nodes * busy.gpus
+
+
+def _started(world: World, scored: Scored, row: GuaranteeRow) -> int:
+    """GPUs that this decision gives a guaranteed queue."""
+    total = 0
+    for name, place in scored.starts.items():
+        at, job = world.places[place], world.by_id[name]
+        if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):
+            total += job.gpus_total
+    return total
+
+
+def _least(
+    world: World, scored: Scored, job: JobView, may_stop: Victim, stopped: dict[str, BusyView]
+) -> list[tuple[BusyView, str]]:
+    """The cheapest set of placements, all on one owned place, whose end makes the job fit there; empty when there is none."""
+    best: tuple[float, list[tuple[BusyView, str]]] | None = None
+    for place in world.home(job):
+        lot = _after_starts(world, scored, place)
+        model = world.places[place].model
+        running = [b for b in _running(lot) if b.placement not in stopped and may_stop(b, model)]
+        victims = _enough(lot, job, running)
+        if victims:
+            lost = sum(busy.nodes * busy.gpus * max(0.0, world.now - busy.started_at) for busy in victims)
+            if best is None or lost < best[0]:
+                best = (lost, [(busy, model) for busy in victims])
+    return best[1] if best else []
+
+
+def _after_starts(world: World, scored: Scored, place: int) -> Lot:
+    lot = lot_of(world.places[place], world.now)
+    for name, started_at in scored.starts.items():
+        if started_at == place:
+            job = world.by_id[name]
+            lot.take(need_of(job), job.nodes)
+    return lot
+
+
+def _running(lot: Lot) -> list[BusyView]:
+    """Placements of ours that run there, each once."""
+    works = {
+        id(r.payload): r.payload
+        for r in lot.releases
+        if isinstance(r.payload, BusyView) and r.payload.placement
+    }
+    return list(works.values())
+
+
+def _enough(lot: Lot, job: JobView, candidates: list[BusyView]) -> list[BusyView]:
+    """Stop in order until the gang fits, then spare whoever was not needed."""
+    order = sorted(candidates, key=lambda busy: (busy.priority, -busy.started_at, busy.placement or ""))
+    chosen: list[BusyView] = []
+    for busy in order:
+        if lot.fits(need_of(job), job.nodes):
+            break
+        _shift(lot, busy, 1)
+        chosen.append(busy)
+    if not lot.fits(need_of(job), job.nodes):
+        return []
+    for busy in list(chosen):
+        _shift(lot, busy, -1)
+        if lot.fits(need_of(job), job.nodes):
+            chosen.remove(busy)
+        else:
+            _shift(lot, busy, 1)
+    return chosen
+
+
+def _shift(lot: Lot, busy: BusyView, sign: int) -> None:
+    """Give back (or take again) everything that a placement holds."""
+    for release in lot.releases:
+        if release.payload is busy:
+            for index in release.hosts:
+                lot.hosts[index].add(release.need, sign)
+
+
+def _stop(busy: BusyView, job: JobView, text: str) -> Preempt:
+    return Preempt(
+        job=busy.job or "",
+        revision=busy.revision,
+        placement=busy.placement or "",
+        beneficiary=job.id,
+        because=f"makes room for {job.name} ({job.id}): {text}",
+    )

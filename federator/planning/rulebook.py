@@ -1,0 +1,132 @@
+"""Looks rules up: what a policy set says about one job, one place and one moment.
+
+Rules are a closed vocabulary (`federator.model.rules`); this is the only module of the planner that matches scopes,
+selectors and windows, so a rule means the same to filters, prices and caps.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from federator.model.capacity import Market
+from federator.model.rules import (
+    BurstMode,
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    PoolSelector,
+    PreemptRule,
+    PriceKind,
+    PriceTerm,
+    Rule,
+    Scope,
+    Window,
+    in_scope,
+)
+from federator.model.snapshot import JobView
+from federator.planning.candidates import Candidate, size
+
+DEFAULT_MISS_USD_GPU_H = 12.0
+"""Value of a met deadline where no queue prices it: about three times what a GPU-hour costs to rent."""
+DEFAULT_WAIT_USD_GPU_H = 0.05
+"""Price of waiting where no queue sets one: it ranks, and is far too small to rent for."""
+MUST_USD = 1_000_000.0
+"""Value of a deadline that must be met: finite, so that two of them can still be compared."""
+PRIORITY_DOUBLES_EVERY = 25.0
+"""So many points of priority double the price of a job's waiting."""
+
+
+def open_at(window: Window | None, at: float) -> bool:
+    """Whether the moment (seconds since the epoch, UTC) lies in the window; one that ends before it begins runs past midnight."""
+    if window is None:
+        return True
+    day, minute = (int(at // 86400) + 3) % 7, int(at % 86400) // 60
+    if window.from_minute <= window.to_minute:
+        return day in window.days and window.from_minute <= minute < window.to_minute
+    late = day in window.days and minute >= window.from_minute
+    return late or ((day - 1) % 7 in window.days and minute < window.to_minute)
+
+
+def _depth(scope: Scope, queue: str) -> tuple[int, int]:
+    """How specific a scope is for a queue: the deepest path that admits it, then how much else it asks for."""
+    paths = [path.count("/") + 1 for path in scope.queues if queue == path or queue.startswith(path + "/")]
+    return max(paths, default=0), bool(scope.owners) + len(scope.labels)
+
+
+class RuleBook:
+    """The rules of one snapshot, at its moment."""
+
+    def __init__(self, rules: Iterable[Rule], at: float) -> None:
+        """Sort the rules by what they do; a closed window takes its rule out."""
+        rules = tuple(rules)
+        self.denials = [
+            r for r in rules if isinstance(r, Filter) and r.effect is Effect.DENY and open_at(r.window, at)
+        ]
+        self.permits = [r for r in rules if isinstance(r, Filter) and r.effect is Effect.ALLOW]
+        self.at = at
+        self.guarantees = [r for r in rules if isinstance(r, GuaranteeRow)]
+        self.preemptions = [r for r in rules if isinstance(r, PreemptRule)]
+        self.prices = [r for r in rules if isinstance(r, PriceTerm) and open_at(r.window, at)]
+        self.caps = [r for r in rules if isinstance(r, CapRow)] + list(_borrowing(self.guarantees))
+
+    def denial(self, job: JobView, candidate: Candidate) -> Filter | None:
+        """The first rule that denies the job this place."""
+        return next(
+            (r for r in self.denials if matches(r.scope, job) and candidate.selected_by(r.pools)), None
+        )
+
+    def permits_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
+        """Burst policies that are about this job and this place, whatever their window, mode and price say."""
+        return [r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools)]
+
+    def in_force(self, permit: Filter) -> bool:
+        """Whether the burst policy lets anything burst now."""
+        return permit.mode is not BurstMode.OFF and open_at(permit.window, self.at)
+
+    def value_usd(self, job: JobView) -> float:
+        """What meeting the job's deadline is worth; 0 without one."""
+        if job.deadline_at is None:
+            return 0.0
+        if job.must:
+            return MUST_USD
+        if job.value_usd is not None:
+            return job.value_usd
+        price = self._price(PriceKind.MISS, job, DEFAULT_MISS_USD_GPU_H)
+        return price * size(job) * job.run_s / 3600.0
+
+    def wait_usd_h(self, job: JobView) -> float:
+        """What one hour of this job's waiting costs: its queue's price, its size and its priority."""
+        price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
+        return price * size(job) * math.exp2((job.priority - 50) / PRIORITY_DOUBLES_EVERY)
+
+    def surcharge_usd_gpu_h(self, job: JobView, candidate: Candidate) -> float:
+        """What policies add to the price of this place."""
+        terms = (r for r in self.prices if r.kind is PriceKind.POOL)
+        return sum(r.usd for r in terms if matches(r.scope, job) and candidate.selected_by(r.pools))
+
+    def guarantee_of(self, queue: str) -> GuaranteeRow | None:
+        """The guarantee that stands nearest above a queue."""
+        rows = [
+            r for r in self.guarantees if r.gpus > 0 and (queue == r.queue or queue.startswith(r.queue + "/"))
+        ]
+        return max(rows, key=lambda r: (len(r.queue), r.policy), default=None)
+
+    def _price(self, kind: PriceKind, job: JobView, default: float) -> float:
+        terms = [r for r in self.prices if r.kind is kind and matches(r.scope, job)]
+        best = max(terms, key=lambda r: (_depth(r.scope, job.queue), r.usd, r.policy), default=None)
+        return default if best is None else best.usd
+
+
+def matches(scope: Scope, job: JobView) -> bool:
+    """Whether the rule is about this job."""
+    return in_scope(scope, queue=job.queue, owner=job.owner, labels=job.labels)
+
+
+def _borrowing(guarantees: Iterable[GuaranteeRow]) -> Iterator[CapRow]:
+    """A limit on borrowing, as the cap that it is: the guarantee and what may be borrowed on top."""
+    for row in guarantees:
+        if row.borrowing_limit is not None:
+            owned = PoolSelector(markets=(Market.OWNED,), models=(row.model,) if row.model else ())
+            limit, scope = float(row.gpus + row.borrowing_limit), Scope(queues=(row.queue,))
+            yield CapRow(policy=row.policy, unit=CapUnit.GPUS, limit=limit, scope=scope, pools=owned)

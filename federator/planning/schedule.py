@@ -1,0 +1,364 @@
+"""The engine: an event-driven list schedule of all jobs on exact hosts.
+
+It serves the forecast at home, greedy's decision (what it starts now is the first step of its schedule) and the evaluation of
+any plan (that plan's decisions first, then the schedule fills what is free and goes on). From release to release it offers every
+waiting job, in the published order, its cheapest place that fits. Three rules keep it fair:
+
+* The first gang that does not fit is *held* a place: others may run there only if the gang still starts on time (EASY backfill).
+* A job that would miss its deadline where it fits, and would meet it by waiting for another place or a rental, waits.
+* Caps hold at every moment; what ends gives its part back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from federator.model.rules import CapRow
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.burst import Bursting
+from federator.planning.candidates import size
+from federator.planning.caps import QUEUE_UNITS, Caps
+from federator.planning.prices import cost
+from federator.planning.problem import ClassKey, World
+from federator.planning.wording import gpus, moment
+from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_of
+
+ATTEMPTS = 150_000
+"""Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
+
+
+class Block(NamedTuple):
+    """Why a job did not start at its last look. `kind` is that of `Waiting`, `situation` a name of `feasibility.SITUATIONS`."""
+
+    kind: str
+    situation: str
+    text: str = ""
+    change: str = ""
+
+
+BUSY = Block("capacity", "busy")
+
+
+@dataclass(frozen=True)
+class Booking:
+    """A job's place and time. `rents`: a new instance is rented for it; `exact` is false beyond the work limit."""
+
+    place: int
+    start_at: float
+    finish_at: float
+    committed_until: float = 0.0
+    rents: bool = False
+    exact: bool = True
+
+
+@dataclass
+class Schedule:
+    """A booking per job that ever starts, and for those that do not start at once, why."""
+
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
+    caps: Caps | None = None
+    """As they stand after what starts now."""
+    attempts: int = 0
+
+
+def schedule(world: World, bursting: Bursting | None, starts: Mapping[str, int] | None = None) -> Schedule:
+    """Schedule all jobs: first `starts` (job to place, now; an offer is rented), then the rest in order.
+
+    Without `bursting`, only owned places are used. A start that does not fit, or that a cap forbids, is left to the rest.
+    """
+    return _Engine(world, bursting).run(starts or {})
+
+
+class _Rank(NamedTuple):
+    """Cheapest first; then where it was not lost before, where fewest GPUs per host are left over, where it is fastest."""
+
+    total: float
+    miss: float
+    lost_there: bool
+    left_over: int
+    run_s: float
+    place: int
+
+
+class _Engine:
+    """One run of the list schedule; its state is thrown away with it."""
+
+    def __init__(self, world: World, bursting: Bursting | None) -> None:
+        self.world, self.bursting, self.now = world, bursting, world.now
+        self.lots = [lot_of(place, world.now) for place in world.places]
+        self.caps = Caps(world.snapshot, world.book.caps)
+        self.result = Schedule()
+        self.hold: Hold | None = None
+        self.rented: set[int] = set()
+        self.stuck: dict[ClassKey, Block] = {}
+        self.open: dict[ClassKey, tuple[int, ...]] = {}
+        self.number = 1 << 40
+
+    def run(self, starts: Mapping[str, int]) -> Schedule:
+        for job in self.world.jobs:
+            if job.id in starts:
+                self._force(job, starts[job.id])
+        waiting = [job for job in self.world.jobs if job.id not in self.result.bookings]
+        wakes = sorted({j.not_before_at for j in waiting if j.not_before_at and j.not_before_at > self.now})
+        waiting = self._pass(waiting, self.now, set(range(len(self.lots))))
+        self.result.caps = self.caps.copy()
+        self.result.blocks = {job.id: self._block_of(job) for job in waiting}
+        at = self.now
+        while waiting and self.result.attempts <= ATTEMPTS:
+            ahead = [lot.releases[0].at for lot in self.lots if lot.releases] + [w for w in wakes if w > at][
+                :1
+            ]
+            if not ahead:
+                break
+            at = max(at, min(ahead))
+            fresh = self._advance(at)
+            if at in wakes:
+                fresh = set(range(len(self.lots)))
+                self.stuck.clear()
+            waiting = self._pass(waiting, at, fresh)
+        if self.result.attempts > ATTEMPTS:
+            self._estimate(waiting, at)
+        return self.result
+
+    # -- one moment ---------------------------------------------------------------------------------------------------
+
+    def _pass(self, waiting: list[JobView], at: float, fresh: set[int]) -> list[JobView]:
+        """Offer every waiting job a start at this moment; return those that still wait."""
+        if self.hold is not None and self.hold.at <= at:
+            self.hold = None
+        left, failed = [], set()
+        for job in waiting:
+            key = self.world.key(job)
+            if key not in failed and self._worth_a_look(job, at, fresh):
+                block = self._try(job, at)
+                if block is None:
+                    self.stuck.pop(key, None)
+                    continue
+                failed.add(key)
+                self.stuck[key] = block
+            left.append(job)
+            if self.hold is None and job.gpus_total > 1 and self.stuck.get(key) is BUSY:
+                self._hold_for(job, at)
+        return left
+
+    def _worth_a_look(self, job: JobView, at: float, fresh: set[int]) -> bool:
+        """Whether anything has changed for the job's class since it was last refused."""
+        if self.result.attempts > ATTEMPTS or (job.not_before_at is not None and job.not_before_at > at):
+            return False
+        block = self.stuck.get(self.world.key(job))
+        if block is BUSY:
+            return any(place in fresh for place in self._places(job))
+        return block is None or block.kind not in ("quota", "budget")
+
+    def _advance(self, at: float) -> set[int]:
+        """Let everything due come back; return the places that gained. An ended cap's part frees every class it stopped."""
+        gained, counted = set(), False
+        for place, lot in enumerate(self.lots):
+            for release in lot.advance(at):
+                gained.add(place)
+                counted = self._count_out(release, place) or counted
+        if counted:
+            self.stuck = {
+                key: block for key, block in self.stuck.items() if block.kind not in ("quota", "budget")
+            }
+        return gained
+
+    def _count_out(self, release: Release, place: int) -> bool:
+        at = self.world.places[place]
+        if isinstance(release.payload, JobView):
+            self.caps.end(release.payload, at)
+        elif isinstance(release.payload, BusyView) and at.standing and release.number % RANKS_PER_WORK == 0:
+            self.caps.end_busy(release.payload, at.standing)
+        return bool(self.caps.rows) and release.payload is not None
+
+    # -- one job ------------------------------------------------------------------------------------------------------
+
+    def _places(self, job: JobView) -> tuple[int, ...]:
+        """Where the job may run in this schedule: at home, on leases that it may use, and beside a job that rents."""
+        key = self.world.key(job)
+        if key not in self.open:
+            places = self.world.home(job)
+            if self.bursting is not None:
+                shared = self.rented.intersection(self.world.offers(job))
+                rented = (*self.world.leases(job), *sorted(shared))
+                places += tuple(p for p in rented if self.bursting.may_use_lease(job, p))
+            self.open[key] = places
+        return self.open[key]
+
+    def _try(self, job: JobView, at: float) -> Block | None:
+        """Start the job at its cheapest place that fits, or say why not."""
+        capped: Block | None = None
+        held = False
+        fitting = []
+        for place in self._places(job):
+            self.result.attempts += 1
+            if not self.lots[place].fits(need_of(job), job.nodes):
+                continue
+            row = self.caps.blocking(job, self.world.places[place], shares=place in self.rented)
+            if row is not None:
+                capped = capped or self._capped(row, job, place)
+            elif not self._leaves_hold(job, place, at):
+                held = True
+            else:
+                fitting.append(self._rank(job, place, at))
+        if fitting:
+            best = min(fitting)
+            better = self._better_later(job, at) if best.miss else None
+            if better is None:
+                self._start(job, best.place, at)
+            return better
+        if held:
+            return self._held()
+        return capped or BUSY
+
+    def _rank(self, job: JobView, place: int, at: float) -> "_Rank":
+        candidate = self.world.places[place]
+        price = cost(self.world.book, job, candidate, at, committed_until=self._committed_until(place))
+        lost_there = candidate.standing is not None and candidate.standing.member in job.avoid_nodes
+        left_over = candidate.gpus - job.gpus
+        return _Rank(round(price.total, 9), price.miss, lost_there, left_over, candidate.run_s(job), place)
+
+    def _committed_until(self, place: int) -> float:
+        """Until when a rented instance is needed by what runs there."""
+        if not self.world.places[place].rented:
+            return 0.0
+        return max((release.at for release in self.lots[place].releases), default=0.0)
+
+    def _start(self, job: JobView, place: int, at: float) -> None:
+        need, candidate, committed_until = (
+            need_of(job),
+            self.world.places[place],
+            self._committed_until(place),
+        )
+        hosts = self.lots[place].take(need, job.nodes)
+        assert hosts is not None, "a start is tried only where it fits"
+        finish = at + candidate.run_s(job)
+        if self.hold is not None and self.hold.job.id == job.id:
+            self.hold = None
+        elif self.hold is not None and self.hold.place == place and finish > self.hold.at:
+            self.hold.suffer(need, hosts)
+        self._release(place, finish, need, hosts, job)
+        self.caps.take(job, candidate, shares=place in self.rented)
+        self.result.bookings[job.id] = Booking(place, at, finish, committed_until)
+
+    def _release(
+        self, place: int, at: float, need: tuple[int, int, int], hosts: tuple[int, ...], job: JobView | None
+    ) -> None:
+        self.number += RANKS_PER_WORK
+        self.lots[place].release_later(Release(at, self.number, need, hosts, job))
+
+    # -- decisions that are taken already -----------------------------------------------------------------------------
+
+    def _force(self, job: JobView, place: int) -> None:
+        candidate = self.world.places[place]
+        if self.caps.blocking(job, candidate) is not None:
+            return
+        if candidate.offer is not None:
+            if len(self.lots[place].hosts) < candidate.offer.offer.available:
+                self._rent(job, place, candidate.offer.offer.delay_s)
+        elif self.lots[place].fits(need_of(job), job.nodes):
+            self._start(job, place, self.now)
+
+    def _rent(self, job: JobView, place: int, delay_s: float) -> None:
+        """A new host at the offer: the job has its part of it, and the rest is there for others once it has booted."""
+        candidate, lot, need = self.world.places[place], self.lots[place], need_of(job)
+        ready = self.now + delay_s
+        finish = ready + candidate.run_s(job)
+        host = lot.add_host()
+        whole = (candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
+        rest = (
+            whole[0] - job.nodes * need[0],
+            whole[1] - job.nodes * need[1],
+            whole[2] - job.nodes * need[2],
+        )
+        self._release(place, ready, rest, (host,), None)
+        self._release(place, finish, need, (host,) * job.nodes, job)
+        self.caps.take(job, candidate)
+        self.rented.add(place)
+        self.open.clear()
+        self.result.bookings[job.id] = Booking(place, ready, finish, rents=True)
+
+    # -- waiting on purpose -------------------------------------------------------------------------------------------
+
+    def _hold_for(self, job: JobView, at: float) -> None:
+        """Keep the place where the gang can start soonest."""
+        best: tuple[float, int] | None = None
+        for place in self._places(job):
+            self.result.attempts += 1
+            start = self.lots[place].earliest(need_of(job), job.nodes)
+            if start is not None and (best is None or (start, place) < best):
+                best = (start, place)
+        if best is not None and best[0] > at:
+            lot = self.lots[best[1]].copy()
+            lot.advance(best[0])
+            self.hold = Hold(job, best[1], best[0], lot)
+
+    def _leaves_hold(self, job: JobView, place: int, at: float) -> bool:
+        """Whether the job, started there now, would be gone in time or leave enough for the gang that the place is held for."""
+        hold = self.hold
+        if hold is None or hold.place != place or hold.job.id == job.id:
+            return True
+        if at + self.world.places[place].run_s(job) <= hold.at:
+            return True
+        need, lot = need_of(job), self.lots[place]
+        hosts = lot.take(need, job.nodes)
+        if hosts is None:
+            return False
+        lot.untake(need, hosts)
+        return hold.survives(need, hosts)
+
+    def _better_later(self, job: JobView, at: float) -> Block | None:
+        """Whether waiting for another place, or for a rental, would meet the deadline that starting now misses."""
+        deadline = job.deadline_at or 0.0
+        for place in self._places(job):
+            self.result.attempts += 1
+            start, candidate = self.lots[place].earliest(need_of(job), job.nodes), self.world.places[place]
+            if start is not None and start > at and start + candidate.run_s(job) <= deadline:
+                text = f"where it fits now it would miss its deadline; {candidate.key} is free at about {moment(start, self.now)}"
+                return Block("later", "better-elsewhere", text, "a later deadline")
+        if self.bursting is None or at > self.now:
+            return None
+        case = self.bursting.later_case(job, self.caps)
+        if case is None:
+            return None
+        where, when = self.world.places[case.place].key, moment(case.rent_at, self.now)
+        text = f"where it fits now it would miss its deadline; {where} is to be rented at {when}"
+        return Block("later", "not-yet", text, "a later deadline")
+
+    # -- words and estimates ------------------------------------------------------------------------------------------
+
+    def _held(self) -> Block:
+        assert self.hold is not None, "only a hold holds"
+        job, site, until = (
+            self.hold.job,
+            self.world.places[self.hold.place].key,
+            moment(self.hold.at, self.now),
+        )
+        text = f"free GPUs at {site} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
+        return Block("capacity", "held", text, f"an estimate short enough to end by {until}")
+
+    def _capped(self, row: CapRow, job: JobView, place: int) -> Block:
+        kind, situation = ("quota", "queue-limit") if row.unit in QUEUE_UNITS else ("budget", "budget")
+        return Block(kind, situation, *self.caps.describe(row, job, self.world.places[place]))
+
+    def _block_of(self, job: JobView) -> Block:
+        """Why a job did not start at once."""
+        if job.not_before_at is not None and job.not_before_at > self.now:
+            when = moment(job.not_before_at, self.now)
+            return Block("time", "not-before", f"it is not tried again before {when}", f"wait until {when}")
+        return self.stuck.get(self.world.key(job), BUSY)
+
+    def _estimate(self, waiting: list[JobView], at: float) -> None:
+        """Beyond the work limit: start times from the backlog of each place, as if it were a fluid."""
+        backlog_s = [0.0] * len(self.lots)
+        for job in waiting:
+            places = self._places(job)
+            if not places:
+                continue
+            place = min(places, key=lambda p: (backlog_s[p], p))
+            candidate = self.world.places[place]
+            capacity = max(size(job), float(candidate.gpus * candidate.nodes))
+            start, run_s = at + backlog_s[place], candidate.run_s(job)
+            backlog_s[place] += size(job) * run_s / capacity
+            self.result.bookings[job.id] = Booking(place, start, start + run_s, exact=False)

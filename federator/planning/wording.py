@@ -1,0 +1,40 @@
+"""The few phrases that every reason is made of, so that the same thing is always said in the same words."""
+
+from datetime import UTC, datetime
+
+from federator.kernel.quantities import format_duration, format_mib
+from federator.model.snapshot import JobView
+
+DAY_S = 86400.0
+
+
+def moment(at: float, now: float) -> str:
+    """A time of day in UTC, with the date when it is not within twelve hours; to the second when it is close."""
+    instant = datetime.fromtimestamp(at, UTC)
+    if abs(at - now) > DAY_S / 2:
+        return instant.strftime("%Y-%m-%d %H:%M")
+    return instant.strftime("%H:%M:%S" if abs(at - now) < 600 else "%H:%M")
+
+
+def money(usd: float) -> str:
+    """Dollars to the cent."""
+    return f"{usd:.2f} USD"
+
+
+def request(job: JobView) -> str:
+    """What the job asks for: `2 nodes with 8 GPUs (A100)`."""
+    nodes = f"{job.nodes} node{'s' if job.nodes > 1 else ''}"
+    if not job.gpus:
+        return f"{nodes} with {job.cpus_milli / 1000:g} CPUs and {format_mib(job.memory_mib)}"
+    models = f" ({' or '.join(job.models)})" if job.models else ""
+    return f"{nodes} with {job.gpus} GPU{'s' if job.gpus > 1 else ''}{models}"
+
+
+def gpus(count: float) -> str:
+    """`1 GPU`, `8 GPUs`."""
+    return f"{count:g} GPU{'' if count == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A duration as people write it."""
+    return format_duration(seconds)
