@@ -188,9 +188,9 @@ class FileBlobs:
 def _append(descriptor: int, offset: int, data: bytes) -> int:
     length = os.fstat(descriptor).st_size
     if data and offset > length:
-        # The line first: were the process killed between the two writes, the rest of the gap is found and told next time.
-        length += _write_all(descriptor, gap_line(offset - length), length)
-        os.ftruncate(descriptor, offset)
+        # What is between the line and the data is a hole in the file. Were the process killed between the two writes,
+        # the rest of the gap would be found and told next time.
+        _write_all(descriptor, gap_line(offset - length), length)
         length = offset
     return length + _write_all(descriptor, data[length - offset :], length)
 

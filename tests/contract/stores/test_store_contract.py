@@ -387,6 +387,15 @@ async def test_a_key_expires_when_its_time_is_over_and_not_before(world: World) 
     assert await world.store.get("lock") is None
 
 
+async def test_a_key_does_not_go_with_another_that_expires_a_moment_earlier(world: World) -> None:
+    await put(world.store, "first", expires_in_s=10.0)
+    await put(world.store, "second", expires_in_s=11.0)
+    await world.pass_time(10.5)
+    assert await keys(world.store, "") == ["second"]
+    await world.pass_time(1.0)
+    assert await keys(world.store, "") == []
+
+
 async def test_an_expired_key_is_gone_from_ranges_and_comparisons(world: World) -> None:
     store = world.store
     revision = await put(store, "lock", expires_in_s=10.0)

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,3 +68,22 @@ def test_a_gap_takes_no_room_on_disk(tmp_path: Path) -> None:
     blobs.append_log("log", 2**30, b"after an outage\n")
     assert (tmp_path / "logs" / "log.log").stat().st_blocks * 512 < 2**20
     assert blobs.read_log("log", 2**30, 100) == b"after an outage\n"
+
+
+def test_only_one_thread_at_a_time_measures_a_log_and_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once could both see the old length; the line about a gap would then overwrite the other's bytes."""
+    blobs = FileBlobs(tmp_path)
+    alone = threading.Lock()
+    write = os.pwrite
+
+    def slow_write(descriptor: int, data: bytes, offset: int) -> int:
+        assert alone.acquire(blocking=False), "two threads write at once"
+        time.sleep(0.001)
+        alone.release()
+        return write(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", slow_write)
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(lambda number: blobs.append_log("log", 5 * number, b"line\n"), range(20))) == 100

@@ -76,6 +76,29 @@ async def test_an_expiring_key_has_its_whole_time_again_after_opening(path: Path
     await store.close()
 
 
+async def test_a_key_that_was_made_to_stay_still_stays_after_opening(path: Path) -> None:
+    store = reopen(path)
+    await put(store, "lock", expires_in_s=10.0)
+    await put(store, "lock")
+    await store.close()
+    clock = ManualClock()
+    store = reopen(path, clock)
+    clock.advance(100.0)
+    assert await store.get("lock") is not None
+    await store.close()
+
+
+async def test_every_commit_waits_for_the_disk(path: Path) -> None:
+    """A test cannot cut the power, and a kill leaves the kernel's cache: only these two settings outlive a loss of power."""
+    store = reopen(path)
+    settings = [
+        store._writer._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous")
+    ]
+    assert settings == ["wal", 2]
+    await store.close()
+
+
 async def test_only_its_user_may_read_the_files(path: Path) -> None:
     store = reopen(path)
     await put(store, "secret")
