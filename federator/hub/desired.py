@@ -5,6 +5,7 @@ agent; until it is acknowledged, changes only mark placements, and the next mess
 slow agent.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from federator.hub.outside import Rows, Written
@@ -25,9 +26,12 @@ class Board:
         self._on_change = on_change
         self._held: dict[str, dict[str, Placement]] = {}
         self._generation = 0
-        for placement in rows.open_placements.values():
-            self._index(placement)
         rows.subscribe(self._follow)
+
+    def load(self) -> None:
+        """Take in what the records had before anything changed."""
+        for placement in self._rows.open_placements.values():
+            self._index(placement)
 
     def held(self, member: str) -> Mapping[str, Placement]:
         """The open placements that have a rank at this member."""
@@ -83,7 +87,7 @@ class Briefing:
         self._board = board
         self._member = member
         self._told: dict[str, DesiredEntry] = {}
-        self._changed: dict[str, None] = {}
+        self._changed: OrderedDict[str, None] = OrderedDict()
         self._whole = True
         self.on_its_way: link.Desired | None = None
         self.wrong_digests = 0
@@ -136,8 +140,7 @@ class Briefing:
         entries: list[DesiredEntry] = []
         forget: list[str] = []
         while self._changed and len(entries) + len(forget) < DELTA_ENTRIES:
-            placement_id = next(iter(self._changed))
-            del self._changed[placement_id]
+            placement_id, _ = self._changed.popitem(last=False)
             placement = held.get(placement_id)
             if placement is None:
                 if self._told.pop(placement_id, None) is not None:

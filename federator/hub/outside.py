@@ -6,6 +6,7 @@ from typing import Protocol
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Placement, PlacementReport
 from federator.model.sites import Member, SiteReport
+from federator.ports import Store
 from federator.wire import link
 
 
@@ -50,6 +51,11 @@ class Rows(Protocol):
     @property
     def revision(self) -> int:
         """The newest revision applied: durable, and growing over restarts."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The store behind them, for its incarnation."""
         ...
 
     def spec(self, digest: str) -> JobSpec:

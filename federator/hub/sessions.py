@@ -70,29 +70,32 @@ class Session:
 class Hub:
     """All sessions. `serve` runs one of them."""
 
-    def __init__(  # noqa: PLR0913 - what it is wired to, by name
+    def __init__(
         self,
-        rows: Rows,
-        doorkeeper: Doorkeeper,
+        *,
+        records: Rows,
+        admission: Doorkeeper,
         inventory: Inventory,
         progress: Progress,
-        *,
         settings: LinkSettings,
         ids: IdSource,
-        incarnation: str,
-        term: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._doorkeeper = doorkeeper
+        self._admission = admission
         self._inventory = inventory
         self._progress = progress
         self._settings = settings
         self._ids = ids
-        self._incarnation = incarnation
-        self._term = term
+        self._records = records
+        self._term = 0
         self._sessions: dict[str, Session] = {}
         self._tickets: dict[str, Session] = {}
         self._closing = False
-        self._board = Board(rows, self._changed)
+        self._board = Board(records, self._changed)
+
+    def start(self, *, term: int) -> None:
+        """Begin to lead in this term. Called once, when all records are loaded."""
+        self._term = term
+        self._board.load()
 
     def session_of(self, ticket: str) -> Session:
         """The live session with that ticket. Raises `Unauthenticated`."""
@@ -140,12 +143,12 @@ class Hub:
         hello = await _expect(pipe, link.Hello)
         if hello.protocol != link.PROTOCOL:
             raise _Ended("protocol", f"this dispatcher speaks protocol {link.PROTOCOL}, not {hello.protocol}")
-        challenge = link.Challenge(secrets.token_hex(32), self._incarnation)
+        challenge = link.Challenge(secrets.token_hex(32), self._records.store.incarnation)
         await _send(pipe, challenge)
         proof = await _expect(pipe, link.Proof)
         try:
-            member = self._doorkeeper.verify_session(hello.member, challenge, proof.signature)
-            if await self._doorkeeper.remember_boot(member.id, hello.boot_id):
+            member = self._admission.verify_session(hello.member, challenge, proof.signature)
+            if await self._admission.remember_boot(member.id, hello.boot_id):
                 await self._progress.rebooted(member.id)
         except FederatorError as error:
             raise _ended_by(error) from error
@@ -180,8 +183,8 @@ class Hub:
         welcome = link.Welcome(
             session=session.id,
             ticket=session.ticket,
-            incarnation=self._incarnation,
-            term=self._term(),
+            incarnation=self._records.store.incarnation,
+            term=self._term,
             report_every_s=self._settings.report_every_s,
         )
         await asyncio.wait_for(_send(session.pipe, welcome), SEND_S)
@@ -268,7 +271,7 @@ class Hub:
         if session.acknowledge is not None:
             due.append(link.StatusAck(session.acknowledge))
             session.acknowledge = None
-        desired = None if session.absorbing else session.briefing.next(self._term())
+        desired = None if session.absorbing else session.briefing.next(self._term)
         if desired is not None:
             METRICS.count("federator_link_desired_total", whole=str(desired.whole).lower())
             due.append(desired)

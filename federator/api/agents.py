@@ -1,0 +1,144 @@
+"""The agents' side: joining, the link, and bulk beside it.
+
+Bulk is allowed by the ticket of a live session, and an agent reaches only what belongs to placements of its own member: the specs and work
+directories of those that are open, the logs and outputs of those that are or were its own.
+"""
+
+import asyncio
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from federator.api.exchange import JSON, MIB, Call
+from federator.api.logs import log_name
+from federator.control.records import Changes, OutputPart, Outputs
+from federator.kernel.errors import NotFound
+from federator.model.placements import Placement
+from federator.wire.link import MAX_MESSAGE_BYTES, JoinAnswer, JoinRequest
+
+HEARTBEAT_S = 20.0
+"""Real seconds between pings; a connection that does not answer in half of that is dead."""
+CLOSE_S = 2.0
+GZIP = "application/gzip"
+
+
+class LogQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where in the log the body belongs, in bytes."""
+
+    offset: int
+
+
+class LogLength(msgspec.Struct, frozen=True):
+    """How much of the log is here: the offset to go on from."""
+
+    length: int
+
+
+async def join(call: Call) -> JoinAnswer:
+    """Bind an agent's key to a site, by a one-time token."""
+    scheme, _, secret = call.request.headers.get("Authorization", "").partition(" ")
+    request = await call.body(JoinRequest)
+    return await call.core.admission.join(secret.strip() if scheme.lower() == "bearer" else "", request)
+
+
+async def open_link(call: Call) -> web.StreamResponse:
+    """The agent's control connection."""
+    socket = web.WebSocketResponse(
+        heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False, timeout=CLOSE_S
+    )
+    await socket.prepare(call.request)
+    await call.core.hub.serve(_SocketPipe(socket))
+    return socket
+
+
+class _SocketPipe:
+    """A WebSocket as the hub's pipe."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> str | None:
+        """The next text frame. Any other kind ends the connection: the link is JSON text."""
+        message = await self._socket.receive()
+        return message.data if message.type is WSMsgType.TEXT else None
+
+    async def send(self, text: str) -> None:
+        """Send a frame; waits while the other side does not take it."""
+        await self._socket.send_str(text)
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._socket.close()
+
+
+async def spec(call: Call) -> web.Response:
+    """The spec of an open placement of this member: the bytes that the hash is of."""
+    wanted = call.path("hash")
+    if not any(placement.spec_hash == wanted for placement in _open(call)):
+        raise NotFound("no open placement of this member has that spec")
+    return web.Response(body=call.core.records.spec_bytes(wanted), content_type=JSON)
+
+
+async def blob(call: Call) -> web.Response:
+    """The work directory of an open placement of this member."""
+    wanted = call.path("hash")
+    records = call.core.records
+    if not any(records.spec(placement.spec_hash).workdir == wanted for placement in _open(call)):
+        raise NotFound("no open placement of this member has that work directory")
+    data = await asyncio.to_thread(call.core.blobs.get, wanted)
+    if data is None:
+        raise NotFound("that work directory is not stored")
+    return web.Response(body=data, content_type=GZIP)
+
+
+async def append_log(call: Call) -> LogLength:
+    """Add to a rank's log. What is over the limit is dropped; a line in the log says so."""
+    placement = _own(call)
+    rank = int(call.path("rank"))
+    if rank >= len(placement.members) or placement.members[rank] != call.session.member:
+        raise NotFound(f"rank {rank} of {placement.id} is not at this member")
+    limits = call.core.settings.limits
+    offset = call.query(LogQuery).offset
+    data = await call.read(limits.body_mib)
+    limit = limits.log_mib * MIB
+    name = log_name(placement.id, rank)
+    if offset >= limit and data:
+        return LogLength(offset + len(data))
+    whole = offset + len(data)
+    if whole > limit:
+        data = data[: limit - offset] + f"\n[the log is cut here: over {limits.log_mib} MiB]\n".encode()
+    length = await asyncio.to_thread(call.core.blobs.append_log, name, offset, data)
+    call.feeds.ring(placement.job)
+    return LogLength(whole if whole > limit else length)
+
+
+async def put_outputs(call: Call) -> web.Response:
+    """Keep what this member collected for a placement; a part sent again replaces the former."""
+    placement = _own(call)
+    data = await call.archive()
+    digest = await asyncio.to_thread(call.core.blobs.put, data)
+    part = OutputPart(call.session.member, digest, len(data))
+    await call.core.records.transact(lambda: _collected(call, placement, part))
+    return web.Response(status=201)
+
+
+def _collected(call: Call, placement: Placement, part: OutputPart) -> Changes:
+    changes = Changes()
+    known = call.core.records.outputs.get(placement.job)
+    if known is not None and known.epoch > placement.epoch:
+        return changes  # a newer attempt's count
+    parts = known.parts if known is not None and known.placement == placement.id else ()
+    others = tuple(other for other in parts if other.member != part.member)
+    changes.put(Outputs(placement.job, placement.id, placement.epoch, (*others, part)))
+    return changes
+
+
+def _open(call: Call) -> list[Placement]:
+    return list(call.core.hub.held(call.session.member).values())
+
+
+def _own(call: Call) -> Placement:
+    placement = call.core.records.placements.get(call.path("placement"))
+    if placement is None or call.session.member not in placement.members:
+        raise NotFound("this member has no such placement")
+    return placement

@@ -1,0 +1,163 @@
+"""One request and its answer: who calls, what came with it, and how it is read within the limits."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TypeVar, get_origin
+
+import msgspec
+from aiohttp import web
+
+from federator.api.feeds import Feeds
+from federator.api.problems import STARTED, WrongContentType
+from federator.assembly import Core
+from federator.hub import Session
+from federator.kernel.errors import Invalid, TooLarge
+from federator.model.identity import Caller
+from federator.model.jobs import Job
+from federator.wire.records import decode
+
+T = TypeVar("T")
+JSON = "application/json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+NDJSON = "application/x-ndjson"
+GZIP_MAGIC = b"\x1f\x8b"
+MIB = 2**20
+READ_BYTES = 2**18
+
+
+@dataclass
+class Call:
+    """A request that was let in. Which of caller, job, session and query are set follows from the route's gate."""
+
+    core: Core
+    feeds: Feeds
+    request: web.Request
+    who: Caller | None = None
+    about: Job | None = None
+    of_session: Session | None = None
+    given: object = None
+
+    @property
+    def caller(self) -> Caller:
+        """The person who calls."""
+        assert self.who is not None
+        return self.who
+
+    @property
+    def job(self) -> Job:
+        """The job that the path names."""
+        assert self.about is not None
+        return self.about
+
+    @property
+    def session(self) -> Session:
+        """The agent's session."""
+        assert self.of_session is not None
+        return self.of_session
+
+    def query(self, kind: type[T]) -> T:
+        """The query, as the record that the route declares."""
+        assert isinstance(self.given, kind)
+        return self.given
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return self.request.match_info[name]
+
+    async def body(self, kind: type[T]) -> T:
+        """The JSON body as a record. Raises `Invalid` with the path of the fault."""
+        require_type(self.request, JSON)
+        return decode(decode_json(await self.read(self.core.settings.limits.body_mib)), kind, "$")
+
+    async def read(self, limit_mib: int) -> bytes:
+        """The whole body. Raises `TooLarge`."""
+        parts = [part async for part in self.chunks(limit_mib)]
+        return b"".join(parts)
+
+    async def chunks(self, limit_mib: int) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises `TooLarge` as soon as it is known to be over the limit."""
+        refused = TooLarge(f"the body is larger than {limit_mib} MiB", remedy="send less, or raise the limit")
+        if (self.request.content_length or 0) > limit_mib * MIB:
+            raise refused
+        seen = 0
+        async for part in self.request.content.iter_chunked(READ_BYTES):
+            seen += len(part)
+            if seen > limit_mib * MIB:
+                raise refused
+            yield part
+
+    async def archive(self) -> bytes:
+        """The body as a gzipped tar, by its first bytes. Raises `Invalid`, `TooLarge`."""
+        data = await self.read(self.core.settings.limits.blob_mib)
+        if not data.startswith(GZIP_MAGIC):
+            raise Invalid("the body is not gzipped", field="$", remedy="send a gzipped tar")
+        return data
+
+    async def stream(self, content_type: str, headers: dict[str, str] | None = None) -> web.StreamResponse:
+        """Begin an answer of unknown length."""
+        response = web.StreamResponse(headers=headers)
+        response.content_type = content_type
+        if content_type.startswith("text/"):
+            response.charset = "utf-8"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        await response.prepare(self.request)
+        self.request[STARTED] = response
+        return response
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the client has gone away: a stream that waits must look."""
+        transport = self.request.transport
+        return transport is None or transport.is_closing()
+
+
+def require_type(request: web.Request, *allowed: str) -> str:
+    """The body's content type, which must be one of these. Raises `WrongContentType`."""
+    if request.content_type not in allowed:
+        raise WrongContentType(
+            f"the body is {request.content_type}", field="Content-Type", remedy=f"send {' or '.join(allowed)}"
+        )
+    return request.content_type
+
+
+def decode_json(data: bytes) -> object:
+    """Any JSON. Raises `Invalid` that says where it breaks off."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"this is not JSON: {error}", field="$") from None
+
+
+def read_query(request: web.Request, kind: type[msgspec.Struct] | None) -> object:
+    """The query as a record of that kind; None: the route takes no query. Unknown names are refused."""
+    fields = {} if kind is None else {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    values: dict[str, object] = {}
+    for name in request.query:
+        field = fields.get(name)
+        if field is None:
+            known = ", ".join(fields) or "none"
+            raise Invalid(
+                f"there is no query parameter {name[:80]!r}", field=f"?{name[:80]}", remedy=f"known: {known}"
+            )
+        given = request.query.getall(name)
+        if get_origin(field.type) is tuple:
+            values[name] = given
+        elif len(given) > 1:
+            raise Invalid("is given twice", field=f"?{name}")
+        else:
+            values[name] = given[0]
+    if kind is None:
+        return None
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise Invalid(what, field=f"?{where.rstrip('`')}") from None
+
+
+def json_response(answer: object, status: int = 200) -> web.Response:
+    """A record as JSON; None as an empty answer."""
+    if answer is None:
+        return web.Response(status=204)
+    return web.Response(status=status, body=msgspec.json.encode(answer), content_type=JSON)

@@ -1,0 +1,80 @@
+"""What there is and what people do to it: sites, queues, offers, leases, budgets, renting."""
+
+import msgspec
+
+from federator.api.exchange import Call
+from federator.model.sites import Site
+from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow
+
+
+class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the operator knows that nothing runs at the site any more."""
+
+    reason: str
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """The placements that were given up with a site."""
+
+    placements: tuple[str, ...]
+
+
+async def sites(call: Call) -> list[SiteRow]:
+    """All sites."""
+    return call.core.views.sites()
+
+
+async def site(call: Call) -> SiteRow:
+    """One site."""
+    return call.core.views.site(call.path("name"))
+
+
+async def drain(call: Call) -> Site:
+    """Let nothing new start there; what runs goes on."""
+    return await call.core.sites.drain(call.caller, call.path("name"), on=True)
+
+
+async def undrain(call: Call) -> Site:
+    """Let work start there again."""
+    return await call.core.sites.drain(call.caller, call.path("name"), on=False)
+
+
+async def declare_dead(call: Call) -> GivenUp:
+    """An operator's word that nothing runs at a silent site any more, so that its jobs may start elsewhere."""
+    notice = await call.body(DeathNotice)
+    return GivenUp(tuple(await call.core.sites.declare_dead(call.caller, call.path("name"), notice.reason)))
+
+
+async def queues(call: Call) -> list[QueueRow]:
+    """All queues, with use against guarantee and limit."""
+    return call.core.views.queues()
+
+
+async def offers(call: Call) -> list[OfferRow]:
+    """What could be rented."""
+    return call.core.views.offers()
+
+
+async def leases(call: Call) -> list[LeaseRow]:
+    """What is and was rented, and why."""
+    return call.core.views.leases()
+
+
+async def budgets(call: Call) -> list[BudgetRow]:
+    """Money under every cap."""
+    return call.core.views.budgets()
+
+
+async def overview(call: Call) -> Overview:
+    """All at once, for a screen."""
+    return call.core.views.overview()
+
+
+async def pause_burst(call: Call) -> None:
+    """Rent nothing new, from now on."""
+    await call.core.desk.pause_burst(call.caller, on=True)
+
+
+async def resume_burst(call: Call) -> None:
+    """Allow renting again."""
+    await call.core.desk.pause_burst(call.caller, on=False)

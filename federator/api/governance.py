@@ -1,0 +1,96 @@
+"""Rules and accounts: policies, recorded decisions, the ledger, tokens."""
+
+from typing import Annotated
+
+import msgspec
+
+from federator.api.exchange import Call
+from federator.model.events import LedgerEntry
+from federator.model.plans import Plan
+from federator.model.rules import PolicySet
+from federator.model.snapshot import Problem
+from federator.wire.http import DecisionRow, PolicyRequest, PolicyVerdict, TokenAnswer, TokenRequest
+
+
+class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Lines of `job`, from `since` (seconds since the epoch) on, after the line `after`."""
+
+    since: float = 0.0
+    job: str = ""
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+class RecordedDecision(msgspec.Struct, frozen=True):
+    """What one turn saw, and what it decided."""
+
+    problem: Problem
+    plan: Plan
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """Whether deciding again came out the same; else the plan's fields that differ."""
+
+    identical: bool
+    differences: tuple[str, ...] = ()
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """How many tokens are revoked by this."""
+
+    tokens: int
+
+
+async def policies(call: Call) -> PolicySet:
+    """The set in force."""
+    return call.core.desk.current()
+
+
+async def policy_history(call: Call) -> list[PolicySet]:
+    """All versions, oldest first."""
+    return call.core.desk.history()
+
+
+async def validate_policies(call: Call) -> PolicyVerdict:
+    """Everything that is wrong with a set; nothing is changed."""
+    request = await call.body(PolicyRequest)
+    return call.core.desk.validate(request.text)
+
+
+async def apply_policies(call: Call) -> PolicyVerdict:
+    """Put a whole set in force. With `problems` in the answer, nothing was changed."""
+    request = await call.body(PolicyRequest)
+    return await call.core.desk.apply(call.caller, request.text, request.reason)
+
+
+async def decisions(call: Call) -> list[DecisionRow]:
+    """The recorded decisions, oldest first."""
+    return call.core.decisions.rows()
+
+
+async def decision(call: Call) -> RecordedDecision:
+    """One recorded decision, whole."""
+    return RecordedDecision(*await call.core.decisions.load(call.path("id")))
+
+
+async def replay(call: Call) -> ReplayResult:
+    """Decide again from the record."""
+    return msgspec.convert(await call.core.decisions.replay(call.path("id")), ReplayResult)
+
+
+async def ledger(call: Call) -> list[LedgerEntry]:
+    """Who did what, what was used, and what it cost; oldest first."""
+    query = call.query(LedgerQuery)
+    return await call.core.views.ledger(
+        after=query.after, limit=query.limit, job=query.job, since=query.since
+    )
+
+
+async def create_token(call: Call) -> TokenAnswer:
+    """A person's token, or an agent's one-time join token. The secret is shown once."""
+    return await call.core.admission.create_token(call.caller, await call.body(TokenRequest))
+
+
+async def revoke_tokens(call: Call) -> Revoked:
+    """Revoke all tokens of that name."""
+    return Revoked(await call.core.admission.revoke(call.caller, call.path("name")))

@@ -1,0 +1,224 @@
+"""Jobs: submit one or thousands, list, show, change, explain, preview."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+
+from federator.api.exchange import JSON, MIB, NDJSON, READ_BYTES, YAML, Call, decode_json, require_type
+from federator.api.problems import problem_of
+from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
+from federator.kernel.ids import content_hash
+from federator.model.jobs import JobStatus
+from federator.model.plans import Explanation
+from federator.wire.http import JobDetail, JobPage, JobPatch, Preview, SubmitResult, Submitted
+from federator.wire.jobfile import JobRequest, read_job, read_job_text
+
+CHUNK_LINES = 500
+_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which jobs to list; all that are given must hold. `status` is a comma list, `label` is KEY=VALUE and may repeat."""
+
+    mine: bool = False
+    queue: str = ""
+    status: str = ""
+    name: str = ""
+    site: str = ""
+    array: str = ""
+    label: tuple[str, ...] = ()
+    after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+async def submit(call: Call) -> Submitted | web.StreamResponse:
+    """Accept one job, durable before it is answered; or, as NDJSON, many."""
+    kind = require_type(call.request, JSON, *YAML, NDJSON)
+    if kind == NDJSON:
+        return await _submit_lines(call)
+    request, body_hash = await _read_job(call, kind)
+    client_id = _client_id(call.request.headers.get("Idempotency-Key"), request)
+    return await call.core.intake.submit(call.caller, request, client_id=client_id, body_hash=body_hash)
+
+
+async def list_jobs(call: Call) -> JobPage:
+    """A page of jobs, newest first."""
+    query = call.query(JobsQuery)
+    return call.core.views.page(
+        call.caller,
+        mine=query.mine,
+        queue=query.queue,
+        statuses=_statuses(query.status),
+        name=query.name,
+        site=query.site,
+        array=query.array,
+        labels=_labels(query.label),
+        after=query.after,
+        limit=query.limit,
+    )
+
+
+async def show(call: Call) -> JobDetail:
+    """Everything about one job."""
+    return call.core.views.detail(call.job)
+
+
+async def update(call: Call) -> JobDetail:
+    """Change what may be changed while the job lives."""
+    patch = await call.body(JobPatch)
+    return call.core.views.detail(await call.core.intake.update(call.caller, call.job.id, patch))
+
+
+async def cancel(call: Call) -> JobDetail:
+    """Cancel; the site may take a while to confirm."""
+    return call.core.views.detail(await call.core.intake.cancel(call.caller, call.job.id))
+
+
+async def hold(call: Call) -> JobDetail:
+    """Keep it from starting, or let it save itself and free its place."""
+    return call.core.views.detail(await call.core.intake.hold(call.caller, call.job.id))
+
+
+async def release(call: Call) -> JobDetail:
+    """Undo a hold."""
+    return call.core.views.detail(await call.core.intake.release(call.caller, call.job.id))
+
+
+async def requeue(call: Call) -> JobDetail:
+    """Stop the attempt and let the job wait for a new one."""
+    return call.core.views.detail(await call.core.intake.requeue(call.caller, call.job.id))
+
+
+async def explain(call: Call) -> Explanation:
+    """Why it waits, or why it runs where it does, and why not elsewhere."""
+    return await call.core.views.explain(call.job)
+
+
+async def preview(call: Call) -> Preview:
+    """What would become of this job file; nothing is changed."""
+    request, _ = await _read_job(call, require_type(call.request, JSON, *YAML))
+    return call.core.views.preview(call.caller, request)
+
+
+async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
+    data = await call.read(call.core.settings.limits.body_mib)
+    now = call.core.clock.now()
+    if kind == JSON:
+        document = decode_json(data)
+        return read_job(document, now=now), _hash(document)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise Invalid("this is not UTF-8", field="$") from None
+    return read_job_text(text, now=now), content_hash(data)
+
+
+async def _submit_lines(call: Call) -> web.StreamResponse:
+    """One answer per line, in order.
+
+    Answers are written by a task of their own: a client that sends everything before it reads must not be left waiting for us to read while
+    we wait for it. What is held for it meanwhile is bounded by the limit on lines.
+    """
+    response = await call.stream(NDJSON)
+    answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def write() -> None:
+        while data := await answers.get():
+            await response.write(data)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write())
+        first = 1
+        try:
+            async for lines in _lines(call):
+                results = await _submit_chunk(call, first, lines)
+                first += len(lines)
+                answers.put_nowait(b"".join(msgspec.json.encode(result) + b"\n" for result in results))
+        except FederatorError as error:
+            # The lines before this one are accepted and answered; the rest is not read.
+            answers.put_nowait(msgspec.json.encode(SubmitResult(first, problem=problem_of(error))) + b"\n")
+        answers.put_nowait(b"")
+    await response.write_eof()
+    return response
+
+
+async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
+    """The body's lines, up to CHUNK_LINES at once. Raises `TooLarge` for a long line, `TooMany` for too many."""
+    limits = call.core.settings.limits
+    seen, rest = 0, b""
+    async for part in call.request.content.iter_chunked(READ_BYTES):
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > limits.body_mib * MIB:
+            raise TooLarge(f"a line is longer than {limits.body_mib} MiB")
+        for start in range(0, len(lines), CHUNK_LINES):
+            chunk = lines[start : start + CHUNK_LINES]
+            seen += len(chunk)
+            if seen > limits.batch_jobs:
+                raise TooMany(f"over {limits.batch_jobs} lines", remedy="send the rest in another request")
+            yield chunk
+    if rest:
+        yield [rest]
+
+
+async def _submit_chunk(call: Call, first: int, lines: list[bytes]) -> list[SubmitResult]:
+    now = call.core.clock.now()
+    results: dict[int, SubmitResult] = {}
+    requests: list[tuple[JobRequest, str | None, str]] = []
+    numbers: list[int] = []
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        try:
+            document = decode_json(line)
+            request = read_job(document, now=now)
+            requests.append((request, _client_id(None, request), _hash(document)))
+            numbers.append(number)
+        except FederatorError as error:
+            results[number] = SubmitResult(number, problem=problem_of(error))
+    answers = await call.core.intake.submit_many(call.caller, requests) if requests else []
+    for number, answer in zip(numbers, answers, strict=True):
+        if isinstance(answer, Submitted):
+            results[number] = SubmitResult(number, submitted=answer)
+        else:
+            results[number] = SubmitResult(number, problem=problem_of(answer))
+    return [results[number] for number in sorted(results)]
+
+
+def _hash(document: object) -> str:
+    """The same for documents that mean the same, whatever the order of their keys."""
+    return content_hash(_canonical.encode(document))
+
+
+def _client_id(header: str | None, request: JobRequest) -> str | None:
+    if header is not None and request.client_id not in (None, header):
+        raise Invalid(
+            "differs from the header Idempotency-Key", field="$.client_id", remedy="send one of them"
+        )
+    client_id = header if header is not None else request.client_id
+    if client_id is not None and not _CLIENT_ID.fullmatch(client_id):
+        field = "Idempotency-Key" if header is not None else "$.client_id"
+        raise Invalid("is not a client id", field=field, remedy="up to 128 of letters, digits and . _ : @ -")
+    return client_id
+
+
+def _statuses(text: str) -> tuple[JobStatus, ...]:
+    try:
+        return tuple(JobStatus(word.strip().upper()) for word in text.split(",") if word.strip())
+    except ValueError as error:
+        known = ", ".join(JobStatus)
+        raise Invalid(str(error), field="?status", remedy=f"known: {known}") from None
+
+
+def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise Invalid(f"{pair[:80]!r} is not KEY=VALUE", field="?label")
+        labels[key] = value
+    return labels

@@ -1,0 +1,87 @@
+"""The one table of routes: method, path, handler, who may, what goes in, what comes out. Authorization, the server and the OpenAPI
+description are all read from it.
+"""
+
+from typing import Any
+
+from federator.api import agents, events, files, fleet, governance, jobs, logs, service
+from federator.api.exchange import JSON, NDJSON, YAML, Call
+from federator.api.openapi import description
+from federator.api.table import Gate, Route
+from federator.model.events import Event, LedgerEntry
+from federator.model.identity import Role
+from federator.model.jobs import JobSpec
+from federator.model.plans import Explanation
+from federator.model.rules import PolicySet
+from federator.model.sites import Site
+from federator.wire import http, link
+
+OPEN, PERSON, OWNER, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.SESSION
+PLATFORM = (Role.PLATFORM,)
+SITE_ADMIN = (Role.SITE_ADMIN,)
+TAR = "application/gzip"
+TEXT = "text/plain"
+BYTES = ("application/octet-stream", TAR)
+JOB_FILE = dict[str, Any]
+Detail = http.JobDetail
+
+
+async def _describe(_call: Call) -> dict[str, Any]:
+    return description(ROUTES)
+
+
+ROUTES = (
+    # Jobs
+    Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201),
+    Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage),
+    Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
+    Route("PATCH", "/v1/jobs/{id}", jobs.update, OWNER, "Change a living job", body=http.JobPatch, answer=Detail),
+    Route("DELETE", "/v1/jobs/{id}", jobs.cancel, OWNER, "Cancel a job", answer=Detail, status=202),
+    Route("POST", "/v1/jobs/{id}/hold", jobs.hold, OWNER, "Hold a job", answer=Detail),
+    Route("POST", "/v1/jobs/{id}/release", jobs.release, OWNER, "Release a held job", answer=Detail),
+    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, OWNER, "Start a job's attempt anew", answer=Detail),
+    Route("GET", "/v1/jobs/{id}/events", events.of_job, PERSON, "Follow a job's events", query=events.FollowQuery, answer=list[Event], content=events.CONTENT_TYPE),
+    Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
+    Route("GET", "/v1/jobs/{id}/logs", logs.read, OWNER, "Read or follow a log", query=logs.LogsQuery, content=TEXT),
+    Route("GET", "/v1/jobs/{id}/outputs", files.outputs, OWNER, "Download collected outputs", content=TAR),
+    Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation),
+    Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview),
+    Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201),
+    Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether a work directory is stored"),
+    # What there is
+    Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
+    Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
+    Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site", SITE_ADMIN, answer=Site),
+    Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
+    Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=fleet.DeathNotice, answer=fleet.GivenUp),
+    Route("GET", "/v1/queues", fleet.queues, PERSON, "List queues", answer=list[http.QueueRow]),
+    Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
+    Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
+    Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
+    Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
+    Route("POST", "/v1/burst/pause", fleet.pause_burst, PERSON, "Rent nothing new", PLATFORM, status=204),
+    Route("POST", "/v1/burst/resume", fleet.resume_burst, PERSON, "Allow renting again", PLATFORM, status=204),
+    # Rules and accounts
+    Route("GET", "/v1/policies", governance.policies, PERSON, "The policies in force", answer=PolicySet),
+    Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=http.PolicyRequest, answer=http.PolicyVerdict),
+    Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=http.PolicyRequest, answer=http.PolicyVerdict),
+    Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
+    Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", answer=list[http.DecisionRow]),
+    Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),
+    Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=governance.ReplayResult),
+    Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),
+    Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
+    Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name", (Role.ADMIN,), answer=governance.Revoked),
+    # Service
+    Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),
+    Route("GET", "/readyz", service.ready, OPEN, "Whether it can serve", answer=dict[str, str]),
+    Route("GET", "/metrics", service.metrics, OPEN, "Metrics for Prometheus", content=TEXT),
+    Route("GET", "/v1/openapi.json", _describe, OPEN, "This description", answer=dict[str, Any]),
+    # Agents
+    Route("POST", "/agent/v1/join", agents.join, OPEN, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),
+    Route("GET", link.PATH, agents.open_link, OPEN, "An agent's control connection (WebSocket)", status=101),
+    Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
+    Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),
+    Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=agents.LogLength),
+    Route("PUT", "/agent/v1/outputs/{placement}", agents.put_outputs, SESSION, "Keep collected outputs", body=bytes, takes=BYTES, status=201),
+)  # fmt: skip

@@ -1,0 +1,37 @@
+"""The application: the route table behind its gates."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from federator.api.access import admit
+from federator.api.exchange import json_response
+from federator.api.feeds import Feeds
+from federator.api.problems import answer_problems
+from federator.api.routes import ROUTES
+from federator.api.table import Route
+from federator.assembly import Core
+
+
+def build_app(core: Core) -> web.Application:
+    """The HTTP API of a dispatcher. The caller serves it, and starts and stops the core."""
+    feeds = Feeds(core.records)
+    app = web.Application(middlewares=[answer_problems])
+    for route in ROUTES:
+        app.router.add_route(route.method, route.path, _serve(core, feeds, route))
+
+    async def let_go(_app: web.Application) -> None:
+        """Streams and links would otherwise keep the server from stopping."""
+        feeds.close()
+        await core.hub.close()
+
+    app.on_shutdown.append(let_go)
+    return app
+
+
+def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        answer = await route.handler(admit(core, feeds, route, request))
+        return answer if isinstance(answer, web.StreamResponse) else json_response(answer, route.status)
+
+    return handle

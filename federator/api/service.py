@@ -1,0 +1,47 @@
+"""Health, metrics, and the API's own description: open to everyone who reaches the port."""
+
+from collections import Counter
+
+from aiohttp import web
+
+from federator.api.exchange import Call, json_response
+from federator.assembly import Core
+from federator.telemetry import CONTENT_TYPE, METRICS, Metrics
+
+
+async def alive(_call: Call) -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "ok"}
+
+
+async def ready(call: Call) -> web.Response:
+    """Whether it leads and has read its records: before that, other routes answer 503."""
+    if call.core.ready:
+        return json_response({"status": "ready"})
+    return json_response({"status": "starting"}, status=503)
+
+
+async def metrics(call: Call) -> web.Response:
+    """All metrics, in Prometheus' text format."""
+    if call.core.ready:
+        measure(call.core, METRICS)
+    return web.Response(body=METRICS.render(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def measure(core: Core, into: Metrics) -> None:
+    """Set the gauges that tell of what exists now."""
+    sites = core.views.sites()
+    counts: dict[str, Counter[str]] = {
+        "federator_jobs": Counter(str(job.status) for job in core.records.jobs.values()),
+        "federator_leases": Counter(str(lease.status) for lease in core.records.leases.values()),
+        "federator_sites": Counter(site.status for site in sites),
+    }
+    for name, by_status in counts.items():
+        into.forget(name)
+        for status, number in by_status.items():
+            into.set(name, number, status=status)
+    into.forget("federator_site_gpus")
+    into.forget("federator_site_busy_gpus")
+    for site in sites:
+        into.set("federator_site_gpus", site.gpus, site=site.name)
+        into.set("federator_site_busy_gpus", site.busy, site=site.name)
