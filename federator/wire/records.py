@@ -25,6 +25,8 @@ _WORDS = {
     "str": "a text",
     "int": "a whole number",
     "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
 }
 
 
@@ -49,7 +51,8 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
     if missing := _MISSING.fullmatch(what):
         return Invalid("is missing", field=f"{path}{below}.{missing['name']}", remedy="write it")
     if expected := _EXPECTED.fullmatch(what):
-        want = " or ".join(_WORDS.get(word.strip(), word) for word in expected["want"].split("|"))
+        wanted = [word.strip() for word in expected["want"].split("|") if word.strip() != "null"]
+        want = " or ".join(_WORDS.get(word, word) for word in wanted)
         got = _WORDS.get(expected["got"], expected["got"])
         return Invalid(f"must be {want}, not {got}", field=f"{path}{below}")
     return Invalid(what, field=f"{path}{below}")

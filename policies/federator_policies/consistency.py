@@ -1,0 +1,164 @@
+"""What can only be seen of a whole set of rules: contradictions between documents, and what queues take from those above.
+
+It works on the closed vocabulary and not on specs, so that it holds for kinds that third parties add as well.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Filter,
+    GuaranteeRow,
+    Period,
+    PoolSelector,
+    PreemptRule,
+    PriceTerm,
+    QueueTerms,
+    Rule,
+    Scope,
+)
+
+DEFAULT_QUEUE = "default"
+
+
+class Fault(NamedTuple):
+    """A contradiction, and the policy (`Kind/name`) whose document shows it."""
+
+    policy: str
+    error: Invalid
+
+
+def check_rules(rules: Sequence[Rule]) -> Iterator[Fault]:
+    """Every contradiction between documents; the first of a kind is enough for an error."""
+    yield from _queues_given_twice(rules)
+    yield from _unknown_queues(rules)
+    yield from _guarantees_above_limits(rules)
+
+
+def completed(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """With the default queue, and each queue's terms filled in from the queues above it.
+
+    Budgets and durations that a queue does not say are those of the nearest queue above that does. Caps on priority and
+    value hold for all below: the lowest on the way up counts.
+    """
+    terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
+    added = [] if DEFAULT_QUEUE in terms else [QueueTerms(policy="Queue/default", queue=DEFAULT_QUEUE)]
+    return (*(_inherited(rule, terms) if isinstance(rule, QueueTerms) else rule for rule in rules), *added)
+
+
+def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
+    for path in _above(own.queue):
+        upper = terms.get(path)
+        if upper is None:
+            continue
+        values = [each for each in (own.max_value_usd, upper.max_value_usd) if each is not None]
+        own = msgspec.structs.replace(
+            own,
+            deadline_budget_s=upper.deadline_budget_s
+            if own.deadline_budget_s is None
+            else own.deadline_budget_s,
+            max_duration_s=upper.max_duration_s if own.max_duration_s is None else own.max_duration_s,
+            max_priority=min(own.max_priority, upper.max_priority),
+            max_value_usd=min(values, default=None),
+        )
+    return own
+
+
+def _queues_given_twice(rules: Sequence[Rule]) -> Iterator[Fault]:
+    first: dict[str, str] = {}
+    for rule in rules:
+        if isinstance(rule, QueueTerms) and first.setdefault(rule.queue, rule.policy) != rule.policy:
+            yield Fault(
+                rule.policy,
+                Invalid(
+                    f"the queue {rule.queue} is already that of {first[rule.queue]}",
+                    field="$.spec.path",
+                    remedy="write both into one document",
+                ),
+            )
+
+
+def _unknown_queues(rules: Sequence[Rule]) -> Iterator[Fault]:
+    """A queue that has none below it and no document is a mistyped name."""
+    paths = {rule.queue for rule in rules if isinstance(rule, QueueTerms)} | {DEFAULT_QUEUE}
+    known = paths | {above for path in paths for above in _above(path)}
+    for rule in rules:
+        for scope in _scopes(rule):
+            for index, path in enumerate(scope.queues):
+                if path not in known:
+                    yield Fault(
+                        rule.policy,
+                        Invalid(
+                            f"there is no queue {path}",
+                            field=f"$.spec.who.queues[{index}]",
+                            remedy=f"known are {', '.join(sorted(known))}",
+                        ),
+                    )
+
+
+def _scopes(rule: Rule) -> tuple[Scope, ...]:
+    if isinstance(rule, Filter | CapRow | PriceTerm):
+        return (rule.scope,)
+    if isinstance(rule, PreemptRule):
+        return (rule.who, rule.victims)
+    return ()
+
+
+def _guarantees_above_limits(rules: Sequence[Rule]) -> Iterator[Fault]:
+    """What a queue's children are guaranteed together must fit under its limit, and under every limit further up."""
+    guaranteed = {rule.queue: rule.gpus for rule in rules if isinstance(rule, GuaranteeRow)}
+    for rule in rules:
+        path = _limited_queue(rule)
+        if path is None or not isinstance(rule, CapRow):
+            continue
+        owed = _owed(path, guaranteed)
+        if owed > rule.limit:
+            below = ", ".join(
+                f"{queue} {gpus}"
+                for queue, gpus in sorted(guaranteed.items())
+                if gpus and _is_below(queue, path)
+            )
+            yield Fault(
+                rule.policy,
+                Invalid(
+                    f"the limit of {rule.limit:g} GPUs is below the {owed} that are guaranteed to queues in it ({below})",
+                    field="$.spec.limit.gpus",
+                    remedy=f"write at least {owed}, or guarantee less below",
+                ),
+            )
+
+
+def _limited_queue(rule: Rule) -> str | None:
+    """The queue whose GPUs a rule limits, wherever they are and whoever uses them."""
+    if (
+        isinstance(rule, CapRow)
+        and rule.unit == CapUnit.GPUS
+        and rule.period == Period.NOW
+        and rule.pools == PoolSelector()
+        and len(rule.scope.queues) == 1
+        and rule.scope == Scope(queues=rule.scope.queues)
+    ):
+        return rule.scope.queues[0]
+    return None
+
+
+def _owed(path: str, guaranteed: dict[str, int]) -> int:
+    """What the queue must be able to use: its own guarantee, or its children's together if that is more."""
+    below = [queue for queue in guaranteed if _is_below(queue, path)]
+    nearest = [queue for queue in below if not any(_is_below(queue, other) for other in below)]
+    return max(guaranteed.get(path, 0), sum(_owed(queue, guaranteed) for queue in nearest))
+
+
+def _is_below(queue: str, path: str) -> bool:
+    return queue.startswith(path + "/")
+
+
+def _above(path: str) -> list[str]:
+    """All queues above, the nearest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]

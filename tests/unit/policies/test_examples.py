@@ -1,0 +1,52 @@
+"""The examples that a platform team starts from are accepted, and do what their comments say."""
+
+from pathlib import Path
+
+import pytest
+
+from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, QueueTerms, Rule
+from federator_policies.documents import compile_set, load
+
+EXAMPLES = Path(__file__).parents[3] / "policies" / "examples"
+
+
+def rules_of(path: Path) -> tuple[Rule, ...]:
+    return compile_set(load(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*")), ids=lambda path: path.name)
+def test_every_example_compiles(path: Path) -> None:
+    assert path.suffix == ".yaml"
+    assert any(isinstance(rule, Filter) for rule in rules_of(path))
+
+
+def test_the_lab_rents_for_papers_only_within_its_caps() -> None:
+    rules = rules_of(EXAMPLES / "lab.yaml")
+    (burst,) = [rule for rule in rules if isinstance(rule, Filter)]
+    assert burst.scope.queues == ("paper",)
+    caps = {
+        (cap.unit, cap.period): cap.limit
+        for cap in rules
+        if isinstance(cap, CapRow) and cap.policy == burst.policy
+    }
+    assert sorted(caps.values()) == [4.0, 10.0, 50.0, 500.0]
+    (fast,) = [rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive]
+    assert fast == "try"
+
+
+def test_the_enterprise_passes_budgets_down_and_closes_the_cloud_for_customers_data() -> None:
+    rules = rules_of(EXAMPLES / "enterprise.yaml")
+    terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
+    assert terms["research/vision"].max_duration_s == 7 * 86400.0
+    assert terms["research/vision"].max_priority == 70
+    (closed,) = [rule for rule in rules if isinstance(rule, Filter) and rule.effect == Effect.DENY]
+    assert closed.scope.labels == {"data": "customer"}
+    owed = sum(
+        rule.gpus for rule in rules if isinstance(rule, GuaranteeRow) and rule.queue.startswith("research/")
+    )
+    (limit,) = [
+        r.limit
+        for r in rules
+        if isinstance(r, CapRow) and r.unit == CapUnit.GPUS and r.scope.queues == ("research",)
+    ]
+    assert owed <= limit

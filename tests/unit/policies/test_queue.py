@@ -1,0 +1,84 @@
+"""`Queue` documents: every field that is accepted ends in a rule, and what makes no sense is refused where it stands."""
+
+import pytest
+
+from federator.kernel.errors import Invalid
+from federator.model.rules import CapRow, CapUnit, GuaranteeRow, PriceKind, PriceTerm, QueueTerms, Rule, Scope
+from federator_policies.queue import kind
+from tests.unit.policies.schema_fields import field_paths
+
+P = "Queue/q"
+TERMS = QueueTerms(policy=P, queue="q")
+Q = Scope(queues=("q",))
+
+# field: (spec, rules). Each differs from what an empty spec gives only by that field's effect.
+EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
+    "path": ({"path": "a/b"}, (QueueTerms(policy=P, queue="a/b"),)),
+    "guaranteed.gpus": ({"guaranteed": {"gpus": 8}}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8))),
+    "limit.gpus": ({"limit": {"gpus": 9}}, (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=9.0, scope=Q))),
+    "limit.jobs": ({"limit": {"jobs": 7}}, (TERMS, CapRow(policy=P, unit=CapUnit.JOBS, limit=7.0, scope=Q))),
+    "weight": ({"weight": 2.5}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=0, weight=2.5))),
+    "borrowing": ({"borrowing": 4}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=0, borrowing_limit=4))),
+    "reclaim_within": (
+        {"guaranteed": {"gpus": 8}, "reclaim_within": "10m"},
+        (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8, reclaim_s=600.0)),
+    ),
+    "max_priority": ({"max_priority": 60}, (QueueTerms(policy=P, queue="q", max_priority=60),)),
+    "max_value": ({"max_value": "200 USD"}, (QueueTerms(policy=P, queue="q", max_value_usd=200.0),)),
+    "interactive": ({"interactive": True}, (QueueTerms(policy=P, queue="q", interactive=True),)),
+    "deadline_budget": ({"deadline_budget": "1d"}, (QueueTerms(policy=P, queue="q", deadline_budget_s=86400.0),)),
+    "max_duration": ({"max_duration": "4h"}, (QueueTerms(policy=P, queue="q", max_duration_s=14400.0),)),
+    "met_deadline_usd_per_gpu_hour": (
+        {"met_deadline_usd_per_gpu_hour": 5},
+        (TERMS, PriceTerm(policy=P, kind=PriceKind.MISS, usd=5.0, scope=Q)),
+    ),
+    "waiting_usd_per_gpu_hour": (
+        {"waiting_usd_per_gpu_hour": 0.5},
+        (TERMS, PriceTerm(policy=P, kind=PriceKind.WAIT, usd=0.5, scope=Q)),
+    ),
+    "allow_must": ({"allow_must": True}, (QueueTerms(policy=P, queue="q", allow_must=True),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", EFFECTS)
+def test_a_field_ends_in_a_rule(field: str) -> None:
+    spec, rules = EFFECTS[field]
+    assert kind.compile("q", spec) == rules
+
+
+def test_no_field_is_accepted_that_has_no_effect() -> None:
+    assert field_paths(kind) == set(EFFECTS)
+
+
+def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
+    assert kind.compile("q", {}) == (TERMS,)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "says"),
+    [
+        ([], "$.spec", "must be a mapping"),
+        ({"guarantee": {"gpus": 1}}, "$.spec.guarantee", "did you mean guaranteed?"),
+        ({"limit": {"gpu": 1}}, "$.spec.limit.gpu", "did you mean gpus?"),
+        ({"limit": {"gpus": "many"}}, "$.spec.limit.gpus", "must be a whole number"),
+        ({"limit": {"gpus": -1}}, "$.spec.limit.gpus", ">= 0"),
+        ({"guaranteed": {}}, "$.spec.guaranteed.gpus", "is missing"),
+        ({"guaranteed": {"gpus": 8}, "limit": {"gpus": 4}}, "$.spec.limit.gpus", "at least 8"),
+        ({"reclaim_within": "5m"}, "$.spec.reclaim_within", "guaranteed"),
+        ({"guaranteed": {"gpus": 0}, "reclaim_within": "5m"}, "$.spec.reclaim_within", "guaranteed"),
+        ({"guaranteed": {"gpus": 1}, "reclaim_within": "soon"}, "$.spec.reclaim_within", "90s"),
+        ({"path": "a//b"}, "$.spec.path", "research/vision"),
+        ({"weight": 0}, "$.spec.weight", "> 0"),
+        ({"max_priority": 101}, "$.spec.max_priority", "<= 100"),
+        ({"max_value": "a lot"}, "$.spec.max_value", "40 USD"),
+        ({"max_duration": "4"}, "$.spec.max_duration", "90s"),
+        ({"deadline_budget": 3600}, "$.spec.deadline_budget", "must be a text"),
+        ({"waiting_usd_per_gpu_hour": -1}, "$.spec.waiting_usd_per_gpu_hour", ">= 0"),
+        ({"interactive": "yes"}, "$.spec.interactive", "true or false"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_remedy(spec: object, field: str, says: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        kind.compile("q", spec)
+    assert caught.value.field == field
+    assert says in caught.value.describe()

@@ -1,0 +1,47 @@
+"""What msgspec says of a mistake becomes the sentence that every other error has."""
+
+import msgspec
+import pytest
+
+from federator.kernel.errors import Invalid
+from federator.wire.records import decode
+
+
+class Wheel(msgspec.Struct, forbid_unknown_fields=True):
+    spokes: int
+
+
+class Cart(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    front: Wheel | None = None
+    wheels: tuple[Wheel, ...] = ()
+    spare: dict[str, Wheel] = {}
+
+
+def test_a_good_value_is_decoded() -> None:
+    assert decode({"name": "a", "wheels": [{"spokes": 3}]}, Cart, "$") == Cart("a", wheels=(Wheel(3),))
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "says"),
+    [
+        ({"nam": "a"}, "$.x.nam", "did you mean name?"),
+        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare"),
+        ({"name": "a", "front": {"spoke": 1}}, "$.x.front.spoke", "did you mean spokes?"),
+        (
+            {"name": "a", "wheels": [{"spokes": 1}, {"spoke": 1}]},
+            "$.x.wheels[1].spoke",
+            "did you mean spokes?",
+        ),
+        ({"name": "a", "spare": {"left": {"spoke": 1}}}, "$.x.spare[...].spoke", "did you mean spokes?"),
+        ({"front": None}, "$.x.name", "is missing"),
+        ({"name": 1}, "$.x.name", "must be a text, not a whole number"),
+        ({"name": "a", "front": 1}, "$.x.front", "must be a mapping, not a whole number"),
+        ([], "$.x", "must be a mapping, not a list"),
+    ],
+)
+def test_a_mistake_names_field_and_remedy(value: object, field: str, says: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        decode(value, Cart, "$.x")
+    assert caught.value.field == field
+    assert says in caught.value.describe()
