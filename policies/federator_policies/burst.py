@@ -178,7 +178,7 @@ def _filters(policy: str, given: BurstSpec) -> list[Rule]:
         max_price_usd_h=_optional(
             money_usd, given.where.max_price_per_hour, "$.spec.where.max_price_per_hour"
         ),
-        reason=f"policy {policy} forbids renting" if off else f"policy {policy} permits renting",
+        reason="renting is switched off" if off else "",
     )
     if when.window is None:
         return [rule]
