@@ -30,8 +30,8 @@ class Host:
     memory_mib: int
 
     def ranks(self, need: Room) -> int:
-        """How many ranks of that size it holds."""
-        fits = 1_000_000
+        """How many ranks of that size it holds. One with nothing free holds none, not even of a job that asks for nothing: it may still boot."""
+        fits = 1_000_000 if self.gpus or self.cpus_milli or self.memory_mib else 0
         if need[0]:
             fits = self.gpus // need[0]
         if need[1]:
