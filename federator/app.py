@@ -19,9 +19,10 @@ from aiohttp import web
 from federator.api.server import build_app
 from federator.assembly import Core, assemble
 from federator.control.admission import Admission
+from federator.control.desk import Compiled
 from federator.control.executor import UserData
 from federator.control.observation import RENTED_POOL
-from federator.kernel.clock import Clock, parse_clock
+from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_mib
 from federator.model.capacity import Lease
@@ -31,7 +32,7 @@ from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
 from federator.store.sqlite import SqliteStore
-from federator_policies.documents import compile_text
+from federator_policies.documents import compile_set, load
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,11 @@ async def serve(settings: Settings, *, started: Callable[[str], None] = print) -
     core = assemble(
         settings=settings,
         clock=clock,
-        store=SqliteStore.open(state_dir / "store.db", clock),
+        store=SqliteStore.open(state_dir / "store.db", SystemClock()),
         blobs=FileBlobs(state_dir / "blobs"),
         solver=ChildSolver(),
         providers={name: _provider(name, settings, clock) for name in settings.providers},
-        compile_policies=compile_text,
+        compile_policies=_compile,
         user_data=lambda admission: _user_data(admission, settings, address),
     )
     await core.start()
@@ -92,6 +93,12 @@ async def _introduce(core: Core, state_dir: Path, address: str) -> None:
         descriptor = os.open(state_dir / ADMIN_TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(secret + "\n")
+
+
+def _compile(text: str) -> Compiled:
+    """Policy text into rules, and each document as it was written."""
+    documents = load(text)
+    return Compiled(tuple(each.stored() for each in documents), compile_set(documents))
 
 
 def _provider(name: str, settings: Settings, clock: Clock) -> Provider:

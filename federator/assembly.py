@@ -135,7 +135,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ids=ids,
         settings=settings.turn,
     )
-    explainer = Explainer(records, observer, turn, intake)
+    explainer = Explainer(records, observer, turn, intake, decisions)
     return Core(
         settings=settings,
         clock=clock,

@@ -6,16 +6,18 @@ off or dead.
 
 import msgspec
 
+from federator.control.decisions import DecisionLog
 from federator.control.intake import Intake
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.turn import Turn
+from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.snapshot import Problem
-from federator.planning.explain import explain_waiting, site_reasons
+from federator.planning.explain import explain_waiting
 from federator.planning.preview import preview
 from federator.wire.http import Preview
 from federator.wire.jobfile import JobRequest
@@ -24,11 +26,14 @@ from federator.wire.jobfile import JobRequest
 class Explainer:
     """Answers "why is my job waiting, and why not there?"."""
 
-    def __init__(self, records: Records, observer: Observer, turn: Turn, intake: Intake) -> None:
+    def __init__(
+        self, records: Records, observer: Observer, turn: Turn, intake: Intake, decisions: DecisionLog
+    ) -> None:
         self._records = records
         self._observer = observer
         self._turn = turn
         self._intake = intake
+        self._decisions = decisions
 
     def waiting(self, job_id: str) -> Waiting | None:
         """What the newest plan says of a job that it did not start."""
@@ -37,28 +42,46 @@ class Explainer:
         _, plan = self._turn.last
         return next((waiting for waiting in plan.waiting if waiting.job == job_id), None)
 
-    def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
-        """The whole answer for one job."""
+    async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
+        """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed."""
         if job.status is JobStatus.PENDING and self._turn.last is not None:
             problem, plan = self._turn.last
             if any(view.id == job.id for view in problem.snapshot.jobs):
-                return explain_waiting(problem, plan, job.id)
+                return msgspec.structs.replace(explain_waiting(problem, plan, job.id), status=job.status)
         lease = self._records.leases.get(placement.lease or "") if placement else None
-        evidence = lease.evidence if lease else None
+        evidence = lease.evidence if lease and lease.evidence and lease.evidence.job == job.id else None
+        then = await self._decided(job, placement)
         return Explanation(
             job=job.id,
             status=job.status,
-            because=waiting.because if waiting else job.because,
+            because=waiting.because if waiting else self._because(job, placement),
             decision=placement.decision if placement else "",
             winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
-            sites=site_reasons(self._present(job), job.id) if not job.terminal else (),
+            sites=then.sites if then else (),
+            changes=then.changes if then else (),
             expected_start_at=placement.started_at or placement.assigned_at if placement else None,
             expected_finish_at=job.finished_at or (placement.expected_end_at if placement else None),
-            home_finish_at=evidence.home_finish_at if evidence else None,
+            home_finish_at=evidence.home_finish_at if evidence else (then.home_finish_at if then else None),
             deadline_at=job.deadline_at,
             burst=evidence,
-            policies=(evidence.policy,) if evidence else (),
+            policies=(evidence.policy,) if evidence else (then.policies if then else ()),
         )
+
+    async def _decided(self, job: Job, placement: Placement | None) -> Explanation | None:
+        """What the recorded decision that placed it says of every site; None when the record is gone."""
+        if placement is None or not placement.decision:
+            return None
+        try:
+            problem, plan = await self._decisions.load(placement.decision)
+        except NotFound:
+            return None
+        return explain_waiting(problem, plan, job.id)
+
+    def _because(self, job: Job, placement: Placement | None) -> str:
+        """What became of it, and why it went there."""
+        if placement is None or job.because == placement.because or placement.because in job.because:
+            return job.because
+        return f"{job.because}; it went to {placement.site} because: {placement.because}"
 
     def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
@@ -70,10 +93,3 @@ class Explainer:
 
     def _problem(self) -> Problem:
         return Problem(snapshot=self._observer.snapshot())
-
-    def _present(self, job: Job) -> Problem:
-        """The world now, with this job among those that wait."""
-        problem = self._problem()
-        view = self._observer.job_view(job)
-        jobs = (*(other for other in problem.snapshot.jobs if other.id != job.id), view)
-        return msgspec.structs.replace(problem, snapshot=msgspec.structs.replace(problem.snapshot, jobs=jobs))

@@ -4,7 +4,10 @@ Everything a person does to a job comes through here – submit, update, cancel,
 has to happen at sites follows from them.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +26,16 @@ from federator.settings import LimitSettings
 from federator.wire.http import JobPatch, Submitted
 from federator.wire.jobfile import JobRequest, encode_spec
 
+PART = 50
+"""Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
 UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
+
+
+class _Accepted(NamedTuple):
+    """The answer, and the tasks whose rows are still to be written."""
+
+    answer: Submitted
+    tasks: tuple[Job, ...]
 
 
 class Intake:
@@ -38,35 +50,37 @@ class Intake:
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
     ) -> Submitted:
-        """Accept one job, or one array. The same client id again gives the first answer. Raises the named refusal otherwise."""
-        answers: list[Submitted] = []
+        """Accept one job, or one array. The same client id again gives the first answer. Raises the named refusal otherwise.
+
+        An array larger than one transaction is written in parts, and acknowledged after the last; the first part names all
+        tasks, so that a client that repeats itself after a crash completes the array instead of doubling it.
+        """
+        accepted: list[_Accepted] = []
 
         def compute() -> Changes:
             changes = Changes()
-            answers[:] = [self._accept(changes, caller, request, client_id, body_hash)]
+            accepted[:] = [self._accept(changes, caller, request, client_id, body_hash)]
+            self._write(changes, caller, accepted[0].tasks[:PART])
             return changes
 
         await self._records.transact(compute)
-        return answers[0]
+        for start in range(PART, len(accepted[0].tasks), PART):
+            await self._records.transact(partial(self._part, caller, accepted[0].tasks[start : start + PART]))
+        return accepted[0].answer
 
     async def submit_many(
         self, caller: Caller, requests: Sequence[tuple[JobRequest, str | None, str]]
     ) -> list[Submitted | FederatorError]:
-        """Accept many in one transaction; each is accepted or refused by itself."""
-        answers: list[Submitted | FederatorError] = []
+        """Accept many; each is accepted or refused by itself. They are written together: the store groups what comes at once."""
+        return list(await asyncio.gather(*(self._answer(caller, *request) for request in requests)))
 
-        def compute() -> Changes:
-            changes = Changes()
-            answers.clear()
-            for request, client_id, body_hash in requests:
-                try:
-                    answers.append(self._accept(changes, caller, request, client_id, body_hash))
-                except FederatorError as error:
-                    answers.append(error)
-            return changes
-
-        await self._records.transact(compute)
-        return answers
+    async def _answer(
+        self, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
+    ) -> Submitted | FederatorError:
+        try:
+            return await self.submit(caller, request, client_id=client_id, body_hash=body_hash)
+        except FederatorError as error:
+            return error
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
@@ -101,10 +115,35 @@ class Intake:
 
     def _accept(
         self, changes: Changes, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
-    ) -> Submitted:
-        known = self._known(changes, caller, client_id, body_hash)
-        if known is not None:
-            return known
+    ) -> _Accepted:
+        """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""
+        first = self._first_use(caller, client_id, body_hash)
+        if first is not None and all(job in self._records.jobs for job in first.jobs):
+            return _Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
+        self._check_limits(request)
+        spec, job = self.prepare(caller, request)
+        if not self._records.has_spec(job.spec_hash):
+            changes.put(Spec(job.spec_hash, encode_spec(spec)))
+        job = msgspec.structs.replace(job, client_id=client_id)
+        ids = first.jobs if first else self._new_ids(job, request.array)
+        tasks = tuple(task for task in _tasks(job, request.array, ids) if task.id not in self._records.jobs)
+        who = f"user:{caller.name}"
+        self._scribe.act(changes, who, f"submit {job.name}", job=ids[0], queue=job.queue, owner=job.owner)
+        if client_id is not None and first is None:
+            changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
+        return _Accepted(Submitted(jobs=ids, name=job.name, repeated=first is not None), tasks)
+
+    def _part(self, caller: Caller, tasks: Sequence[Job]) -> Changes:
+        changes = Changes()
+        self._write(changes, caller, tasks)
+        return changes
+
+    def _write(self, changes: Changes, caller: Caller, tasks: Sequence[Job]) -> None:
+        for task in tasks:
+            text = f"submitted by {caller.name} to queue {task.queue}"
+            changes.put(task, self._scribe.event(task, "submit", text))
+
+    def _check_limits(self, request: JobRequest) -> None:
         tasks = len(request.array) or 1
         if len(self._records.open_jobs) + tasks > self._limits.queued_jobs:
             raise TooMany(f"{self._limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
@@ -114,54 +153,18 @@ class Intake:
                 field="$.array",
                 remedy="split the array",
             )
-        spec, job = self.prepare(caller, request)
-        if not self._records.has_spec(job.spec_hash):
-            changes.put(Spec(job.spec_hash, encode_spec(spec)))
-        job = msgspec.structs.replace(job, client_id=client_id)
-        jobs = self._tasks(job, request.array)
-        for task in jobs:
-            changes.put(
-                task, self._scribe.event(task, "submit", f"submitted by {caller.name} to queue {task.queue}")
-            )
-        ids = tuple(task.id for task in jobs)
-        self._scribe.act(
-            changes,
-            f"user:{caller.name}",
-            f"submit {job.name}",
-            job=ids[0],
-            queue=job.queue,
-            owner=caller.name,
-        )
-        if client_id is not None:
-            changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
-        return Submitted(jobs=ids, name=job.name)
 
-    def _tasks(self, job: Job, indices: Sequence[int]) -> list[Job]:
-        if not indices:
-            return [job]
-        return [
-            msgspec.structs.replace(job, id=self._scribe.ids.new("job"), array=job.id, array_index=index)
-            for index in indices
-        ]
+    def _new_ids(self, job: Job, indices: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._scribe.ids.new("job") for _ in indices) or (job.id,)
 
-    def _known(
-        self, changes: Changes, caller: Caller, client_id: str | None, body_hash: str
-    ) -> Submitted | None:
-        if client_id is None:
-            return None
-        key = f"{caller.name}/{client_id}"
-        first = self._records.client_keys.get(key)
-        if first is None:
-            pending = changes.rows.get(f"client/{key}")
-            first = pending if isinstance(pending, ClientKey) else None
-        if first is None:
-            return None
-        if first.body_hash != body_hash:
+    def _first_use(self, caller: Caller, client_id: str | None, body_hash: str) -> ClientKey | None:
+        first = self._records.client_keys.get(f"{caller.name}/{client_id}") if client_id is not None else None
+        if first is not None and first.body_hash != body_hash:
             raise ClientIdReused(
                 f"client id {client_id!r} was used for another job ({first.name}, {first.jobs[0]})",
                 remedy="use a new client id",
             )
-        return Submitted(jobs=first.jobs, name=first.name, repeated=True)
+        return first
 
     def _predecessor(self, caller: Caller, name: str) -> str:
         if name in self._records.jobs:
@@ -298,3 +301,13 @@ class Intake:
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
         await self._records.transact(compute)
         return self._job(job_id)
+
+
+def _tasks(job: Job, indices: Sequence[int], ids: Sequence[str]) -> list[Job]:
+    """One record per task of an array, or the job itself."""
+    if not indices:
+        return [msgspec.structs.replace(job, id=ids[0])]
+    return [
+        msgspec.structs.replace(job, id=name, array=job.id, array_index=index)
+        for name, index in zip(ids, indices, strict=True)
+    ]

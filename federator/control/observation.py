@@ -97,6 +97,8 @@ class Observer:
     def _pools(self, now: float) -> Iterator[PoolView]:
         by_member: dict[str, list[Placement]] = {}
         for placement in self._records.open_placements.values():
+            if placement.ended:
+                continue
             for name in dict.fromkeys(placement.members):
                 by_member.setdefault(name, []).append(placement)
         for member in self._records.members.values():

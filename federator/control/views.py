@@ -163,9 +163,9 @@ class Views:
             labels=spec.labels,
         )
 
-    def explain(self, job: Job) -> Explanation:
+    async def explain(self, job: Job) -> Explanation:
         """Why it is where it is, or why it waits, and why not elsewhere."""
-        return self._explainer.explain(job, self._waiting(job), self._last_placement(job))
+        return await self._explainer.explain(job, self._waiting(job), self._last_placement(job))
 
     def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request, nothing being changed."""
