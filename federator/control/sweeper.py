@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from federator.control.inventory import Inventory
 from federator.control.records import Changes, Records
@@ -9,13 +10,14 @@ from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED, InstanceStatus
 from federator.model.events import LedgerKind
+from federator.model.jobs import Job
 from federator.ports import Provider
 from federator.settings import RetentionSettings
 
 log = logging.getLogger(__name__)
 
-BATCH = 40
-"""Jobs dropped in one transaction, with their placements."""
+BATCH = 100
+"""Keys deleted in one transaction; stores take 120."""
 
 
 class Sweeper:
@@ -74,21 +76,27 @@ class Sweeper:
     async def drop_old(self) -> int:
         """Drop jobs that ended longer ago than their promise, with placements, events and client ids; returns how many."""
         before = self._scribe.clock.now() - self._retention.jobs_s
-        old = [
+        dropped = 0
+        for job in [
             job for job in self._records.jobs.values() if job.terminal and (job.finished_at or 0.0) < before
-        ][:BATCH]
-        if not old:
-            return 0
-        deletes: list[str] = []
-        for job in old:
-            deletes.append(f"job/{job.id}")
-            deletes += [f"placement/{p.id}" for p in self._records.placements.values() if p.job == job.id]
-            if job.client_id is not None:
-                deletes.append(f"client/{job.owner}/{job.client_id}")
-            page = await self._records.store.range(f"event/{job.id}/")
-            deletes += [item.key for item in page.items]
-        await self._records.transact(lambda: Changes(deletes=list(dict.fromkeys(deletes))))
-        return len(old)
+        ]:
+            keys = await self._keys_of(job)
+            for start in range(0, len(keys), BATCH):
+                batch = keys[start : start + BATCH]
+                await self._records.transact(partial(Changes, deletes=batch))
+            dropped += 1
+        return dropped
+
+    async def _keys_of(self, job: Job) -> list[str]:
+        """Everything that is kept of a job, its own row last: a sweep cut short is taken up by the next."""
+        page = await self._records.store.range(f"event/{job.id}/")
+        keys = [item.key for item in page.items]
+        keys += [f"placement/{p.id}" for p in self._records.placements.values() if p.job == job.id]
+        if job.client_id is not None:
+            keys.append(f"client/{job.owner}/{job.client_id}")
+        if job.id in self._records.outputs:
+            keys.append(f"outputs/{job.id}")
+        return [*keys, f"job/{job.id}"]
 
     def _known(self, name: str) -> bool:
         lease = self._records.leases.get(name)
