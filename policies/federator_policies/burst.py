@@ -57,8 +57,8 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for
     """What justifies renting."""
 
     mode: Literal["economic", "threshold", "always", "off"] = "economic"
-    """`economic`: what is gained is worth more than the price; `threshold`: after a wait; `always`: whenever home is full; `off`:
-    never, whatever other policies allow."""
+    """`economic`: what is gained is worth more than the rent; `threshold`: after a wait; `always`: at once. These two do not weigh
+    the price, so give them limits. `off`: never, whatever other policies permit."""
     for_: tuple[Literal["deadline", "waiting"], ...] = ("deadline",)
     """What counts as gained in `economic` mode: a met deadline, and saved waiting too where it is said."""
     after_wait: str | None = None
