@@ -1,0 +1,60 @@
+"""The `federator-agent` command: its arguments. What the verbs do is in `federator_agent.commands`."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; its exit code: 0 done, 1 cannot, 2 wrong usage."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    from federator_agent import commands
+
+    try:
+        return int(getattr(commands, options.verb)(options))
+    except FederatorError as error:
+        print(f"federator-agent: {error.describe()}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="federator-agent", description="The process of Federator at a site."
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, says in (
+        ("join", "bind this host to a site of a federation, once, with a one-time token"),
+        ("serve", "run the agent"),
+        ("status", "show what this agent has on its disk: who it is, and its placements"),
+        ("check", "prove the site file, the way to the dispatcher, and that work can be started here"),
+        ("pause", "take no new work from now on; what runs goes on"),
+        ("resume", "take new work again"),
+        ("leave", "forget the federation; refused while work is here"),
+    ):
+        sub = verbs.add_parser(name, help=says, description=says)
+        sub.add_argument(
+            "--config", type=Path, help="site.yaml; without it the user data of a rented machine is read"
+        )
+        sub.set_defaults(verb=name)
+        if name in ("join", "check"):
+            sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
+        if name == "join":
+            sub.add_argument(
+                "--token", default="", help="one-time join token; '-' reads it from standard input"
+            )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Archives: work directories in, outputs out. What comes in is from outside, so every member is looked at before it is written.
+
+Only plain files, directories and links that stay inside are unpacked. Nothing is written through a link, nothing outside the
+target, no devices, and no more than the limits allow. An archive that tries is refused whole, by name of the member.
+"""
+
+import contextlib
+import glob
+import os
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from federator.kernel.errors import Invalid
+
+MAX_MEMBERS = 1_000_000
+MAX_BYTES = 64 * 2**30
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Unpack a gzipped tar into a directory that is made anew. Raises `Invalid` for an archive that is not harmless."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            _unpack(tar, target)
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise Invalid(f"the work directory is not a readable gzipped tar: {error}") from None
+
+
+def _unpack(tar: tarfile.TarFile, target: Path) -> None:
+    total = 0
+    for number, member in enumerate(tar, 1):
+        total += member.size
+        if number > MAX_MEMBERS or total > MAX_BYTES:
+            raise Invalid(f"the work directory has over {MAX_MEMBERS} files or {MAX_BYTES >> 30} GiB")
+        path = target / _inside(member.name, member.name)
+        if path == target:
+            continue
+        _make_parents(path.parent, target, member.name)
+        _write(tar, member, path, target)
+
+
+def _inside(name: str, member: str) -> PurePosixPath:
+    """A member's path, normalized. Raises `Invalid` when it leads out of the archive's own directory."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise Invalid(f"the work directory's archive has a member that leads outside: {member!r}")
+    return path
+
+
+def _make_parents(parent: Path, target: Path, member: str) -> None:
+    """Make the directories above a member, none of which may be a link."""
+    for part in [*reversed(parent.relative_to(target).parents), parent.relative_to(target)]:
+        directory = target / part
+        if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+            raise Invalid(
+                f"the work directory's archive has a member under something not a directory: {member!r}"
+            )
+        directory.mkdir(exist_ok=True)
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, target: Path) -> None:
+    if member.isdir():
+        if path.is_symlink():
+            raise Invalid(f"the work directory's archive has two members of one name: {member.name!r}")
+        path.mkdir(exist_ok=True)
+        return
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    if member.issym():
+        _check_link(member, path, target)
+        path.symlink_to(member.linkname)
+    elif member.islnk():
+        source = target / _inside(member.linkname, member.name)
+        if (
+            source.is_symlink()
+            or not source.is_file()
+            or not source.resolve().is_relative_to(target.resolve())
+        ):
+            raise Invalid(
+                f"the work directory's archive has a link to something that is not a file: {member.name!r}"
+            )
+        os.link(source, path)
+    elif member.isfile():
+        content = tar.extractfile(member)
+        assert content is not None
+        with content, path.open("xb") as file:
+            shutil.copyfileobj(content, file, 2**20)
+        path.chmod(0o700 if member.mode & 0o111 else 0o600)
+    else:
+        raise Invalid(
+            f"the work directory's archive has a member that is neither file, directory nor link: {member.name!r}"
+        )
+
+
+def _check_link(member: tarfile.TarInfo, path: Path, target: Path) -> None:
+    """A link may point to what is, or will be, inside; where it leads is judged by its text, not by what exists now."""
+    end = os.path.normpath(path.parent.relative_to(target) / member.linkname)
+    if PurePosixPath(member.linkname).is_absolute() or end == ".." or end.startswith("../"):
+        raise Invalid(f"the work directory's archive has a link that leads outside: {member.name!r}")
+
+
+def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
+    """Pack the plain files under `work` that match, into a gzipped tar; how many. Links are followed only inside `work`."""
+    root = work.resolve()
+    files = sorted({file for pattern in patterns for file in _matches(root, pattern)})
+    with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                tar.add((root / file).resolve(), arcname=file, recursive=False)
+    return len(files)
+
+
+def _matches(root: Path, pattern: str) -> set[str]:
+    if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+        return set()
+    found = set()
+    names = glob.iglob(pattern, root_dir=root, recursive=True, include_hidden=True)  # noqa: PTH207 - Path.glob lacks `a/**` files
+    for name in names:
+        path = root / name
+        below = (
+            (Path(top) / file for top, _, files in os.walk(path) for file in files)
+            if path.is_dir()
+            else [path]
+        )
+        for file in below:
+            if file.is_file() and file.resolve().is_relative_to(root):
+                found.add(str(file.relative_to(root)))
+    return found

@@ -1,0 +1,213 @@
+"""What the verbs of `federator-agent` do."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import aiohttp
+
+from federator.kernel.clock import SystemClock
+from federator.kernel.errors import Conflict, Invalid, Transient
+from federator.kernel.quantities import format_instant, format_mib
+from federator_agent.config import AgentSettings, load
+from federator_agent.core.lending import lent_hosts
+from federator_agent.core.state import Phase, State, restore
+from federator_agent.link import join as join_dispatcher
+from federator_agent.link import load_key
+from federator_agent.loop import Agent
+from federator_agent.runtimes.local.ranks import LocalRanks
+from federator_agent.spool import Identity, Spool
+
+JOIN_PAUSE_S = 2.0
+_CHECK_CODE = 7
+log = logging.getLogger("federator_agent")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def join(options: argparse.Namespace) -> int:
+    """Bind this host's key to a site."""
+    settings = load(options.config)
+    given = str(options.token)
+    if given == "-":
+        given = sys.stdin.readline().strip()
+    token = given or settings.join_token
+    if not token:
+        raise Invalid("no join token is given", remedy="a site admin makes one; give it with --token")
+    identity = _join(settings, Spool(settings.state_dir), options.dispatcher.rstrip("/"), token)
+    _say(
+        f"joined {identity.dispatcher} as {identity.member} of site {identity.site}; next: federator-agent serve"
+    )
+    return 0
+
+
+def _join(settings: AgentSettings, spool: Spool, dispatcher: str, token: str) -> Identity:
+    dispatcher = dispatcher or settings.dispatcher
+    if not dispatcher:
+        raise Invalid(
+            "no dispatcher is given", remedy="use --dispatcher URL, or 'dispatcher:' in the site file"
+        )
+    known = spool.identity()
+    if known is not None and known.dispatcher != dispatcher:
+        raise Conflict(f"this host has joined {known.dispatcher}", remedy="run federator-agent leave first")
+    key = load_key(spool.directory / "key")
+    identity = asyncio.run(join_dispatcher(dispatcher, token, key, settings.member, settings.site.labels))
+    spool.keep_identity(identity)
+    return identity
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run the agent until TERM or INT; what runs here goes on without it."""
+    settings = load(options.config)
+    spool = Spool(settings.state_dir)
+    spool.lock()
+    identity = spool.identity()
+    while identity is None:
+        if not settings.join_token:
+            raise Invalid("this host has not joined a federation", remedy="run federator-agent join first")
+        try:
+            identity = _join(settings, spool, "", settings.join_token)
+        except Transient as error:
+            log.warning("joining: %s; trying again", error)
+            time.sleep(JOIN_PAUSE_S * random.uniform(0.5, 1.0))
+    log.info("%s of site %s, state in %s", identity.member, identity.site, settings.state_dir)
+    asyncio.run(_serve(Agent(settings, identity, spool, load_key(spool.directory / "key"))))
+    return 0
+
+
+async def _serve(agent: Agent) -> None:
+    task = asyncio.create_task(agent.serve())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def status(options: argparse.Namespace) -> int:
+    """Show what is on disk. Needs no running agent and disturbs none."""
+    settings = load(options.config)
+    spool = Spool(settings.state_dir)
+    state = _remembered(settings, spool)
+    identity = spool.identity()
+    member = (
+        f"{identity.member} of site {identity.site} at {identity.dispatcher}" if identity else "not joined"
+    )
+    _say(f"member      {member}")
+    _say(
+        f"agent       {'running' if spool.in_use() else 'not running'}, {'paused' if spool.paused else 'takes new work'}"
+    )
+    for record in state.records.values():
+        report = record.report
+        since = format_instant(report.at) if report else ""
+        _say(f"placement   {record.entry.placement} {record.entry.job_name} {record.phase} {since}")
+    return 0
+
+
+def _remembered(settings: AgentSettings, spool: Spool) -> State:
+    return restore(State(site=settings.site), spool.read())
+
+
+def check(options: argparse.Namespace) -> int:
+    """Prove what an installation needs, each with a line; 1 when something fails."""
+    settings = load(options.config)
+    _say(f"ok    site file: {settings.site.name}, {settings.kind}, clock {settings.clock}")
+    for pool in settings.site.pools:
+        lent = lent_hosts(settings.site, pool)
+        has = f"{pool.nodes} hosts, each {pool.gpus_per_node} GPUs {pool.model}".rstrip()
+        rest = f"{pool.cpus_milli_per_node / 1000:g} CPUs, {format_mib(pool.memory_mib_per_node)}"
+        _say(
+            f"ok    pool {pool.name}: {has}, {rest}; lent: {len(lent)} hosts, {sum(len(h.gpus) for h in lent)} GPUs"
+        )
+    failures = [_check_shim(settings), _check_dispatcher(options.dispatcher or settings.dispatcher)]
+    for failure in failures:
+        _say(failure if failure.startswith("ok") else f"FAIL  {failure}")
+    return 0 if all(failure.startswith("ok") for failure in failures) else 1
+
+
+def _check_shim(settings: AgentSettings) -> str:
+    try:
+        Spool(settings.state_dir)
+        directory = Path(tempfile.mkdtemp(prefix="check-", dir=settings.state_dir))
+    except OSError as error:
+        return f"state_dir {settings.state_dir}: {error.strerror}; make it writable for this user"
+    try:
+        code = asyncio.run(_run_once(directory, settings.environment))
+    except (OSError, TimeoutError) as error:
+        return f"a process cannot be started: {error}"
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if code != _CHECK_CODE:
+        return f"a process that exits with {_CHECK_CODE} was seen to exit with {code}; is util-linux (setsid) installed?"
+    return f"ok    processes can be started and followed, state in {settings.state_dir}"
+
+
+async def _run_once(directory: Path, environment: dict[str, str]) -> int | None:
+    ranks = LocalRanks(SystemClock())
+    over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    command = ["/bin/sh", "-c", f"exit {_CHECK_CODE}"]
+    ranks.start(directory, directory, command, environment, lambda _, code, __: over.set_result(code))
+    return await asyncio.wait_for(over, 10)
+
+
+def _check_dispatcher(dispatcher: str) -> str:
+    if not dispatcher:
+        return "no dispatcher is given: use --dispatcher URL, or 'dispatcher:' in the site file"
+    return asyncio.run(_reach(dispatcher.rstrip("/")))
+
+
+async def _reach(dispatcher: str) -> str:
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,
+            http.get(f"{dispatcher}/healthz") as answer,
+        ):
+            if answer.status < 400:
+                return f"ok    dispatcher {dispatcher} answers"
+            return f"dispatcher {dispatcher} answers {answer.status}"
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        return f"dispatcher {dispatcher} cannot be reached: {error}"
+
+
+def pause(options: argparse.Namespace) -> int:
+    """Take no new work."""
+    settings = load(options.config)
+    Spool(settings.state_dir).pause(paused=True)
+    _say("paused: new work is refused; what runs goes on")
+    return 0
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Take new work again."""
+    settings = load(options.config)
+    Spool(settings.state_dir).pause(paused=False)
+    _say("resumed: new work is taken")
+    return 0
+
+
+def leave(options: argparse.Namespace) -> int:
+    """Forget name and key, once nothing is here that the dispatcher does not know to be over."""
+    settings = load(options.config)
+    spool = Spool(settings.state_dir)
+    spool.lock()
+    open_ = [
+        record.entry.placement
+        for record in _remembered(settings, spool).records.values()
+        if record.phase is not Phase.ENDED or not record.acknowledged
+    ]
+    if open_:
+        remedy = "pause, let them end while the agent serves, then leave"
+        raise Conflict(f"{len(open_)} placements are not over, {open_[0]} among them", remedy=remedy)
+    spool.forget_identity()
+    _say("left: the key is gone; an administrator of the federation removes the member")
+    return 0

@@ -1,0 +1,252 @@
+"""`site.yaml`, a rented machine's user data, and the environment, into settings. Nothing else in the agent reads these.
+
+Every error names the file, the line, the field and the remedy. What the file does not say about the host is looked up on it.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from federator.kernel.clock import parse_clock
+from federator.kernel.errors import FederatorError, Invalid
+from federator.model.sites import SiteKind
+from federator.wire import fields
+from federator.wire.yamltext import read_document
+from federator_agent import nvml
+from federator_agent.core.lending import HostPool, Hours, Lending, Site
+
+USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
+STATE_DIR_VARIABLE = "FEDERATOR_STATE_DIR"
+"""Where the agent keeps its state when its file does not say: set by a provider that has a place for it."""
+DEFAULT_STATE_DIR = "/var/lib/federator-agent"
+SITE_KEYS = (
+    "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "lend", "dispatcher", "member", "state_dir", "clock",
+    "report_every",
+)  # fmt: skip
+USER_DATA_KEYS = (*SITE_KEYS, "join_token")
+POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
+LEND_KEYS = ("gpus", "pools", "hours", "timezone", "queues")
+_PASSED_ON = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
+    "FEDERATOR_INSTANCE_DIR",  # by which the local provider finds what is left of a dead machine
+)  # fmt: skip
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")
+_MAX_MIB = 2**30
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is started with."""
+
+    site: Site
+    kind: SiteKind = SiteKind.ONPREM
+    dispatcher: str = ""
+    """URL of the dispatcher, such as `http://127.0.0.1:7070`."""
+    member: str = ""
+    """A wish for this agent's name in the federation; empty: the site's name."""
+    state_dir: Path = Path(DEFAULT_STATE_DIR)
+    clock: str = "system"
+    report_every_s: float | None = None
+    """How often to report, in clock seconds; None: as the dispatcher says."""
+    join_token: str = ""
+    environment: dict[str, str] = {}
+    """What jobs get of the agent's own environment."""
+
+
+def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> AgentSettings:
+    """Settings from a site file, or without one from the user data that the environment names. Raises `Invalid`."""
+    user_data = environ.get(USER_DATA_VARIABLE)
+    keys: tuple[str, ...] = SITE_KEYS
+    if path is None:
+        if not user_data:
+            raise Invalid(
+                "no site file is given", remedy=f"use --config site.yaml, or set {USER_DATA_VARIABLE}"
+            )
+        path, keys = Path(user_data), USER_DATA_KEYS
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise Invalid(f"{path}: {error.strerror}", remedy="check the path and its permissions") from None
+    return parse(text, str(path), keys, environ)
+
+
+def parse(text: str, source: str, keys: tuple[str, ...], environ: Mapping[str, str]) -> AgentSettings:
+    """Settings from YAML text. Raises `Invalid` that says where in `source`."""
+    lines: dict[str, int] = {}
+    try:
+        document = read_document(text)
+        lines = document.lines
+        return _settings(fields.mapping(document.value, "$"), keys, environ)
+    except FederatorError as error:
+        line = _line(lines, error.field)
+        where = f"{source}, line {line}" if line else source
+        raise Invalid(f"{where}: {error.describe()}") from None
+
+
+def _line(lines: dict[str, int], path: str | None) -> int | None:
+    """The line of a field, or of the nearest thing around it that has one."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path) if path else None
+
+
+def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping[str, str]) -> AgentSettings:
+    fields.known_only(top, "$", keys)
+    if "site" not in top:
+        raise Invalid("is missing", field="$.site", remedy="give the site's name, for example 'site: basel'")
+    settings = AgentSettings(
+        site=_site(top),
+        kind=SiteKind(fields.one_of(top.get("kind", "onprem"), "$.kind", tuple(SiteKind))),
+        dispatcher=_url(top["dispatcher"], "$.dispatcher") if "dispatcher" in top else "",
+        member=fields.name(top["member"], "$.member") if "member" in top else "",
+        join_token=fields.text(top["join_token"], "$.join_token") if "join_token" in top else "",
+        environment=_passed_on(environ),
+        state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
+    )
+    if "state_dir" in top:
+        state_dir = Path(fields.text(top["state_dir"], "$.state_dir")).absolute()
+        settings = msgspec.structs.replace(settings, state_dir=state_dir)
+    if "clock" in top:
+        settings = msgspec.structs.replace(settings, clock=_clock(top["clock"]))
+    if "report_every" in top:
+        every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
+        settings = msgspec.structs.replace(settings, report_every_s=every_s)
+    return settings
+
+
+def _site(top: Mapping[str, object]) -> Site:
+    labels = fields.pairs(top.get("labels", {}), "$.labels", limit=100)
+    if "region" in top:
+        labels = {"region": fields.text(top["region"], "$.region", limit=200)} | labels
+    price = top.get("price_per_gpu_hour")
+    pools = _pools(top.get("pools"))
+    return Site(
+        name=fields.name(top["site"], "$.site"),
+        pools=pools,
+        lend=_lend(fields.mapping(top.get("lend", {}), "$.lend"), pools),
+        labels=labels,
+        price_usd_gpu_h=None if price is None else fields.money_usd(price, "$.price_per_gpu_hour"),
+    )
+
+
+def _pools(value: object) -> tuple[HostPool, ...]:
+    if value is None:
+        return (_pool({"name": "default"}, "$.pools"),)
+    if not isinstance(value, list) or not value:
+        raise Invalid(
+            "is not a list of pools", field="$.pools", remedy="write '- name: a100' and what its hosts have"
+        )
+    pools = tuple(
+        _pool(fields.mapping(each, f"$.pools[{index}]"), f"$.pools[{index}]")
+        for index, each in enumerate(value)
+    )
+    names = [pool.name for pool in pools]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise Invalid(
+                f"{name!r} is the name of two pools", field=f"$.pools[{index}].name", remedy="rename one"
+            )
+    return pools
+
+
+def _pool(pool: Mapping[str, object], path: str) -> HostPool:
+    """A declared pool. A host that declares no GPUs is asked; what is declared wins."""
+    fields.known_only(pool, path, POOL_KEYS)
+    if "name" not in pool:
+        raise Invalid("is missing", field=f"{path}.name", remedy="give the pool a name")
+    nodes = fields.whole(pool.get("nodes", 1), f"{path}.nodes", low=1, high=10_000)
+    found = None if "gpus_per_node" in pool else nvml.detect()
+    gpus = fields.whole(
+        pool.get("gpus_per_node", found.number if found else 0), f"{path}.gpus_per_node", low=0, high=1024
+    )
+    model = fields.name(pool["model"], f"{path}.model") if "model" in pool else (found.model if found else "")
+    if gpus and not model:
+        raise Invalid("is missing", field=f"{path}.model", remedy="name the GPUs, for example 'model: A100'")
+    memory = found.memory_mib if found else 0
+    if "gpu_memory" in pool:
+        memory = fields.size_mib(pool["gpu_memory"], f"{path}.gpu_memory", high_mib=_MAX_MIB)
+    return HostPool(
+        name=fields.name(pool["name"], f"{path}.name"),
+        model=model,
+        gpu_memory_mib=memory,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        cpus_milli_per_node=_cpus_milli(pool, path, nodes),
+        memory_mib_per_node=_memory_mib(pool, path, nodes),
+    )
+
+
+def _cpus_milli(pool: Mapping[str, object], path: str, nodes: int) -> int:
+    if "cpus_per_node" in pool:
+        return round(
+            fields.number(pool["cpus_per_node"], f"{path}.cpus_per_node", low=0, high=100_000) * 1000
+        )
+    return len(os.sched_getaffinity(0)) * 1000 // nodes
+
+
+def _memory_mib(pool: Mapping[str, object], path: str, nodes: int) -> int:
+    if "memory_per_node" in pool:
+        return fields.size_mib(pool["memory_per_node"], f"{path}.memory_per_node", high_mib=_MAX_MIB)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 // nodes
+
+
+def _lend(lend: Mapping[str, object], pools: tuple[HostPool, ...]) -> Lending:
+    fields.known_only(lend, "$.lend", LEND_KEYS)
+    names = tuple(pool.name for pool in pools)
+    limits = fields.mapping(lend.get("gpus", {}), "$.lend.gpus")
+    for name in limits:
+        fields.one_of(name, f"$.lend.gpus.{name}", names)
+    return Lending(
+        gpus={
+            name: fields.whole(limit, f"$.lend.gpus.{name}", low=0, high=10_000_000)
+            for name, limit in limits.items()
+        },
+        pools=fields.words(
+            lend.get("pools", ()), "$.lend.pools", lambda name, path: fields.one_of(name, path, names)
+        ),
+        hours=_hours(lend),
+        queues=fields.words(lend.get("queues", ()), "$.lend.queues", fields.queue),
+    )
+
+
+def _hours(lend: Mapping[str, object]) -> Hours | None:
+    if "hours" not in lend:
+        return None
+    match = _HOURS.fullmatch(fields.text(lend["hours"], "$.lend.hours").strip())
+    if match is None:
+        remedy = "write 'from-to' by the clock, for example 18:00-08:00"
+        raise Invalid("is not a window of hours", field="$.lend.hours", remedy=remedy)
+    zone = fields.text(lend.get("timezone", "UTC"), "$.lend.timezone", limit=100)
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        remedy = "write for example Europe/Zurich; on a small system the package tzdata may be missing"
+        raise Invalid(f"{zone!r} is not a time zone", field="$.lend.timezone", remedy=remedy) from None
+    start_h, start_m, end_h, end_m = (int(part) for part in match.groups())
+    return Hours(start_h * 60 + start_m, end_h * 60 + end_m, zone)
+
+
+def _url(value: object, path: str) -> str:
+    url = fields.text(value, path, limit=1000).rstrip("/")
+    if not re.match(r"https?://[^/\s]+", url):
+        raise Invalid(f"{url!r} is not a URL", field=path, remedy="write for example http://127.0.0.1:7070")
+    return url
+
+
+def _clock(value: object) -> str:
+    text = fields.text(value, "$.clock", limit=100)
+    try:
+        parse_clock(text)
+    except ValueError as error:
+        raise Invalid(str(error), field="$.clock") from None
+    return text
+
+
+def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of the agent's environment that jobs may see: where programs, homes and libraries are, and nothing secret."""
+    passed = {name: value for name, value in environ.items() if name in _PASSED_ON or name.startswith("LC_")}
+    return {"PATH": os.defpath, "HOME": "/", "HOSTNAME": socket.gethostname()} | passed

@@ -1,0 +1,161 @@
+"""How placements end: asked, by their time limit, by a rank's failure, by refusal; and what verdict follows."""
+
+from msgspec.structs import replace
+
+from federator.model.placements import Cause, DesiredEntry, PlacementStatus
+from federator_agent.core.draft import Draft
+from federator_agent.core.events import RankEnded, StagingFailed
+from federator_agent.core.instructions import Collect, SignalRanks, StopStaging
+from federator_agent.core.state import Phase, RankState, Record, Stop, Verdict
+
+NEVER_STARTED = 143
+"""The exit code of a rank that was stopped before it was started: as if TERM had ended it."""
+KILL_AGAIN_S = 5.0
+"""A kill that has not been answered is repeated after this time."""
+
+
+def limit_boot_s(record: Record) -> float | None:
+    """When a running placement has run for as long as it may, by the boot clock."""
+    if record.entry.max_duration_s is None or record.started_boot_s is None:
+        return None
+    return record.started_boot_s + record.entry.max_duration_s
+
+
+def refuse(draft: Draft, record: Record, why: str) -> None:
+    """The site cannot. An ordinary answer, before anything has started."""
+    verdict = Verdict(status=PlacementStatus.REFUSED, cause=Cause.CANNOT, detail=why, ended_at=draft.now.at)
+    draft.end(record, verdict)
+
+
+def end_unknown(draft: Draft, entry: DesiredEntry) -> None:
+    """A `stop` for what never came here: it is over, and the record keeps an older `run` from starting it."""
+    _stopped(draft, Record(entry=entry), "it had not started here")
+
+
+def _stopped(draft: Draft, record: Record, detail: str) -> None:
+    verdict = Verdict(
+        status=PlacementStatus.STOPPED, cause=Cause.STOPPED, detail=detail, ended_at=draft.now.at
+    )
+    draft.end(record, verdict)
+
+
+def stop(draft: Draft, record: Record, cause: Cause, detail: str) -> None:
+    """Begin to end a placement. What is already ending goes on as it is."""
+    if record.phase in (Phase.FETCHING, Phase.RESERVED):
+        _stopped(draft, record, detail)
+    elif record.phase is Phase.STAGING:
+        draft.put(replace(record, phase=Phase.UNSTAGING, stop=_stop_record(draft, record, cause, detail)))
+        draft.do(StopStaging(record.entry.placement))
+    elif record.phase is Phase.RUNNING:
+        asked = replace(record, phase=Phase.STOPPING, stop=_stop_record(draft, record, cause, detail))
+        draft.put(asked)
+        ask(draft, asked, asked.live_ranks)
+
+
+def _stop_record(draft: Draft, record: Record, cause: Cause, detail: str) -> Stop:
+    kill_boot_s = draft.now.boot_s + record.entry.grace_s
+    return Stop(cause=cause, detail=detail, asked_at=draft.now.at, kill_boot_s=kill_boot_s)
+
+
+def ask(draft: Draft, record: Record, ranks: tuple[int, ...]) -> None:
+    """Send the signal on which the job saves itself, or the last one when its grace is over."""
+    killed = record.stop is not None and record.stop.killed
+    draft.do(SignalRanks(record.entry.placement, ranks, "KILL" if killed else record.entry.signal))
+
+
+def kill_if_due(draft: Draft, record: Record) -> None:
+    """Once the grace is over, kill; and again, until it is gone."""
+    stop = record.stop
+    if stop is None or stop.kill_boot_s > draft.now.boot_s:
+        return
+    killing = replace(stop, killed=True, kill_boot_s=draft.now.boot_s + KILL_AGAIN_S)
+    record = draft.put(replace(record, stop=killing))
+    draft.do(SignalRanks(record.entry.placement, record.live_ranks, "KILL"))
+
+
+def stop_siblings(draft: Draft, record: Record, ended: RankEnded) -> None:
+    """A rank has failed: the rest of the gang is worth nothing without it."""
+    cause = Cause.NODE_LOST if ended.exit_code is None else Cause.EXIT
+    stop(draft, record, cause, f"rank {ended.rank} ended first")
+
+
+def fail_staging(draft: Draft, record: Record, event: StagingFailed) -> None:
+    """It cannot start. The set-up's log still goes home before this is told."""
+    verdict = Verdict(
+        status=PlacementStatus.FAILED,
+        cause=event.cause,
+        detail=event.detail,
+        exit_code=event.exit_code,
+        ended_at=draft.now.at,
+    )
+    _collect(draft, record, verdict)
+
+
+def conclude(draft: Draft, record: Record) -> None:
+    """Nothing of it runs any more: decide how it ended, and bring home what it leaves."""
+    _collect(draft, record, judge(record, draft.now.at))
+
+
+def _collect(draft: Draft, record: Record, verdict: Verdict) -> None:
+    record = draft.put(replace(record, phase=Phase.COLLECTING, verdict=verdict))
+    draft.do(Collect(record, draft.state.specs[record.entry.spec_hash]))
+
+
+def judge(record: Record, now_at: float) -> Verdict:
+    """How a placement ended, from how its ranks did and whether it had been asked to end."""
+    ended_at = max((rank.ended_at or now_at for rank in record.ranks), default=now_at)
+    ended_at = max(ended_at, record.started_at or ended_at)
+    stop = record.stop
+    if record.ranks and all(_succeeded(rank, stop) for rank in record.ranks):
+        return Verdict(status=PlacementStatus.SUCCEEDED, cause=Cause.EXIT, exit_code=0, ended_at=ended_at)
+    first = _first_failed(record)
+    code = first.exit_code if first else 0
+    if stop is not None and stop.cause is Cause.STOPPED:
+        return Verdict(
+            status=PlacementStatus.STOPPED,
+            cause=Cause.STOPPED,
+            detail=stop.detail,
+            exit_code=code,
+            ended_at=ended_at,
+            checkpointed=bool(record.ranks)
+            and not stop.killed
+            and not any(_lost(rank) for rank in record.ranks),
+        )
+    if stop is not None and stop.cause is Cause.MAX_DURATION:
+        return Verdict(
+            status=PlacementStatus.FAILED,
+            cause=Cause.MAX_DURATION,
+            detail=stop.detail,
+            exit_code=code,
+            ended_at=ended_at,
+            checkpointed=not stop.killed,
+        )
+    assert first is not None
+    where = next((slot.host for slot in record.slots if slot.rank == first.rank), "")
+    if _lost(first):
+        detail = f"rank {first.rank} on {where}: {first.detail or 'its process vanished'}"
+        return Verdict(status=PlacementStatus.LOST, cause=Cause.NODE_LOST, detail=detail, ended_at=ended_at)
+    detail = f"rank {first.rank} on {where} ended with exit code {first.exit_code}"
+    return Verdict(
+        status=PlacementStatus.FAILED,
+        cause=Cause.EXIT,
+        detail=detail,
+        exit_code=first.exit_code,
+        ended_at=ended_at,
+    )
+
+
+def _succeeded(rank: RankState, stop: Stop | None) -> bool:
+    """Whether a rank ended well, and by itself: an end after having been asked may be that of half the work."""
+    by_itself = stop is None or (rank.ended_at is not None and rank.ended_at <= stop.asked_at)
+    return rank.exit_code == 0 and by_itself
+
+
+def _lost(rank: RankState) -> bool:
+    return rank.ended and rank.exit_code is None
+
+
+def _first_failed(record: Record) -> RankState | None:
+    """The rank that failed first; ties go to the lower number."""
+    failed = [rank for rank in record.ranks if rank.exit_code != 0]
+    return min(failed, key=lambda rank: (rank.ended_at or 0.0, rank.rank), default=None)

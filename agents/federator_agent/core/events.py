@@ -1,0 +1,155 @@
+"""What may happen to an agent. Each is told to `federator_agent.core.machine.step` together with the time."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator.wire.link import Desired
+
+
+class Now(NamedTuple):
+    """The time of an event: wall time for what people read, boot time for what is measured."""
+
+    at: float
+    boot_s: float
+
+
+class Awake(msgspec.Struct, frozen=True):
+    """The agent starts, with what its disk remembers; on the first start nothing."""
+
+    boot_id: str
+
+
+class LinkUp(msgspec.Struct, frozen=True):
+    """A session stands."""
+
+    incarnation: str
+    term: int
+
+
+class LinkDown(msgspec.Struct, frozen=True):
+    """The session is over; everything goes on."""
+
+
+class DesiredChanged(msgspec.Struct, frozen=True):
+    """The dispatcher changes the desired set."""
+
+    message: Desired
+
+
+class Acknowledged(msgspec.Struct, frozen=True):
+    """The dispatcher has all statuses up to `seq` on disk."""
+
+    seq: int
+
+
+class SpecArrived(msgspec.Struct, frozen=True):
+    """A spec is here."""
+
+    spec_hash: str
+    spec: JobSpec
+
+
+class SpecUnknown(msgspec.Struct, frozen=True):
+    """The dispatcher has no such spec, or none that this agent can read."""
+
+    spec_hash: str
+    detail: str
+
+
+class SettingUp(msgspec.Struct, frozen=True):
+    """The work directory is there; the set-up script runs."""
+
+    placement: str
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """Everything is ready to start; `master_port` was free a moment ago."""
+
+    placement: str
+    master_port: int
+
+
+class StagingFailed(msgspec.Struct, frozen=True):
+    """It can never start: the work directory or the set-up is at fault."""
+
+    placement: str
+    cause: Cause
+    detail: str
+    exit_code: int | None = None
+
+
+class StagingStopped(msgspec.Struct, frozen=True):
+    """Nothing of the staging runs any more."""
+
+    placement: str
+
+
+class RankStarted(msgspec.Struct, frozen=True):
+    """A rank's process runs, or ran, from `started_at` on."""
+
+    placement: str
+    rank: int
+    started_at: float
+
+
+class RankAbsent(msgspec.Struct, frozen=True):
+    """After a restart of the agent: it was to be started, and provably never was."""
+
+    placement: str
+    rank: int
+
+
+class RankEnded(msgspec.Struct, frozen=True):
+    """Nothing of a rank runs any more. `exit_code` None: it was lost, and `detail` says how."""
+
+    placement: str
+    rank: int
+    ended_at: float
+    exit_code: int | None = None
+    detail: str = ""
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """Logs and outputs are at the dispatcher; `detail` names what could not be kept."""
+
+    placement: str
+    detail: str = ""
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """The site's owner stops or restarts new work."""
+
+    paused: bool
+
+
+class ReportDue(msgspec.Struct, frozen=True):
+    """It is time to report, changed or not."""
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Event = (
+    Awake
+    | LinkUp
+    | LinkDown
+    | DesiredChanged
+    | Acknowledged
+    | SpecArrived
+    | SpecUnknown
+    | SettingUp
+    | Staged
+    | StagingFailed
+    | StagingStopped
+    | RankStarted
+    | RankAbsent
+    | RankEnded
+    | Collected
+    | Paused
+    | ReportDue
+    | Tick
+)

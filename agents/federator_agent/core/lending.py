@@ -1,0 +1,163 @@
+"""What a site has and what of it the federation may use: pools of hosts, and the owner's limits on them.
+
+Lending is by *slots*, not by totals: with three GPUs lent of two hosts with two each, the first host lends both and the second
+lends one. So a shape that is reported can always be taken.
+"""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from federator.model.jobs import Resources
+
+
+class HostPool(msgspec.Struct, frozen=True, kw_only=True):
+    """Hosts of one make, as `site.yaml` declares them."""
+
+    name: str
+    model: str = ""
+    gpu_memory_mib: int = 0
+    nodes: int = 1
+    gpus_per_node: int = 0
+    cpus_milli_per_node: int
+    memory_mib_per_node: int
+
+    def suits(self, resources: Resources) -> str:
+        """Why hosts of this make cannot take a rank of that size even when empty; empty text when they can."""
+        gpus = resources.gpus
+        if gpus.count and gpus.models and self.model.lower() not in {model.lower() for model in gpus.models}:
+            return f"pool {self.name} has {self.model or 'no'} GPUs, not {'|'.join(gpus.models)}"
+        if gpus.count and self.gpu_memory_mib < gpus.memory_mib:
+            return f"the GPUs of pool {self.name} have {self.gpu_memory_mib} MiB, not {gpus.memory_mib}"
+        for what, has, needs in (
+            ("GPUs", self.gpus_per_node, gpus.count),
+            ("milli-cores", self.cpus_milli_per_node, resources.cpus_milli),
+            ("MiB of memory", self.memory_mib_per_node, resources.memory_mib),
+        ):
+            if needs > has:
+                return f"a host of pool {self.name} has {has} {what}, not {needs}"
+        return ""
+
+
+class Hours(msgspec.Struct, frozen=True):
+    """A daily window in minutes since midnight; `start` after `end` spans midnight."""
+
+    start_min: int
+    end_min: int
+    timezone: str = "UTC"
+
+    def contains(self, at: float) -> bool:
+        """Whether the instant lies in the window, by the wall clock of its zone."""
+        local = datetime.fromtimestamp(at, ZoneInfo(self.timezone))
+        minute = local.hour * 60 + local.minute
+        if self.start_min <= self.end_min:
+            return self.start_min <= minute < self.end_min
+        return minute >= self.start_min or minute < self.end_min
+
+
+class Lending(msgspec.Struct, frozen=True, kw_only=True):
+    """The owner's limits. Each that is absent does not limit."""
+
+    gpus: dict[str, int] = {}
+    pools: tuple[str, ...] = ()
+    hours: Hours | None = None
+    queues: tuple[str, ...] = ()
+
+    def open_at(self, at: float) -> bool:
+        """Whether anything is lent at that instant."""
+        return self.hours is None or self.hours.contains(at)
+
+    def serves(self, queue: str) -> bool:
+        """Whether the site works for that queue: a queue that is named stands for all below it."""
+        return (
+            not queue
+            or not self.queues
+            or any(queue == lent or queue.startswith(f"{lent}/") for lent in self.queues)
+        )
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of `site.yaml` that decisions read."""
+
+    name: str
+    pools: tuple[HostPool, ...]
+    lend: Lending = Lending()
+    labels: dict[str, str] = {}
+    price_usd_gpu_h: float | None = None
+
+    def pool(self, name: str) -> HostPool | None:
+        """The declared pool of that name."""
+        return next((pool for pool in self.pools if pool.name == name), None)
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What is lent and unused of one host; `gpus` are indices on that host."""
+
+    name: str
+    gpus: tuple[int, ...]
+    cpus_milli: int
+    memory_mib: int
+
+
+class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rank holds: its host, its GPUs there, and its share of the rest."""
+
+    rank: int
+    pool: str
+    host: str
+    gpus: tuple[int, ...]
+    cpus_milli: int
+    memory_mib: int
+
+
+def lent_hosts(site: Site, pool: HostPool) -> list[Host]:
+    """The hosts of a pool as far as they are lent, all free, whatever the hour. Of a GPU pool, a host whose GPUs are all kept is kept whole."""
+    if site.lend.pools and pool.name not in site.lend.pools:
+        return []
+    left = site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node)
+    hosts = []
+    for index in range(pool.nodes):
+        gpus = tuple(range(min(pool.gpus_per_node, left)))
+        left -= len(gpus)
+        if gpus or not pool.gpus_per_node:
+            host = Host(f"{pool.name}/{index}", gpus, pool.cpus_milli_per_node, pool.memory_mib_per_node)
+            hosts.append(host)
+    return hosts
+
+
+def free_hosts(hosts: list[Host], slots: list[Slot]) -> list[Host]:
+    """The hosts with everything taken off that `slots` hold."""
+    taken: dict[str, list[Slot]] = {}
+    for slot in slots:
+        taken.setdefault(slot.host, []).append(slot)
+    return [
+        Host(
+            host.name,
+            tuple(sorted(set(host.gpus) - {gpu for slot in taken.get(host.name, ()) for gpu in slot.gpus})),
+            max(0, host.cpus_milli - sum(slot.cpus_milli for slot in taken.get(host.name, ()))),
+            max(0, host.memory_mib - sum(slot.memory_mib for slot in taken.get(host.name, ()))),
+        )
+        for host in hosts
+    ]
+
+
+def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) -> tuple[Slot, ...] | None:
+    """Slots for all ranks or None: each on the host that it leaves the fewest GPUs idle on, so that whole hosts stay whole."""
+    free = {host.name: host for host in hosts}
+    slots = []
+    for rank in ranks:
+        fitting = [
+            host
+            for host in free.values()
+            if len(host.gpus) >= need.gpus.count
+            and host.cpus_milli >= need.cpus_milli
+            and host.memory_mib >= need.memory_mib
+        ]
+        if not fitting:
+            return None
+        host = min(fitting, key=lambda host: (len(host.gpus), host.cpus_milli, host.name))
+        slot = Slot(rank, pool, host.name, host.gpus[: need.gpus.count], need.cpus_milli, need.memory_mib)
+        free[host.name] = free_hosts([host], [slot])[0]
+        slots.append(slot)
+    return tuple(slots)

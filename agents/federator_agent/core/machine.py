@@ -1,0 +1,413 @@
+"""The agent's machine: `(state, event, now) → (state, instructions)`.
+
+Ideal: what the desired set says runs, once, on slots that hold it; what it says to stop, stops; everything else goes on; and
+the dispatcher learns each end exactly as it was. Departures: a placement that the site cannot hold is refused; a rank that
+vanished without an exit code is reported lost; a reservation ends after `RESERVE_FOR_S`.
+
+Rules that hold in every step: intent is durable before ranks are started; a placement stops only on a `stop` entry, its time
+limit, or the failure of one of its own ranks; absence from the desired set changes nothing that runs; a status is dropped only
+when the dispatcher has it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
+from federator_agent.core import ending
+from federator_agent.core.draft import Draft
+from federator_agent.core.events import (
+    Acknowledged,
+    Awake,
+    Collected,
+    DesiredChanged,
+    Event,
+    LinkDown,
+    LinkUp,
+    Now,
+    Paused,
+    RankAbsent,
+    RankEnded,
+    RankStarted,
+    ReportDue,
+    SettingUp,
+    SpecArrived,
+    SpecUnknown,
+    Staged,
+    StagingFailed,
+    StagingStopped,
+    Tick,
+)
+from federator_agent.core.instructions import (
+    Collect,
+    FetchSpec,
+    FindRanks,
+    Instruction,
+    Stage,
+    StartRanks,
+    StopStaging,
+)
+from federator_agent.core.lending import free_hosts, lent_hosts, seat
+from federator_agent.core.reporting import taken_slots
+from federator_agent.core.state import DesiredChange, Phase, RankState, Record, State
+
+RESERVE_FOR_S = 300.0
+"""A reservation that is not raised to `run` within this time gives its slots back."""
+
+
+def step(state: State, event: Event, now: Now) -> tuple[State, list[Instruction]]:
+    """What follows from an event. Pure: the same state, event and time give the same answer."""
+    draft = Draft(state, now)
+    _HANDLERS[type(event)](draft, event)
+    return draft.finish()
+
+
+def next_wake_boot_s(state: State) -> float | None:
+    """When the machine wants its next `Tick`, by the boot clock; None: not before something happens."""
+    due = []
+    for record in state.records.values():
+        if record.phase is Phase.RESERVED and record.reserved_until_boot_s is not None:
+            due.append(record.reserved_until_boot_s)
+        elif record.phase is Phase.STOPPING and record.stop is not None:
+            due.append(record.stop.kill_boot_s)
+        elif record.phase is Phase.RUNNING:
+            limit = ending.limit_boot_s(record)
+            due += [limit] if limit is not None else []
+    return min(due, default=None)
+
+
+def _awake(draft: Draft, event: Awake) -> None:
+    """Look for the work of the life before, then take up what is desired and not yet begun."""
+    draft.set(boot_id=event.boot_id)
+    for record in list(draft.records.values()):
+        _resume(draft, record)
+    for entry in draft.state.desired.values():
+        _follow(draft, entry)
+
+
+def _resume(draft: Draft, record: Record) -> None:
+    """Take up a record where the life before left it."""
+    spec = draft.state.specs.get(record.entry.spec_hash)
+    if record.phase is Phase.FETCHING:
+        draft.do(FetchSpec(record.entry.spec_hash))
+    elif record.phase is Phase.RESERVED:
+        draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + RESERVE_FOR_S))
+    elif record.phase is Phase.STAGING and spec is not None:
+        draft.do(Stage(record, spec))
+    elif record.phase is Phase.UNSTAGING:
+        draft.do(StopStaging(record.entry.placement))
+    elif record.phase in (Phase.RUNNING, Phase.STOPPING):
+        draft.do(FindRanks(record, record.live_ranks))
+    elif record.phase is Phase.COLLECTING and spec is not None:
+        draft.do(Collect(record, spec))
+    draft.drop_if_done(record)
+
+
+def _link_up(draft: Draft, event: LinkUp) -> None:
+    """Everything not acknowledged is told again; to a store with another past, everything is."""
+    state = draft.state
+    if event.incarnation != state.incarnation:
+        left = (*state.left, state.incarnation) if state.incarnation else state.left
+        draft.remember_facts(incarnation=event.incarnation, left=left, term=event.term)
+        draft.change_desired(DesiredChange(0, (), (), whole=False))
+        for record in list(draft.records.values()):
+            draft.put(replace(record, acknowledged=False))
+    elif event.term != state.term:
+        draft.remember_facts(term=event.term)
+    draft.set(linked=True, reported=None)
+    draft.repeat_statuses()
+
+
+def _link_down(draft: Draft, event: LinkDown) -> None:
+    del event
+    draft.set(linked=False)
+
+
+def _desired_changed(draft: Draft, event: DesiredChanged) -> None:
+    """Write the new set, acknowledge it, then act on every entry that is new or changed."""
+    message, before = event.message, draft.state.desired
+    if message.term < draft.state.term or message.generation < draft.state.generation:
+        draft.acknowledge_desired()
+        return
+    draft.change_desired(
+        DesiredChange(message.generation, message.entries, message.forget, whole=message.whole)
+    )
+    draft.acknowledge_desired()
+    for entry in message.entries:
+        record = draft.records.get(entry.placement)
+        if record is None or record.entry != entry:
+            _follow(draft, entry)
+    for placement in before.keys() - draft.state.desired.keys():
+        _let_go(draft, placement)
+
+
+def _let_go(draft: Draft, placement: str) -> None:
+    """No longer desired. What runs goes on and is reported again; only what is over and known to be over is dropped."""
+    record = draft.records.get(placement)
+    if record is None:
+        return
+    draft.drop_if_done(record)
+    if record.phase is not Phase.ENDED and record.report is not None:
+        draft.tell(record, record.report.status)
+
+
+def _follow(draft: Draft, entry: DesiredEntry) -> None:
+    record = draft.records.get(entry.placement)
+    if record is None:
+        if entry.order is Order.STOP:
+            ending.end_unknown(draft, entry)
+        else:
+            _admit(draft, entry)
+        return
+    record = draft.entry_changed(record, entry)
+    if entry.order is Order.STOP:
+        if record.phase is Phase.ENDED and record.report is not None and record.verdict is not None:
+            draft.tell(record, record.report.status, record.verdict)
+        ending.stop(draft, record, Cause.STOPPED, entry.reason or "told to stop")
+    elif entry.order is Order.RUN and record.phase is Phase.RESERVED:
+        _stage(draft, record)
+
+
+def _admit(draft: Draft, entry: DesiredEntry) -> None:
+    why = _unwilling(draft, entry)
+    if why:
+        ending.refuse(draft, Record(entry=entry), why)
+        return
+    record = draft.put(Record(entry=entry))
+    spec = draft.state.specs.get(entry.spec_hash)
+    if spec is None:
+        draft.do(FetchSpec(entry.spec_hash))
+    else:
+        _seat(draft, record, spec)
+
+
+def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
+    """Why the site does not take this work at all; empty: it does."""
+    site = draft.state.site
+    if draft.state.paused:
+        return "the site's owner has paused new work"
+    if site.pool(entry.pool) is None:
+        return f"there is no pool {entry.pool!r} here"
+    if not site.lend.serves(entry.queue):
+        return f"the site does not lend to the queue {entry.queue}"
+    if not site.lend.open_at(draft.now.at):
+        return "the site does not lend at this hour"
+    return ""
+
+
+def _spec_arrived(draft: Draft, event: SpecArrived) -> None:
+    waiting = _fetching(draft, event.spec_hash)
+    if waiting:
+        draft.set(specs={**draft.state.specs, event.spec_hash: event.spec})
+    for record in waiting:
+        _seat(draft, record, event.spec)
+
+
+def _spec_unknown(draft: Draft, event: SpecUnknown) -> None:
+    for record in _fetching(draft, event.spec_hash):
+        ending.refuse(draft, record, event.detail)
+
+
+def _fetching(draft: Draft, spec_hash: str) -> list[Record]:
+    return [
+        record
+        for record in draft.records.values()
+        if record.phase is Phase.FETCHING and record.entry.spec_hash == spec_hash
+    ]
+
+
+def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
+    """Give all ranks their slots, or refuse: a gang is whole."""
+    pool = draft.state.site.pool(record.entry.pool)
+    assert pool is not None
+    why = pool.suits(spec.resources)
+    if not why:
+        free = free_hosts(lent_hosts(draft.state.site, pool), taken_slots(draft.records))
+        slots = seat(free, pool.name, record.entry.ranks, spec.resources)
+        if slots is not None:
+            _seated(draft, replace(record, slots=slots))
+            return
+        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.count} GPUs each"
+        why = f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
+    ending.refuse(draft, record, why)
+
+
+def _seated(draft: Draft, record: Record) -> None:
+    if record.entry.order is Order.RUN:
+        _stage(draft, record)
+        return
+    until = draft.now.boot_s + RESERVE_FOR_S
+    held = replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until)
+    draft.tell(held, PlacementStatus.ACCEPTED)
+
+
+def _stage(draft: Draft, record: Record) -> None:
+    staging = draft.tell(replace(record, phase=Phase.STAGING), PlacementStatus.STARTING)
+    draft.do(Stage(staging, draft.state.specs[record.entry.spec_hash]))
+
+
+def _setting_up(draft: Draft, event: SettingUp) -> None:
+    record = draft.records.get(event.placement)
+    if record is not None and record.phase is Phase.STAGING:
+        draft.tell(replace(record, setting_up=True), PlacementStatus.STARTING)
+
+
+def _staged(draft: Draft, event: Staged) -> None:
+    """The intent to start is written; only then are the ranks started."""
+    record = draft.records.get(event.placement)
+    if record is None or record.phase is not Phase.STAGING:
+        return
+    ranks = tuple(RankState(rank=slot.rank) for slot in record.slots)
+    record = replace(record, phase=Phase.RUNNING, ranks=ranks, master_port=event.master_port)
+    record = draft.put(replace(record, boot_id=draft.state.boot_id))
+    draft.do(StartRanks(record, draft.state.specs[record.entry.spec_hash], record.live_ranks))
+
+
+def _staging_failed(draft: Draft, event: StagingFailed) -> None:
+    record = draft.records.get(event.placement)
+    if record is not None and record.phase is Phase.STAGING:
+        ending.fail_staging(draft, record, event)
+
+
+def _staging_stopped(draft: Draft, event: StagingStopped) -> None:
+    record = draft.records.get(event.placement)
+    if record is not None and record.phase is Phase.UNSTAGING:
+        ending.conclude(draft, record)
+
+
+def _rank_started(draft: Draft, event: RankStarted) -> None:
+    """A placement runs once all its ranks do. Found again while it is being stopped, it is asked again."""
+    record = _with_rank(draft, event.placement, event.rank, started=True)
+    if record is None:
+        return
+    if record.started_at is None:
+        ago_s = max(0.0, draft.now.at - event.started_at)
+        record = replace(record, started_at=event.started_at, started_boot_s=draft.now.boot_s - ago_s)
+    if record.phase is Phase.STOPPING:
+        draft.put(record)
+        ending.ask(draft, record, (event.rank,))
+        return
+    if all(rank.started for rank in record.ranks):
+        draft.tell(record, PlacementStatus.RUNNING)
+    else:
+        draft.records[event.placement] = record
+
+
+def _rank_absent(draft: Draft, event: RankAbsent) -> None:
+    """It was never started. In the same boot it still may be; after another, the disk's silence proves nothing."""
+    record = draft.records.get(event.placement)
+    if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING):
+        return
+    if record.phase is Phase.RUNNING and record.boot_id == draft.state.boot_id:
+        spec = draft.state.specs[record.entry.spec_hash]
+        draft.do(StartRanks(record, spec, (event.rank,)))
+        return
+    code = ending.NEVER_STARTED if record.boot_id == draft.state.boot_id else None
+    detail = "" if code else "the machine was restarted"
+    _rank_ended(draft, RankEnded(event.placement, event.rank, draft.now.at, code, detail))
+
+
+def _rank_ended(draft: Draft, event: RankEnded) -> None:
+    """The last rank's end is the placement's; before that, a failed rank ends the others."""
+    record = _with_rank(
+        draft,
+        event.placement,
+        event.rank,
+        ended=True,
+        exit_code=event.exit_code,
+        ended_at=event.ended_at,
+        detail=event.detail,
+    )
+    if record is None:
+        return
+    draft.records[event.placement] = record
+    if not record.live_ranks:
+        ending.conclude(draft, record)
+    elif event.exit_code != 0:
+        ending.stop_siblings(draft, record, event)
+
+
+def _with_rank(draft: Draft, placement: str, rank: int, **fields: Any) -> Record | None:
+    """The record with one rank changed; None when that rank is already over, or nothing is known of it."""
+    record = draft.records.get(placement)
+    if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING) or rank not in record.live_ranks:
+        return None
+    ranks = tuple(replace(each, **fields) if each.rank == rank else each for each in record.ranks)
+    return replace(record, ranks=ranks)
+
+
+def _collected(draft: Draft, event: Collected) -> None:
+    record = draft.records.get(event.placement)
+    if record is None or record.phase is not Phase.COLLECTING or record.verdict is None:
+        return
+    detail = "; ".join(part for part in (record.verdict.detail, event.detail) if part)
+    draft.end(record, replace(record.verdict, detail=detail))
+    _drop_specs(draft)
+
+
+def _drop_specs(draft: Draft) -> None:
+    """Forget the specs that no live placement needs."""
+    needed = {record.entry.spec_hash for record in draft.records.values() if record.phase is not Phase.ENDED}
+    draft.set(specs={name: spec for name, spec in draft.state.specs.items() if name in needed})
+
+
+def _acknowledged(draft: Draft, event: Acknowledged) -> None:
+    for record in list(draft.records.values()):
+        if record.report is not None and not record.acknowledged and record.report.seq <= event.seq:
+            acknowledged = replace(record, acknowledged=True)
+            if record.phase is Phase.ENDED:
+                draft.put(acknowledged)
+            else:
+                draft.records[record.entry.placement] = acknowledged
+            draft.drop_if_done(acknowledged)
+
+
+def _paused(draft: Draft, event: Paused) -> None:
+    draft.set(paused=event.paused)
+
+
+def _report_due(draft: Draft, event: ReportDue) -> None:
+    del event
+    draft.report_anyway()
+    draft.repeat_statuses()
+
+
+def _tick(draft: Draft, event: Tick) -> None:
+    del event
+    for record in list(draft.records.values()):
+        reserved_until = record.reserved_until_boot_s
+        limit = ending.limit_boot_s(record)
+        if (
+            record.phase is Phase.RESERVED
+            and reserved_until is not None
+            and reserved_until <= draft.now.boot_s
+        ):
+            ending.refuse(draft, record, "the reservation was not used in time")
+        elif record.phase is Phase.STOPPING:
+            ending.kill_if_due(draft, record)
+        elif record.phase is Phase.RUNNING and limit is not None and limit <= draft.now.boot_s:
+            ending.stop(draft, record, Cause.MAX_DURATION, "it ran for longer than its max_duration")
+
+
+_HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
+    Awake: _awake,
+    LinkUp: _link_up,
+    LinkDown: _link_down,
+    DesiredChanged: _desired_changed,
+    Acknowledged: _acknowledged,
+    SpecArrived: _spec_arrived,
+    SpecUnknown: _spec_unknown,
+    SettingUp: _setting_up,
+    Staged: _staged,
+    StagingFailed: _staging_failed,
+    StagingStopped: _staging_stopped,
+    RankStarted: _rank_started,
+    RankAbsent: _rank_absent,
+    RankEnded: _rank_ended,
+    Collected: _collected,
+    Paused: _paused,
+    ReportDue: _report_due,
+    Tick: _tick,
+}

@@ -1,0 +1,191 @@
+"""What an agent knows. All of it is immutable; what must survive a crash is written as `Change` lines before it is acted on."""
+
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause, DesiredEntry, PlacementReport, PlacementStatus
+from federator.model.sites import SiteReport
+from federator_agent.core.lending import Site, Slot
+
+
+class Phase(StrEnum):
+    """Where a placement is, here."""
+
+    FETCHING = "fetching"
+    """Its spec is on the way."""
+    RESERVED = "reserved"
+    """It holds its slots and waits for the order to run."""
+    STAGING = "staging"
+    """Its work directory is being unpacked and set up."""
+    UNSTAGING = "unstaging"
+    """It was stopped while it was staged."""
+    RUNNING = "running"
+    """Its ranks are being started, or run."""
+    STOPPING = "stopping"
+    """Its ranks have been asked to end."""
+    COLLECTING = "collecting"
+    """Nothing runs; logs and outputs are on their way."""
+    ENDED = "ended"
+    """Its terminal status is on disk."""
+
+
+class RankState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rank of a placement that was ordered to start."""
+
+    rank: int
+    started: bool = False
+    ended: bool = False
+    exit_code: int | None = None
+    ended_at: float | None = None
+    detail: str = ""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why and until when a placement is asked to end. Times `_boot_s` are of this boot."""
+
+    cause: Cause
+    detail: str
+    asked_at: float
+    kill_boot_s: float
+    killed: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How it ended, before that is told."""
+
+    status: PlacementStatus
+    cause: Cause
+    ended_at: float
+    detail: str = ""
+    exit_code: int | None = None
+    checkpointed: bool = False
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A placement at this agent. `order` fields come from the newest desired entry, also after that is forgotten."""
+
+    entry: DesiredEntry
+    phase: Phase = Phase.FETCHING
+    slots: tuple[Slot, ...] = ()
+    ranks: tuple[RankState, ...] = ()
+    master_port: int = 0
+    boot_id: str = ""
+    """The boot in which its ranks were ordered to start; another boot proves that they are gone."""
+    reserved_until_boot_s: float | None = None
+    started_at: float | None = None
+    started_boot_s: float | None = None
+    setting_up: bool = False
+    stop: Stop | None = None
+    verdict: Verdict | None = None
+    report: PlacementReport | None = None
+    """The newest status."""
+    acknowledged: bool = False
+    """The dispatcher has that status."""
+
+    @property
+    def live_ranks(self) -> tuple[int, ...]:
+        """Ranks that may still run."""
+        return tuple(rank.rank for rank in self.ranks if not rank.ended)
+
+
+class RecordChange(msgspec.Struct, frozen=True, tag="record", forbid_unknown_fields=True):
+    """A record as it is now."""
+
+    record: Record
+
+
+class RecordGone(msgspec.Struct, frozen=True, tag="gone", forbid_unknown_fields=True):
+    """A record that is over, acknowledged and forgotten by the dispatcher."""
+
+    placement: str
+
+
+class DesiredChange(msgspec.Struct, frozen=True, tag="desired", forbid_unknown_fields=True):
+    """A change of the desired set."""
+
+    generation: int
+    entries: tuple[DesiredEntry, ...]
+    forget: tuple[str, ...]
+    whole: bool
+
+
+class FactsChange(msgspec.Struct, frozen=True, tag="facts", forbid_unknown_fields=True):
+    """Who was talked to last, and a number that no status has had yet."""
+
+    incarnation: str
+    left: tuple[str, ...]
+    term: int
+    seq_ceiling: int
+
+
+Change = RecordChange | RecordGone | DesiredChange | FactsChange
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything. `seq` is the last number given to a status; `seq_ceiling` is on disk and never below it."""
+
+    site: Site
+    boot_id: str = ""
+    records: dict[str, Record] = {}
+    desired: dict[str, DesiredEntry] = {}
+    generation: int = 0
+    incarnation: str = ""
+    left: tuple[str, ...] = ()
+    """Incarnations that this agent has been told to leave; it does not go back."""
+    term: int = 0
+    seq: int = 0
+    seq_ceiling: int = 0
+    specs: dict[str, JobSpec] = {}
+    linked: bool = False
+    paused: bool = False
+    reported: SiteReport | None = None
+    """The last report that was sent in this session."""
+
+
+def restore(state: State, changes: list[Change]) -> State:
+    """The state after the changes that a disk remembers."""
+    records = dict(state.records)
+    desired = dict(state.desired)
+    generation, facts = state.generation, FactsChange("", (), 0, 0)
+    for change in changes:
+        if isinstance(change, RecordChange):
+            records[change.record.entry.placement] = change.record
+        elif isinstance(change, RecordGone):
+            records.pop(change.placement, None)
+        elif isinstance(change, DesiredChange):
+            desired = apply_desired(desired, change)
+            generation = change.generation
+        else:
+            facts = change
+    return msgspec.structs.replace(
+        state,
+        records=records,
+        desired=desired,
+        generation=generation,
+        incarnation=facts.incarnation,
+        left=facts.left,
+        term=facts.term,
+        seq=facts.seq_ceiling,
+        seq_ceiling=facts.seq_ceiling,
+    )
+
+
+def apply_desired(desired: dict[str, DesiredEntry], change: DesiredChange) -> dict[str, DesiredEntry]:
+    """The desired set after a change."""
+    after = {} if change.whole else dict(desired)
+    after.update({entry.placement: entry for entry in change.entries})
+    for placement in change.forget:
+        after.pop(placement, None)
+    return after
+
+
+def whole(state: State) -> list[Change]:
+    """The least changes from which `restore` makes the durable part of this state."""
+    changes: list[Change] = [
+        FactsChange(state.incarnation, state.left, state.term, state.seq_ceiling),
+        DesiredChange(state.generation, tuple(state.desired.values()), (), whole=True),
+    ]
+    changes += [RecordChange(record) for record in state.records.values()]
+    return changes

@@ -1,0 +1,329 @@
+"""The two connections to the dispatcher, both dialled from here: the control WebSocket, and HTTP for what is large.
+
+A session is opened by proving the agent's key. When it breaks, the next is tried after a growing, jittered pause, for ever; what
+was not acknowledged is said again by the core. Bulk requests wait for a session, use its ticket, and are repeated until they are
+answered; only an answer that will stay the same (4xx) is an error.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from federator import __version__
+from federator.kernel.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    Permanent,
+    TooLarge,
+    Transient,
+    Unauthenticated,
+)
+from federator.wire.link import (
+    MAX_MESSAGE_BYTES,
+    PATH,
+    PROTOCOL,
+    Challenge,
+    Desired,
+    Hello,
+    JoinAnswer,
+    JoinRequest,
+    Proof,
+    Refusal,
+    StatusAck,
+    Up,
+    Welcome,
+    challenge_bytes,
+    decode_down,
+    encode,
+)
+from federator_agent.spool import Identity, write_durably
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 15.0
+REFUSED_PAUSE_S = 300.0
+"""Pause (real seconds) after a refusal that asks for a person's help: the work here goes on meanwhile."""
+HEARTBEAT_S = 15.0
+GREETING_S = 20.0
+CHUNK_BYTES = 2**18
+log = logging.getLogger("federator_agent.link")
+
+
+class Listener(Protocol):
+    """Who is told what happens on the link."""
+
+    def link_up(self, welcome: Welcome) -> None:
+        """A session stands."""
+        ...
+
+    def link_down(self) -> None:
+        """It is over."""
+        ...
+
+    def said(self, message: Desired | StatusAck) -> None:
+        """The dispatcher said something."""
+        ...
+
+    def acceptable(self, incarnation: str, term: int | None) -> bool:
+        """Whether this store and leader may be obeyed; the term is not known before the session stands."""
+        ...
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """The agent's private key; made on first use, readable by its user only, and never sent."""
+    if not path.exists():
+        write_durably(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
+    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text()))
+
+
+async def join(
+    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str]
+) -> Identity:
+    """Bind the key to a site with a one-time token. Raises `Permanent` when the token is not (any more) good, else `Transient`."""
+    body = JoinRequest(public_key=key.public_key().public_bytes_raw().hex(), member=member, labels=labels)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=GREETING_S)) as session,
+            session.post(
+                f"{dispatcher}/agent/v1/join", data=msgspec.json.encode(body), headers=headers
+            ) as answer,
+        ):
+            data = await answer.read()
+            _raise_for(answer.status, data)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Transient(f"{dispatcher} cannot be reached: {error}") from None
+    joined = msgspec.json.decode(data, type=JoinAnswer)
+    return Identity(
+        dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
+    )
+
+
+def _raise_for(status: int, body: bytes) -> None:
+    """The error that an answer stands for; none below 400."""
+    if status < 400:
+        return
+    detail = body[:500].decode(errors="replace")
+    try:
+        problem = msgspec.json.decode(body, type=dict[str, object])
+        detail = str(problem.get("detail") or problem.get("title") or detail)
+    except msgspec.MsgspecError:
+        pass
+    families: dict[int, type[Permanent | Conflict]] = {
+        404: NotFound,
+        401: Unauthenticated,
+        409: Conflict,
+        413: TooLarge,
+    }
+    if status >= 500 or status in (408, 425, 429):
+        raise Transient(f"the dispatcher answered {status}: {detail}")
+    raise families.get(status, Invalid)(f"the dispatcher answered {status}: {detail}")
+
+
+class Link:
+    """The control session: keeps one up, and says what it is given while there is one."""
+
+    def __init__(self, identity: Identity, key: Ed25519PrivateKey, boot_id: str, listener: Listener) -> None:
+        self._identity = identity
+        self._key = key
+        self._boot_id = boot_id
+        self._listener = listener
+        self._outbox: asyncio.Queue[Up] | None = None
+        self._ticket = ""
+        self._up = asyncio.Event()
+
+    async def ticket(self) -> str:
+        """The present session's ticket for bulk requests; waits for a session."""
+        await self._up.wait()
+        return self._ticket
+
+    def say(self, message: Up) -> None:
+        """Send a message in the present session; without one it is dropped, since the core repeats what matters."""
+        if self._outbox is not None:
+            self._outbox.put_nowait(message)
+
+    async def run(self, session: aiohttp.ClientSession) -> None:
+        """Hold a session for ever."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            asked_pause_s: float | None = None
+            try:
+                asked_pause_s = await self._session(session)
+            except (aiohttp.ClientError, aiohttp.WSMessageTypeError, TimeoutError, OSError) as error:
+                log.info(
+                    "no session with %s: %s", self._identity.dispatcher, str(error) or type(error).__name__
+                )
+            except (msgspec.MsgspecError, Unauthenticated) as error:
+                log.warning("session with %s ended: %s", self._identity.dispatcher, error)
+            if self._up.is_set():
+                pause_s = FIRST_PAUSE_S
+                self._close()
+            await asyncio.sleep(max(asked_pause_s or 0.0, pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    def _close(self) -> None:
+        self._up.clear()
+        self._outbox = None
+        self._listener.link_down()
+
+    async def _session(self, http: aiohttp.ClientSession) -> float | None:
+        """One session, until it ends. A pause that the dispatcher asked for, if any."""
+        url = f"{self._identity.dispatcher}{PATH}"
+        async with http.ws_connect(
+            url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
+        ) as socket:
+            greeted = await asyncio.wait_for(self._greet(socket), GREETING_S)
+            if isinstance(greeted, Refusal):
+                return self._refused(greeted)
+            outbox: asyncio.Queue[Up] = asyncio.Queue()
+            self._outbox, self._ticket = outbox, greeted.ticket
+            self._up.set()
+            self._listener.link_up(greeted)
+            log.info("session %s with %s stands", greeted.session, self._identity.dispatcher)
+            writer = asyncio.create_task(_write(socket, outbox))
+            try:
+                return await self._read(socket)
+            finally:
+                writer.cancel()
+
+    async def _greet(self, socket: aiohttp.ClientWebSocketResponse) -> Welcome | Refusal:
+        """Say who calls, and prove it; only then does anything count."""
+        hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, "local")
+        await socket.send_str(encode(hello).decode())
+        challenge = decode_down(await socket.receive_str())
+        if isinstance(challenge, Refusal):
+            return challenge
+        if not isinstance(challenge, Challenge):
+            raise Unauthenticated("the dispatcher did not ask for a proof")
+        if not self._listener.acceptable(challenge.incarnation, None):
+            return Refusal(
+                "left", f"the dispatcher's store {challenge.incarnation} is one that was given up for another"
+            )
+        signature = self._key.sign(challenge_bytes(challenge, self._identity.member)).hex()
+        await socket.send_str(encode(Proof(signature)).decode())
+        welcome = decode_down(await socket.receive_str())
+        if isinstance(welcome, Refusal):
+            return welcome
+        if not isinstance(welcome, Welcome) or welcome.incarnation != challenge.incarnation:
+            raise Unauthenticated("the dispatcher did not welcome the proof")
+        if not self._listener.acceptable(welcome.incarnation, welcome.term):
+            return Refusal("old-term", f"term {welcome.term} is older than one already seen", LONGEST_PAUSE_S)
+        return welcome
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> float | None:
+        async for frame in socket:
+            if frame.type is not aiohttp.WSMsgType.TEXT:
+                continue
+            message = decode_down(frame.data)
+            if isinstance(message, Refusal):
+                return self._refused(message)
+            if isinstance(message, Desired | StatusAck):
+                self._listener.said(message)
+        return None
+
+    def _refused(self, refusal: Refusal) -> float:
+        log.error("refused (%s): %s", refusal.code, refusal.detail)
+        return REFUSED_PAUSE_S if refusal.retry_after_s is None else refusal.retry_after_s
+
+
+async def _write(socket: aiohttp.ClientWebSocketResponse, outbox: asyncio.Queue[Up]) -> None:
+    """Send what is said, in order. A broken connection is noticed by the reader."""
+    try:
+        while True:
+            await socket.send_str(encode(await outbox.get()).decode())
+    except (aiohttp.ClientError, ConnectionError):
+        await socket.close()
+
+
+class Bulk:
+    """HTTP beside the control session: specs and work directories down, logs and outputs up."""
+
+    def __init__(self, link: Link, http: aiohttp.ClientSession, dispatcher: str) -> None:
+        self._link = link
+        self._http = http
+        self._base = f"{dispatcher}/agent/v1"
+
+    async def spec(self, spec_hash: str) -> bytes:
+        """A spec's bytes. Raises `NotFound` and other `Permanent`."""
+        return await self._repeat("GET", f"/specs/{spec_hash}")
+
+    async def blob(self, blob_hash: str, into: Path) -> None:
+        """Fetch a blob into a file, checked against its name. Raises `Permanent`; a transfer that was cut begins again."""
+        temporary = into.with_name(f".{into.name}.new")
+        digest = await self._repeat("GET", f"/blobs/{blob_hash}", into=temporary)
+        if digest != blob_hash.encode():
+            temporary.unlink(missing_ok=True)
+            raise Invalid(f"blob {blob_hash} arrived with the content of {digest.decode()}")
+        temporary.rename(into)
+
+    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> int:
+        """Append to the dispatcher's copy of a log; its length afterwards. Raises `Permanent`."""
+        answer = await self._repeat("PUT", f"/logs/{placement}/{rank}?offset={offset}", data=data)
+        return int(msgspec.json.decode(answer, type=dict[str, int])["length"])
+
+    async def put_outputs(self, placement: str, archive: Path) -> None:
+        """Bring an archive of outputs home. Raises `Permanent`."""
+        await self._repeat("PUT", f"/outputs/{placement}", file=archive)
+
+    async def _repeat(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: bytes | None = None,
+        file: Path | None = None,
+        into: Path | None = None,
+    ) -> bytes:
+        """Ask until there is an answer. A ticket that is not good any more is that of a session which is about to be replaced."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            ticket = await self._link.ticket()
+            try:
+                return await self._ask(method, path, ticket, _stream(file) if file else data, into)
+            except (Unauthenticated, Transient, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+                log.info(
+                    "%s %s: %s; trying again",
+                    method,
+                    path.partition("?")[0],
+                    str(error) or type(error).__name__,
+                )
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        ticket: str,
+        data: bytes | AsyncIterator[bytes] | None,
+        into: Path | None,
+    ) -> bytes:
+        headers = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
+        async with self._http.request(method, f"{self._base}{path}", data=data, headers=headers) as answer:
+            if answer.status >= 400 or into is None:
+                body = await answer.read()
+                _raise_for(answer.status, body)
+                return body
+            digest = hashlib.sha256()
+            with into.open("wb") as file:
+                async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            return digest.hexdigest().encode()
+
+
+async def _stream(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

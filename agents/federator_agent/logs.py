@@ -1,0 +1,113 @@
+"""Brings the logs of ranks to the dispatcher, chunk by chunk, from wherever the dispatcher's copy ends.
+
+The length that the dispatcher answers is the truth: after a cut, a restart of either side, or a copy that lost its tail, the
+next chunk begins there. Files stay on disk until the placement is acknowledged; when all of them together outgrow the limit,
+the oldest of ended placements go first.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError
+from federator_agent.link import Bulk
+
+CHUNK_BYTES = 2**20
+LOOK_EVERY_S = 0.25
+"""How often (real seconds) growing logs are looked at while anything runs."""
+KEEP_BYTES = 4 * 2**30
+"""Most that logs of ended placements may take before the oldest are dropped."""
+MAX_STALLS = 3
+"""Chunks after which the dispatcher's copy may fail to grow before no more is sent."""
+log = logging.getLogger("federator_agent.logs")
+
+Key = tuple[str, int]
+
+
+class Upload:
+    """One rank's log. `sent` is the length of the dispatcher's copy; None: to be asked."""
+
+    def __init__(self, path: Path, sent: int | None) -> None:
+        self.path = path
+        self.sent = sent
+        self.refused = False
+        self.stalls = 0
+        self.lock = asyncio.Lock()
+
+    def pending(self) -> bool:
+        """Whether the dispatcher's copy is shorter than the file, or may be."""
+        if self.refused or not self.path.exists():
+            return False
+        return self.sent is None or self.sent < self.path.stat().st_size
+
+
+class LogUploads:
+    """All logs that are on their way."""
+
+    def __init__(self, bulk: Bulk) -> None:
+        self._bulk = bulk
+        self._uploads: dict[Key, Upload] = {}
+        self._any = asyncio.Event()
+
+    def follow(self, placement: str, rank: int, path: Path, *, fresh: bool) -> None:
+        """Upload this file as it grows. `fresh`: nothing of it has been sent before."""
+        self._uploads.setdefault((placement, rank), Upload(path, 0 if fresh else None))
+        self._any.set()
+
+    async def run(self) -> None:
+        """Upload what grows, for ever. Waits without waking while nothing is followed."""
+        while True:
+            await self._any.wait()
+            for key, upload in list(self._uploads.items()):
+                if upload.pending() and not upload.lock.locked():
+                    await self._send(key, upload, once=True)
+            if not self._uploads:
+                self._any.clear()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def finish(self, placement: str) -> str:
+        """Upload the rest of a placement's logs, which no longer grow, however long that takes; what was not kept, in words."""
+        notes = []
+        for key in [key for key in self._uploads if key[0] == placement]:
+            upload = self._uploads[key]
+            await self._send(key, upload, once=False)
+            if upload.refused or not upload.path.exists():
+                notes.append(f"the log of rank {key[1]} is incomplete")
+            del self._uploads[key]
+        return "; ".join(notes)
+
+    async def _send(self, key: Key, upload: Upload, *, once: bool) -> None:
+        async with upload.lock:
+            while upload.pending():
+                try:
+                    await self._send_chunk(key, upload)
+                except (FederatorError, OSError) as error:
+                    log.warning("log of %s rank %d: %s", *key, error)
+                    upload.refused = True
+                if once:
+                    return
+
+    async def _send_chunk(self, key: Key, upload: Upload) -> None:
+        """Send the next chunk, or nothing when only the length is asked for."""
+        data = b""
+        if upload.sent is not None:
+            with upload.path.open("rb") as file:
+                file.seek(upload.sent)
+                data = file.read(CHUNK_BYTES)
+        length = await self._bulk.put_log(*key, upload.sent or 0, data)
+        if data and length <= (upload.sent or 0):
+            upload.stalls += 1
+            upload.refused = upload.stalls > MAX_STALLS
+        upload.sent = length
+
+    def drop_oldest(self, ended: dict[str, Path]) -> None:
+        """Keep the logs of ended placements within the limit: the oldest are cut to nothing. `ended`: their directories."""
+        files = [file for path in ended.values() for file in path.glob("rank-*/log")]
+        sizes = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in files)
+        over = sum(size for _, size, _ in sizes) - KEEP_BYTES
+        for _, size, file in sizes:
+            if over <= 0:
+                return
+            log.warning("dropping %s: logs that could not be sent take over %d GiB", file, KEEP_BYTES >> 30)
+            file.unlink(missing_ok=True)
+            over -= size

@@ -1,0 +1,1 @@
+"""How an agent runs work. `local` starts processes on this host."""

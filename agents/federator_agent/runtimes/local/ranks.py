@@ -1,0 +1,193 @@
+"""Starts ranks, finds them again after the agent's restart, signals them, and learns how they end.
+
+A rank's end is seen through a descriptor of its shim's process (`pidfd`), which the event loop waits on: nothing polls, and it
+is the same for shims that this agent started and for those that its life before left behind.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from signal import SIGKILL, Signals
+
+from federator.kernel.clock import Clock
+from federator_agent.runtimes.local import traces
+from federator_agent.runtimes.local.traces import MARK, Shim
+
+SHIM = Path(__file__).with_name("shim.sh")
+LOCK_DESCRIPTOR = 9
+_LOOK_AGAIN_S = 0.02
+_LOOKS = 100
+log = logging.getLogger("federator_agent.local")
+
+Ended = Callable[[float, int | None, str], None]
+"""Told the time of the end, the exit code, and without one how the rank was lost."""
+
+
+class Found(StrEnum):
+    """What became of a rank while the agent was away."""
+
+    RUNNING = "running"
+    OVER = "over"
+    ABSENT = "absent"
+
+
+class LocalRanks:
+    """The ranks on this host. Each is known by its directory, which is absolute and never used for another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watched: dict[Path, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(
+        self, directory: Path, work: Path, command: list[str], environment: dict[str, str], ended: Ended
+    ) -> None:
+        """Start a rank under its shim, its output appended to `log` in its directory. Raises OSError when it cannot.
+
+        The caller has made sure that it was never started. The lock is taken here and passed on, so that at no time a started
+        rank has a free lock.
+        """
+        lock = traces.take_lock(directory)
+        if lock is None:
+            raise OSError(f"{directory} is in use")
+        if traces.read_shim(directory) is not None:
+            os.close(lock)
+            raise OSError(f"{directory} has been used")
+        try:
+            pid = os.posix_spawn(
+                "/bin/sh",
+                ["sh", str(SHIM), str(directory), str(work), *command],
+                environment | {MARK: str(directory)},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (
+                        os.POSIX_SPAWN_OPEN,
+                        1,
+                        str(directory / "log"),
+                        os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+                        0o600,
+                    ),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                    (os.POSIX_SPAWN_DUP2, lock, LOCK_DESCRIPTOR),
+                ],
+                setsid=True,
+            )
+            self._watch(directory, os.pidfd_open(pid), ended)
+        finally:
+            os.close(lock)
+
+    async def find(self, directory: Path, ended: Ended) -> Found:
+        """What became of a rank that an earlier life of the agent was to start; `ended` is told when it is, or already was, over."""
+        for _ in range(_LOOKS):
+            lock = traces.take_lock(directory)
+            if lock is not None:
+                os.close(lock)
+                return self._over(directory, ended)
+            shim = traces.read_shim(directory)
+            if shim is not None and self._adopt(directory, shim, ended):
+                return Found.RUNNING
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        raise OSError(f"{directory} is locked by a process that does not say who it is")
+
+    def started_at(self, directory: Path) -> float:
+        """When a rank's shim said that it is there, by this agent's clock; now, if it never did."""
+        shim = traces.read_shim(directory)
+        return self._clock_time(shim.real_at) if shim else self._clock.now()
+
+    def _adopt(self, directory: Path, shim: Shim, ended: Ended) -> bool:
+        try:
+            descriptor = os.pidfd_open(shim.pid)
+        except ProcessLookupError:
+            return False
+        with contextlib.suppress(OSError):
+            if traces.start_time(Path(f"/proc/{shim.pid}/stat").read_text()) == shim.start:
+                self._watch(directory, descriptor, ended)
+                return True
+        os.close(descriptor)
+        return False
+
+    def _over(self, directory: Path, ended: Ended) -> Found:
+        if traces.read_exit(directory) is None and traces.read_shim(directory) is None:
+            return Found.ABSENT
+        self._keep(self._clean_up(directory, ended))
+        return Found.OVER
+
+    def _watch(self, directory: Path, descriptor: int, ended: Ended) -> None:
+        loop = asyncio.get_running_loop()
+        self._watched[directory] = descriptor
+
+        def gone() -> None:
+            loop.remove_reader(descriptor)
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, descriptor, os.WEXITED)
+            os.close(descriptor)
+            del self._watched[directory]
+            self._keep(self._clean_up(directory, ended))
+
+        loop.add_reader(descriptor, gone)
+
+    async def _clean_up(self, directory: Path, ended: Ended) -> None:
+        """The shim is gone: end what it leaves behind, and only then say that the rank is over."""
+        await self.end_all(directory)
+        written = traces.read_exit(directory)
+        if written is not None:
+            ended(self._clock_time(written[1]), written[0], "")
+            return
+        shim = traces.read_shim(directory)
+        if shim is None:
+            ended(self._clock.now(), None, "its shim could not start; the rank's log may say why")
+        elif shim.boot_id != traces.boot_id():
+            ended(self._clock.now(), None, "the machine was restarted")
+        else:
+            ended(self._clock.now(), None, "its shim was killed; what was left of it has been ended")
+
+    @staticmethod
+    async def end_all(directory: Path) -> None:
+        """Kill everything that was started under a directory, shim included; returns when nothing of it runs."""
+        while traces.kill_all(directory, spare=None):  # noqa: ASYNC110 - strangers' processes announce no end
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _clock_time(self, real_at: float) -> float:
+        """A real time of the past by this agent's clock, which may run faster."""
+        real_s_per_s = self._clock.real_delay_s(1.0)
+        return self._clock.now() - max(0.0, time.time() - real_at) / (real_s_per_s or 1.0)
+
+    def signal(self, directory: Path, name: str) -> None:
+        """Send a signal to a rank's process group; `KILL` to everything it ever started. The shim lives on to note the end."""
+        number = Signals[f"SIG{name}"]
+        self._keep(self._signal(directory, number))
+
+    async def _signal(self, directory: Path, number: Signals) -> None:
+        """A rank that has just been started may not have its group yet: look again, for a short while."""
+        for _ in range(_LOOKS):
+            if directory not in self._watched:
+                return
+            shim = traces.read_shim(directory)
+            if shim is not None:
+                hit = traces.signal_group(directory, shim, number)
+                if number is SIGKILL:
+                    hit = traces.kill_all(directory, spare=shim.pid) > 0 or hit
+                if hit:
+                    return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        log.warning("no process of %s took the signal %s", directory, number.name)
+
+    def _keep(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Stop watching. Everything that runs goes on."""
+        loop = asyncio.get_running_loop()
+        for descriptor in self._watched.values():
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        self._watched.clear()
+        for task in self._tasks:
+            task.cancel()

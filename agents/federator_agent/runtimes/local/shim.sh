@@ -1,0 +1,20 @@
+#!/bin/sh
+# shim.sh RANK_DIR WORK_DIR COMMAND...: stands over one rank of a job, and outlives the agent that started it.
+#
+# The agent has opened RANK_DIR/lock, locked it and passed it on as descriptor 9, so the lock is held from before this process
+# exists until after it has written the exit code. The command does not inherit it. Who can take the lock knows that no shim
+# runs; then RANK_DIR/exit has the code, or RANK_DIR/shim is absent (never started), or the rank is lost.
+dir=$1 work=$2
+shift 2
+# Who I am, before anything of the job exists: my line of /proc (start time in it) and the boot that my pid belongs to.
+read -r stat </proc/$$/stat && read -r boot </proc/sys/kernel/random/boot_id &&
+    printf '%s\n%s\n' "$stat" "$boot" >"$dir/shim" || exit 74
+if cd "$work"; then
+    # In the foreground: a background command of a shell would have INT and QUIT ignored.
+    setsid -- "$@" 9>&-
+    code=$?
+else
+    code=126
+fi
+# One short write; a reader takes the code as written only with its end of line.
+echo "$code" >"$dir/exit"

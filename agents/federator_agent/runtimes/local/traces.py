@@ -1,0 +1,127 @@
+"""What a rank leaves on this host: its files, its lock, its processes.
+
+Processes are found by a variable of their environment, which everything that a job starts inherits, sessions and process
+groups of its own (torchrun makes them) included. A program that wipes its environment *and* makes a session of its own escapes;
+the group of its session leader is signalled besides.
+"""
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "FEDERATOR_RANK_DIR"
+_PROC = Path("/proc")
+
+
+class Shim(NamedTuple):
+    """The process that stands over a rank: `start` is its start time in ticks since boot, as /proc has it."""
+
+    pid: int
+    start: str
+    boot_id: str
+    real_at: float
+    """When it said so, in real time."""
+
+
+def boot_id() -> str:
+    """The name of this boot of the host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def read_exit(directory: Path) -> tuple[int, float] | None:
+    """Exit code and real time of writing; None while it has not been written whole."""
+    path = directory / "exit"
+    try:
+        text = path.read_text()
+        written_at = path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return (int(text), written_at) if text.endswith("\n") else None
+
+
+def read_shim(directory: Path) -> Shim | None:
+    """Who stands, or stood, over the rank; None when it never got as far as saying so."""
+    path = directory / "shim"
+    try:
+        lines = path.read_text().splitlines()
+        real_at = path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    if len(lines) < 2:
+        return None
+    return Shim(int(lines[0].split(" ", 1)[0]), start_time(lines[0]), lines[1], real_at)
+
+
+def start_time(stat: str) -> str:
+    """Field 22 of /proc/PID/stat; the name in the second field may have blanks and brackets."""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def take_lock(directory: Path) -> int | None:
+    """The rank's lock as a descriptor; None while a shim has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def processes(directory: Path) -> list[int]:
+    """Pids of everything that the rank started and that still runs, the shim included. Zombies are not counted."""
+    mark = f"{MARK}={directory}".encode()
+    return [pid for pid in _pids() if mark in _environment(pid).split(b"\0")]
+
+
+def _pids() -> Iterator[int]:
+    own = os.getpid()
+    for name in os.listdir(_PROC):  # noqa: PTH208 - a scan of all processes must be cheap
+        if name.isdigit() and int(name) != own:
+            yield int(name)
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def leader(directory: Path, shim: Shim) -> int | None:
+    """The shim's child once it leads a session of its own: its group is the job's; None before that, and after its end."""
+    for pid in processes(directory):
+        try:
+            _, parent, _, session = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(parent) == shim.pid and int(session) == pid:
+            return pid
+    return None
+
+
+def signal_group(directory: Path, shim: Shim, number: signal.Signals) -> bool:
+    """Signal the job's process group. False: there is none (yet, or any more)."""
+    group = leader(directory, shim)
+    if group is None:
+        return False
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_all(directory: Path, spare: int | None) -> int:
+    """Kill everything the rank started except `spare`, which is its shim; how many there were."""
+    found = [pid for pid in processes(directory) if pid != spare]
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return len(found)

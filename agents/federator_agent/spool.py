@@ -1,0 +1,184 @@
+"""What must survive the agent: an append-only journal of changes, the agent's key and name, and specs.
+
+A journal and not a file per record, because one event may change several things that must be there together, and because one
+`fdatasync` then pays for all of them. The last line may be torn by a crash: what it would have caused has not happened yet, so
+it is dropped. The journal is rewritten, atomically, when most of it is history.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import JobSpec
+from federator_agent.core.state import Change
+
+COMPACT_LINES = 4000
+"""The journal is rewritten after this many lines."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Change)
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name this agent was given when it joined, and where."""
+
+    dispatcher: str
+    member: str
+    site: str
+    incarnation: str
+
+
+def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Replace a file so that a crash leaves the old or the new, whole."""
+    temporary = path.with_name(f".{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Spool:
+    """The state directory. One process at a time: the second is refused."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (directory / "specs").mkdir(exist_ok=True)
+        self.directory = directory
+        self._journal = directory / "journal"
+        self._lines = 0
+        self._descriptor = -1
+        self._lock = -1
+
+    def lock(self) -> None:
+        """Be the only agent on this directory. Raises `Invalid` when another is."""
+        self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Invalid(
+                f"another agent is running on {self.directory}",
+                field="$.state_dir",
+                remedy="stop it, or give this one a state_dir of its own",
+            ) from None
+
+    def in_use(self) -> bool:
+        """Whether an agent runs on this directory."""
+        descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def load(self) -> list[Change]:
+        """Everything the journal remembers, ready for more; a torn last line is cut off. Raises `Invalid` like `read`."""
+        changes = self.read()
+        self._open(len(changes))
+        os.ftruncate(self._descriptor, len(self._whole_lines()))
+        return changes
+
+    def read(self) -> list[Change]:
+        """Everything the journal remembers. Raises `Invalid` when it is damaged elsewhere than in a torn last line."""
+        changes: list[Change] = []
+        for number, line in enumerate(self._whole_lines().splitlines(), 1):
+            try:
+                changes.append(_decoder.decode(line))
+            except msgspec.MsgspecError as error:
+                raise Invalid(
+                    f"{self._journal}, line {number}: {error}",
+                    remedy="move the state directory away and join again; work that still runs there will be reported lost",
+                ) from None
+        return changes
+
+    def _whole_lines(self) -> bytes:
+        data = self._journal.read_bytes() if self._journal.exists() else b""
+        return data[: data.rfind(b"\n") + 1]
+
+    def append(self, changes: tuple[Change, ...]) -> None:
+        """Write changes; they are on disk when this returns."""
+        lines = b"".join(_encoder.encode(change) + b"\n" for change in changes)
+        view = memoryview(lines)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        os.fdatasync(self._descriptor)
+        self._lines += len(changes)
+
+    @property
+    def long(self) -> bool:
+        """Whether it is time to rewrite the journal."""
+        return self._lines > COMPACT_LINES
+
+    def rewrite(self, changes: list[Change]) -> None:
+        """Replace the journal by the least that says the same."""
+        write_durably(self._journal, b"".join(_encoder.encode(change) + b"\n" for change in changes))
+        os.close(self._descriptor)
+        self._open(len(changes))
+
+    def _open(self, lines: int) -> None:
+        self._descriptor = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._lines = lines
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        for descriptor in (self._descriptor, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._lock = -1
+
+    def spec(self, spec_hash: str) -> JobSpec | None:
+        """A spec that was fetched before."""
+        try:
+            return msgspec.json.decode((self.directory / "specs" / spec_hash).read_bytes(), type=JobSpec)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def keep_spec(self, spec_hash: str, data: bytes) -> None:
+        """Keep a spec, so that a placement can be taken up again without the dispatcher."""
+        write_durably(self.directory / "specs" / spec_hash, data)
+
+    def drop_specs(self, needed: set[str]) -> None:
+        """Remove the specs that no placement needs."""
+        for path in (self.directory / "specs").iterdir():
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the owner has paused new work: a file, so that it needs no running agent."""
+        return (self.directory / "paused").exists()
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause or resume new work; a running agent sees it within a second."""
+        if paused:
+            write_durably(self.directory / "paused", b"")
+        else:
+            (self.directory / "paused").unlink(missing_ok=True)
+
+    def identity(self) -> Identity | None:
+        """Who this agent is; None before it joined."""
+        path = self.directory / "identity.json"
+        return msgspec.json.decode(path.read_bytes(), type=Identity) if path.exists() else None
+
+    def keep_identity(self, identity: Identity) -> None:
+        """Remember who this agent is."""
+        write_durably(self.directory / "identity.json", _encoder.encode(identity))
+
+    def forget_identity(self) -> None:
+        """Leave the federation: the name and the key are gone for good."""
+        for name in ("identity.json", "key"):
+            (self.directory / name).unlink(missing_ok=True)

@@ -1,0 +1,201 @@
+"""Gets a placement ready to run: its work directory, and the set-up script's result.
+
+The set-up runs once per site for a pair of work directory and script, in a tree of its own; every placement then works on a copy
+of that tree. It runs under the same shim as a rank. All that wait for the same set-up share one run of it, and each shows its
+output in its own log. When nobody waits any more, it is killed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError, Permanent
+from federator.kernel.ids import content_hash
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator_agent import archives
+from federator_agent.link import Bulk
+from federator_agent.runtimes.local import traces
+from federator_agent.runtimes.local.ranks import LocalRanks
+from federator_agent.spool import write_durably
+
+SHOW_EVERY_S = 0.25
+KEEP_SETUPS = 50
+"""Set-up trees and work directories that are kept for later placements, each; the least recently used go."""
+log = logging.getLogger("federator_agent.staging")
+
+
+class StagingError(FederatorError):
+    """It can never start: `cause` says which part is at fault."""
+
+    def __init__(self, cause: Cause, message: str, exit_code: int | None = None) -> None:
+        self.cause = cause
+        self.exit_code = exit_code
+        super().__init__(message)
+
+
+@dataclass
+class SharedSetup:
+    """A set-up that is being run, and how many placements wait for it."""
+
+    directory: Path
+    task: asyncio.Task[None]
+    waiting: int = 0
+
+
+class Staging:
+    """Work directories and set-ups of one agent, under its state directory."""
+
+    def __init__(self, state_dir: Path, bulk: Bulk, ranks: LocalRanks) -> None:
+        self._blobs = state_dir / "blobs"
+        self._setups = state_dir / "setups"
+        for directory in (self._blobs, self._setups):
+            directory.mkdir(exist_ok=True)
+        self._bulk = bulk
+        self._ranks = ranks
+        self._running: dict[str, SharedSetup] = {}
+        self._fetching: dict[str, asyncio.Lock] = {}
+
+    def clear(self) -> None:
+        """At the start of the agent: end set-ups of the life before, whose result nobody would learn; drop what is old."""
+        for directory in self._setups.iterdir():
+            if not (directory / "done").exists():
+                traces.kill_all(directory, spare=None)
+                shutil.rmtree(directory, ignore_errors=True)
+        for parent in (self._setups, self._blobs):
+            for path in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP_SETUPS]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    async def prepare(
+        self,
+        spec: JobSpec,
+        work: Path,
+        log_file: Path,
+        environment: dict[str, str],
+        setting_up: Callable[[], None],
+    ) -> None:
+        """Make `work` ready. `setting_up` is called when there is a script to wait for. Raises `StagingError`."""
+        work.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if spec.setup is not None:
+                setting_up()
+                tree = await self._set_up(spec, spec.setup, log_file, environment)
+                await _copy_tree(tree, work)
+            else:
+                await self._unpack(spec, work)
+        except Permanent as error:
+            raise StagingError(Cause.STAGING, error.describe()) from None
+        except OSError as error:
+            raise StagingError(Cause.STAGING, f"the work directory cannot be written: {error}") from None
+
+    async def _unpack(self, spec: JobSpec, target: Path) -> None:
+        if spec.workdir is None:
+            _make_empty(target)
+            return
+        archive = self._blobs / spec.workdir
+        async with self._fetching.setdefault(spec.workdir, asyncio.Lock()):
+            if not archive.exists():
+                await self._bulk.blob(spec.workdir, archive)
+        archive.touch()
+        await asyncio.to_thread(archives.unpack, archive, target)
+
+    async def _set_up(self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str]) -> Path:
+        """The tree in which the script has run, by this placement or an earlier one."""
+        key = content_hash(f"{spec.workdir}\n{script}".encode())
+        directory = self._setups / key
+        if key not in self._running and (directory / "done").exists():
+            directory.touch()
+            _note(log_file, f"set-up: done before at this site ({key[:12]})\n".encode())
+            return directory / "tree"
+        shared = self._running.get(key)
+        if shared is None:
+            task = asyncio.create_task(self._run_setup(spec, script, directory, environment))
+            shared = self._running[key] = SharedSetup(directory, task)
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        shared.waiting += 1
+        try:
+            await _follow(shared, log_file)
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting and not shared.task.done():
+                await self._abandon(shared)
+        return directory / "tree"
+
+    async def _run_setup(
+        self, spec: JobSpec, script: str, directory: Path, environment: dict[str, str]
+    ) -> None:
+        _make_empty(directory)
+        tree = directory / "tree"
+        await self._unpack(spec, tree)
+        over: asyncio.Future[tuple[int | None, str]] = asyncio.get_running_loop().create_future()
+        self._ranks.start(
+            directory,
+            tree,
+            ["/bin/sh", "-c", script],
+            environment,
+            lambda _, code, detail: None if over.done() else over.set_result((code, detail)),
+        )
+        code, detail = await over
+        if code != 0:
+            message = detail or f"the set-up ended with exit code {code}; the log has its output"
+            raise StagingError(Cause.SETUP, message, code)
+        write_durably(directory / "done", b"")
+
+    async def _abandon(self, shared: SharedSetup) -> None:
+        """Nobody waits for it any more: nothing of it may stay."""
+        shared.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, FederatorError, OSError):
+            await shared.task
+        await self._ranks.end_all(shared.directory)
+
+
+def _make_empty(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+
+
+async def _follow(shared: SharedSetup, log_file: Path) -> None:
+    """Show the script's output in the placement's log until it is over; raises what the set-up raised."""
+    shown = 0
+    while True:
+        await asyncio.wait([shared.task], timeout=SHOW_EVERY_S)
+        over = shared.task.done()
+        source = shared.directory / "log"
+        if source.exists():
+            with source.open("rb") as file:
+                file.seek(shown)
+                data = file.read()
+            shown += len(data)
+            _note(log_file, data)
+        if over:
+            if shared.task.cancelled():
+                raise StagingError(Cause.SETUP, "the set-up was given up")
+            shared.task.result()
+            return
+
+
+def _note(log_file: Path, data: bytes) -> None:
+    """Append to a rank's log before the rank runs."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with log_file.open("ab") as file:
+        file.write(data)
+
+
+async def _copy_tree(tree: Path, work: Path) -> None:
+    """A copy of its own for each placement; shared blocks where the file system can."""
+    shutil.rmtree(work, ignore_errors=True)
+    copy = await asyncio.create_subprocess_exec("cp", "-a", "--reflink=auto", "--", str(tree), str(work))
+    if await copy.wait() != 0:
+        raise OSError(f"copying {tree} failed")
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
