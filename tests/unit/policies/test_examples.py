@@ -50,3 +50,9 @@ def test_the_enterprise_passes_budgets_down_and_closes_the_cloud_for_customers_d
         if isinstance(r, CapRow) and r.unit == CapUnit.GPUS and r.scope.queues == ("research",)
     ]
     assert owed <= limit
+
+
+def test_the_guides_example_compiles() -> None:
+    guide = (EXAMPLES.parents[1] / "docs" / "howto" / "write-a-policy.md").read_text(encoding="utf-8")
+    rules = compile_set(load(guide.split("```yaml\n")[1].split("```")[0]))
+    assert {rule.policy for rule in rules} == {"Queue/paper", "BurstPolicy/paper-deadlines", "Queue/default"}

@@ -7,6 +7,7 @@ import pytest
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
+from federator.wire.yamltext import read_document
 from federator_providers.local import provider
 from federator_providers.local.catalogue import CATALOGUE
 from federator_providers.local.settings import LocalConfiguration, read_settings
@@ -126,3 +127,16 @@ async def test_a_name_that_would_leave_the_folder_is_refused(tmp_path: Path) -> 
     for name in ("../up", ".hidden", "", "a/b"):
         with pytest.raises(Invalid, match="cannot name an instance"):
             await made.terminate(name)
+
+
+def test_the_guides_example_is_accepted() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "howto" / "burst-provider-local.md"
+    example = guide.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    value = read_document(example).value
+    assert isinstance(value, dict)
+    settings = read_settings("burst", value["providers"]["burst"]["settings"])
+    assert [offer.instance_type for offer in settings.offers] == [
+        "a2-highgpu-1g",
+        "p4d.24xlarge",
+        "spare-box",
+    ]
