@@ -40,7 +40,7 @@ lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generat
 	@echo "== import-linter: who may import whom"
 	@$(BIN)/lint-imports --no-logo
 	@echo "== generated pages"
-	@$(BIN)/python tools/generate_docs.py --check
+	@$(BIN)/python -m tools.generate_docs --check
 
 fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by machine
 	@$(BIN)/ruff check --quiet --fix-only $(LINTED)
@@ -50,7 +50,7 @@ unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
 	@$(BIN)/python -m pytest tests/unit tests/scenarios tests/properties tests/contract tests/architecture $(ARGS)
 
 docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again
-	@$(BIN)/python tools/generate_docs.py
+	@$(BIN)/python -m tools.generate_docs
 
 lock: $(LOCK_VENV)/.installed  ## resolve the dependencies again and write requirements/*.txt
 	@$(LOCK_VENV)/bin/python tools/lock.py $(ARGS)

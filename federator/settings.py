@@ -78,10 +78,15 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One provider: `type` names the adapter (an entry point of `federator.providers`), `site` the cloud site its instances join."""
 
     type: str
+    """The adapter, by its name among the entry points of `federator.providers`."""
     site: str
+    """The cloud site that its instances join."""
     region: str = "local"
+    """Where the capacity is; policies may choose by it."""
     labels: dict[str, str] = {}
+    """Labels of the cloud site, for placement by label."""
     settings: dict[str, object] = {}
+    """What the adapter itself wants to know."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

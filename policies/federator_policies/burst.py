@@ -40,6 +40,7 @@ class Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: tuple[str, ...] = ()
     """These queues and all below them."""
     owners: tuple[str, ...] = ()
+    """The people behind the jobs."""
     labels: dict[str, str] = {}
     """All of them must match."""
 
@@ -50,7 +51,9 @@ class Hours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"fr
     days: tuple[Day, ...] = DAYS
     """The days on which it begins."""
     from_: str = "00:00"
+    """When it begins, such as `18:30`."""
     to: str = "24:00"
+    """When it ends."""
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for_": "for"}):
@@ -71,8 +74,11 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which capacity; what is not said admits all."""
 
     providers: tuple[str, ...] = ()
+    """Providers by their names in the dispatcher's settings."""
     regions: tuple[str, ...] = ()
+    """Regions of those providers."""
     markets: tuple[Literal["on-demand", "spot"], ...] = ()
+    """On-demand costs more; spot can be taken back."""
     models: tuple[str, ...] = ()
     """GPU models."""
     max_price_per_hour: Money | None = None
@@ -83,9 +89,13 @@ class UsdLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hard caps on spent and committed USD, rent and egress."""
 
     per_day: Money | None = None
+    """Each day, UTC."""
     per_week: Money | None = None
+    """Each week from Monday, UTC."""
     per_month: Money | None = None
+    """Each calendar month, UTC."""
     total: Money | None = None
+    """For as long as the policy is in force."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ class Guaranteed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the queue gets whenever it wants it."""
 
     gpus: Count
+    """GPUs, owned and rented."""
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

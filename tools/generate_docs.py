@@ -1,0 +1,339 @@
+"""Write the pages of docs/reference/ from the code: one small function per page, so that a page cannot say what is not so.
+
+`make docs` writes them; with `--check` nothing is written, and a page that is out of date is named. What only people can
+say, the meaning of each key of a job file, is in tools/written_fields.py and held to the keys that the code reads.
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tools import written_fields
+from tools.record_docs import Field, Record, one_line, records
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
+NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->"
+
+
+def lifecycles() -> str:
+    """Diagrams and edges of every lifecycle."""
+    from federator.model import lifecycle
+
+    text = [
+        "# Lifecycles",
+        (
+            "What can become of a job, a placement, a lease and a member, as `federator/model/lifecycle.py` has it. A pair of "
+            "status and event that is not listed cannot happen from inside; from outside it is recorded as an anomaly."
+        ),
+    ]
+    tables: dict[str, Mapping[Any, lifecycle.Edge]] = {
+        "Job": lifecycle.JOB,
+        "Placement": lifecycle.PLACEMENT,
+        "Lease": lifecycle.LEASE,
+        "Member": lifecycle.MEMBER,
+    }
+    for name, edges in tables.items():
+        rows = ((f"`{status}`", event, f"`{edge.to}`", edge.says) for (status, event), edge in edges.items())
+        text += [f"## {name}", _diagram(edges), table(("from", "event", "to", "what happens"), rows)]
+    return page(text)
+
+
+def _diagram(edges: Mapping[tuple[StrEnum, str], Any]) -> str:
+    """A lifecycle as Mermaid draws it; events with the same ends share an arrow. The first status listed is where it begins."""
+    arrows: dict[tuple[StrEnum, StrEnum], list[str]] = {}
+    for (status, event), edge in edges.items():
+        arrows.setdefault((status, edge.to), []).append(event)
+    first = next(iter(edges))[0]
+    ends = {after for _, after in arrows} - {before for before, _ in arrows}
+    lines = [f"[*] --> {first}"]
+    lines += [f"{before} --> {after}: {', '.join(events)}" for (before, after), events in arrows.items()]
+    lines += [f"{end} --> [*]" for end in sorted(ends)]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {line}" for line in lines), "```"])
+
+
+def settings() -> str:
+    """Every setting of the dispatcher, by topic."""
+    from federator import settings as module
+
+    known = records(module)
+    top = known["Settings"]
+    nested = {f"{each.name}": known[each.annotation] for each in top.fields if each.annotation in known}
+    text = [
+        "# Settings of the dispatcher",
+        (
+            "`federator serve --config FILE` reads a YAML file with these keys; whatever it leaves out has the default. "
+            "`FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDERATOR_CLOCK` override the file, and options override both. "
+            "The agent's own file is described in [site-file.md](site-file.md)."
+        ),
+        record_table(top, known, leave_out=nested),
+    ]
+    for key, record in nested.items():
+        text += [f"## `{key}`", record.doc, record_table(record, known)]
+    provider = known["ProviderSettings"]
+    return page([*text, "## One of `providers`", provider.doc, record_table(provider, known)])
+
+
+def job_file() -> str:
+    """The job file, key by key."""
+    from federator.wire import jobfile
+
+    written_fields.check("JOB_FILE", written_fields.JOB_FILE, jobfile.KNOWN)
+    later = ", ".join(f"`{key}`" for key in jobfile.LATER)
+    moved = table(
+        ("written", "here it is"),
+        ((f"`{old}`", f"`{new}`") for old, new in sorted(jobfile.ELSEWHERE.items())),
+    )
+    return page([
+        "# The job file",
+        "YAML 1.2, for `federator submit -f`, `federator preview -f` and `POST /v1/jobs`. A file that holds only `run:` works.",
+        "```yaml\nrun: python train.py\n```",
+        *written("Keys", written_fields.JOB_FILE, written_fields.JOB_FILE_PARTS),
+        "Durations carry a unit (`90s`, `1h30m`, `2d`), and so do sizes (`256GiB`, `80GB`).",
+        "## Not supported yet",
+        (f"{later}; `checkpoint.uri`, `placement.together`, `on_disconnect: {{stop_within: …}}`, parts of a GPU and ranges of "
+        "them. A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
+        "## Names from elsewhere",
+        "Other systems' names for the same things are refused with a hint, never guessed at.",
+        moved,
+    ])  # fmt: skip
+
+
+def site_file() -> str:
+    """The agent's `site.yaml`, key by key."""
+    from federator_agent import config
+
+    written_fields.check("SITE_FILE", written_fields.SITE_FILE, config.SITE_KEYS)
+    written_fields.check("pools", written_fields.SITE_FILE_PARTS["pools"], config.POOL_KEYS)
+    written_fields.check("lend", written_fields.SITE_FILE_PARTS["lend"], config.LEND_KEYS)
+    return page([
+        "# The site file",
+        ("`site.yaml` at the agent says what the site is and what of it the federation may use. The site has the last word: "
+        "the dispatcher obeys and shows it. What the file does not say about the host is looked up on it."),
+        *written("Keys", written_fields.SITE_FILE, written_fields.SITE_FILE_PARTS),
+    ])  # fmt: skip
+
+
+def policies() -> str:
+    """The kinds of policies, record by record."""
+    text = [
+        "# Policies",
+        (
+            "YAML documents with `apiVersion: federator/v1`, `kind`, `metadata: {name}` and `spec`, applied as one set. "
+            "[policies/examples](../../policies/examples) has commented sets to start from."
+        ),
+    ]
+    for name, top in (("queue", "QueueSpec"), ("burst", "BurstSpec")):
+        module = importlib.import_module(f"federator_policies.{name}")
+        known = records(module)
+        text += [
+            f"## {module.kind.kind}",
+            one_line((module.__doc__ or "").partition(":")[2].split("\n\n")[0]).strip().capitalize(),
+        ]
+        text += [record_table(known[top], known)]
+        inner = [record for record in known.values() if record.name != top]
+        for record in inner:
+            text += [f"### {record.name}", record.doc, record_table(record, known)]
+    return page(text)
+
+
+def metrics() -> str:
+    """The catalogue of metrics."""
+    from federator.telemetry import CATALOGUE
+
+    rows = (
+        (f"`{each.name}`", each.type, ", ".join(f"`{label}`" for label in each.labels), one_line(each.help))
+        for each in CATALOGUE
+    )
+    return page([
+        "# Metrics",
+        "`GET /metrics` answers these in Prometheus' text format. A metric that is not in the catalogue cannot be recorded.",
+        table(("name", "type", "labels", "what it counts"), rows),
+    ])  # fmt: skip
+
+
+def http_api() -> str:
+    """The table of routes."""
+    from federator.api.openapi import description
+    from federator.api.routes import ROUTES
+
+    rows = [
+        (route.method, f"`{path}`", operation["summary"], operation["description"])
+        for path, operations in description(ROUTES)["paths"].items()
+        for route in ROUTES
+        if route.path == path and (operation := operations[route.method.lower()])
+    ]
+    return page([
+        "# HTTP API",
+        ("Bearer tokens, JSON, and problem+json for every error. [openapi.json](openapi.json) has the bodies; a running "
+        "dispatcher answers the same at `/v1/openapi.json`. [errors.md](errors.md) lists what can go wrong."),
+        table(("method", "path", "what it does", "who may"), rows),
+    ])  # fmt: skip
+
+
+def openapi() -> str:
+    """The OpenAPI description, so that a change of the API shows in review."""
+    from federator.api.openapi import description
+    from federator.api.routes import ROUTES
+
+    return json.dumps(description(ROUTES), indent=1, default=str, sort_keys=True) + "\n"
+
+
+def errors() -> str:
+    """Every named situation with its code and HTTP status."""
+    from federator.api.problems import STATUS
+    from federator.kernel import errors as module
+
+    rows = []
+    for name, kind in vars(module).items():
+        if isinstance(kind, type) and issubclass(kind, module.FederatorError) and kind.__subclasses__() == []:
+            status = next(STATUS[each] for each in kind.__mro__ if each in STATUS)
+            family = next(each.__name__ for each in kind.__mro__ if each.__base__ is module.FederatorError)
+            rows.append(
+                (f"`{kind.code}`", str(int(status)), family.lower(), one_line(kind.__doc__ or ""), name)
+            )
+    return page([
+        "# Errors",
+        ("An error is a named situation. The body of an answer (`application/problem+json`) has its `code`, the `field` at "
+        "fault, and the `remedy`. *Permanent*: repeating it cannot help. *Transient*: try again after `retry_after_s`. "
+        "*Conflict*: the state has moved; look again. *Bug*: the fault is ours."),
+        table(("code", "HTTP status", "family", "what it means"), (row[:4] for row in sorted(rows))),
+    ])  # fmt: skip
+
+
+def exit_codes() -> str:
+    """Exit codes of the command."""
+    from federator.cli.exits import MEANINGS
+
+    return page([
+        "# Exit codes",
+        "`federator run` and `federator wait` end with the exit code of the job; every other code is one of these.",
+        table(("code", "meaning"), ((str(code), one_line(says)) for code, says in MEANINGS.items())),
+    ])  # fmt: skip
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "job-file.md": job_file,
+    "site-file.md": site_file,
+    "policies.md": policies,
+    "settings.md": settings,
+    "http-api.md": http_api,
+    "openapi.json": openapi,
+    "errors.md": errors,
+    "exit-codes.md": exit_codes,
+    "metrics.md": metrics,
+    "lifecycles.md": lifecycles,
+}
+
+
+def index() -> str:
+    """The list of pages; each page's first line is its title."""
+    entries = [f"- [{name}]({name}): {one_line(make.__doc__ or '')}" for name, make in PAGES.items()]
+    return page(
+        ["# Reference", "Written from the code, and checked against it by `make lint`.", "\n".join(entries)]
+    )
+
+
+def page(parts: Iterable[str]) -> str:
+    """A page of Markdown from its parts."""
+    return "\n\n".join([NOTE, *parts]) + "\n"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def record_table(record: Record, known: Mapping[str, Record], leave_out: Collection[str] = ()) -> str:
+    """The fields of a record but those of `leave_out`. A field without words of its own has those of its record, if `known`."""
+    rows = []
+    for each in record.fields:
+        inner = known.get(each.annotation.removesuffix(" | None"))
+        says = each.doc or (inner.doc if inner else "")
+        if not says:
+            raise SystemExit(f"{record.name}.{each.name} has no words: write a docstring below it")
+        if each.name not in leave_out:
+            rows.append((f"`{each.name}`", plain_type(each.annotation), plain_default(each), says))
+    return table(("key", "written", "left out", "meaning"), rows)
+
+
+def plain_type(annotation: str) -> str:
+    """A type in the words of someone who writes YAML."""
+    annotation = re.sub(r"Annotated\[([\w.]+), .*?\)\]", r"\1", annotation).replace(" | None", "")
+    if choices := re.findall(r"'([^']*)'", annotation):
+        many = annotation.startswith("tuple")
+        return f"{'some' if many else 'one'} of {', '.join(f'`{each}`' for each in choices)}"
+    return TYPES.get(annotation, f"see {annotation}")
+
+
+TYPES = {
+    "str": "text",
+    "int": "whole number",
+    "Count": "whole number",
+    "float": "number",
+    "float | str": "USD",
+    "Money": "USD",
+    "Usd": "USD",
+    "bool": "`true` or `false`",
+    "tuple[str, ...]": "list of texts",
+    "tuple[Day, ...]": "list of days, `mon` to `sun`",
+    "dict[str, str]": "mapping of texts",
+    "dict[str, object]": "mapping",
+    "dict[str, ProviderSettings]": "mapping of names to the below",
+}
+
+
+def plain_default(field: Field) -> str:
+    """What holds when a key is left out."""
+    if field.required:
+        return "needed"
+    if field.default is None or isinstance(field.default, msgspec.Struct) or field.default in ((), {}):
+        return "–"
+    if isinstance(field.default, tuple):
+        return ", ".join(f"`{each}`" for each in field.default)
+    return f"`{json.dumps(field.default).strip(chr(34))}`"
+
+
+def written(
+    title: str, keys: Iterable[written_fields.Written], parts: Mapping[str, Iterable[written_fields.Written]]
+) -> list[str]:
+    """Tables of a file that people write: its keys, then those of its parts."""
+    text = []
+    for heading, rows in ((title, keys), *((f"`{key}`", inner) for key, inner in parts.items())):
+        cells = ((f"`{row.key}`", row.form.replace("|", "\\|"), row.default, row.meaning) for row in rows)
+        text += [f"## {heading}", table(("key", "written", "left out", "meaning"), cells)]
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Write all pages, or with `--check` name those that are out of date."""
+    wanted = {name: make() for name, make in PAGES.items()} | {"README.md": index()}
+    stale = [
+        name
+        for name, text in wanted.items()
+        if not (FOLDER / name).exists() or (FOLDER / name).read_text() != text
+    ]
+    if "--check" in arguments:
+        if stale:
+            print(
+                f"docs/reference: {', '.join(sorted(stale))} out of date: run 'make docs' and commit",
+                file=sys.stderr,
+            )
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        (FOLDER / name).write_text(wanted[name])
+        print(f"wrote docs/reference/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

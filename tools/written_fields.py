@@ -1,0 +1,116 @@
+"""What people write by hand, key by key: the job file and the site file.
+
+The readers in the code know which keys there are; what a key means to its writer is said here. `check` refuses a table that
+does not have exactly the keys of its reader, so neither can grow without the other.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+
+class Written(NamedTuple):
+    """One key: how its value is written, what holds when it is left out, and what it means."""
+
+    key: str
+    form: str
+    default: str
+    meaning: str
+
+
+JOB_FILE = (
+    Written("run", "`python train.py`", "–", "A line or script for `/bin/sh`, run once per node. Exactly one of `run` and `command` is needed; nothing else is."),
+    Written("command", "`[python, train.py]`", "–", "A program and its arguments, without a shell."),
+    Written("name", "`train-vision`", "the program's name", "What people call the job. Need not be unique."),
+    Written("queue", "`research/vision`", "`default`", "Place in the tree of queues."),
+    Written("priority", "0 to 100", "50, or the queue's cap", "Higher goes first where the plan must choose. A queue caps what may be claimed."),
+    Written("workdir", "`.`", "–", "A folder: uploaded once by its content, unpacked where the job runs, which is its working directory. `.gitignore` and `.federatorignore` are respected."),
+    Written("setup", "`pip install -r requirements.txt`", "–", "Runs before the job, once per site for the same text and `workdir`."),
+    Written("env", "`{NCCL_DEBUG: INFO}`", "–", "Variables for the job. Names that begin with `FEDERATOR_` are the site's."),
+    Written("outputs", "`[results/**]`", "–", "Files below the working directory to collect at the end, for `federator download`."),
+    Written("nodes", "1 to 4096", "1", "A gang: all nodes start together on one site, or none does."),
+    Written("resources", "a mapping", "one CPU", "What each node needs; see below."),
+    Written("max_duration", "`4h`", "the queue's", "The job is ended after this run time. Without any, capacity cannot be rented for it."),
+    Written("estimate", "`3h`", "learned", "Expected run time on the first GPU model named; else the history of the same name and queue is used."),
+    Written("speed", "`{A100: 1.0, H100: 1.9}`", "equal", "Relative throughput by GPU model."),
+    Written("deadline", "`2026-12-01T08:00:00Z`", "the queue's budget", "When it should be finished. Missing it is recorded, not punished: the job goes on."),
+    Written("finish_within", "`12h`", "–", "The same, counted from submission. One of the two."),
+    Written("value", "`200 USD`, or `must`", "the queue's price", "What meeting the deadline is worth; `must`, where the queue allows it: any permitted price."),
+    Written("max_cost", "`40 USD`", "none", "Hard cap on what this job may cost."),
+    Written("spot_policy", "`auto`, `spot`, `on-demand`", "`auto`", "Which rented capacity it may use."),
+    Written("checkpoint", "a mapping", "–", "How the job saves itself; see below. Without it, a preempted job starts over."),
+    Written("retry", "a mapping", "`{on: [preemption], max: 3, backoff: 30s}`", "Which endings start it again; see below."),
+    Written("on_disconnect", "`keep`", "`keep`", "What happens when its site loses the dispatcher: the work goes on."),
+    Written("placement", "a mapping", "anywhere", "Where it may run; see below."),
+    Written("after", "`[preprocess]`", "–", "Names or ids of jobs that must have succeeded first."),
+    Written("array", "`0-99`, `0-9,20`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),
+    Written("labels", "`{team: vision}`", "–", "Free words that policies and lists can select by."),
+    Written("client_id", "any text", "–", "Sent again, it gives the first answer instead of a second job."),
+)  # fmt: skip
+
+JOB_FILE_PARTS = {
+    "resources": (
+        Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`", "none", "GPUs per node: models, memory of each, count, in any order. A number alone takes any model."),
+        Written("accelerators", "the same", "–", "Another name for `gpus`."),
+        Written("cpus", "`32`, `500m`", "1", "Cores per node."),
+        Written("memory", "`256GiB`", "any", "Memory per node."),
+        Written("shm", "`16GiB`", "any", "Shared memory per node."),
+    ),
+    "checkpoint": (
+        Written("signal", "`TERM`, `USR1` …", "`TERM`", "What the job is sent when it has to leave."),
+        Written("grace", "`60s`, at most 1h", "30s", "How long it then has until it is killed."),
+        Written("every", "`10m`", "–", "How often it saves by itself: at most this much work is lost."),
+    ),
+    "retry": (
+        Written("on", "`[preemption, error]`", "`[preemption]`", "`error` is a failure of the job's own. Failures of the infrastructure always start it again."),
+        Written("max", "0 to 1000", "3", "Most retries; failures of the infrastructure do not count."),
+        Written("backoff", "`30s`", "30s", "Time between an ending and the next attempt."),
+    ),
+    "placement": (
+        Written("kinds", "`[onprem, cloud, edge]`", "any", "Kinds of sites."),
+        Written("sites", "`[basel]`", "any", "Only these sites."),
+        Written("not_sites", "`[zug]`", "none", "Any site but these."),
+        Written("labels", "`{region: eu}`", "any", "Only sites with these labels."),
+    ),
+}  # fmt: skip
+
+SITE_FILE = (
+    Written("site", "`basel`", "–", "The site's name in the federation. Needed."),
+    Written("kind", "`onprem`, `cloud`, `edge`", "`onprem`", "What sort of site it is; jobs and policies may choose by it."),
+    Written("region", "`eu-central`", "–", "Short for the label `region`."),
+    Written("labels", "`{rack: r1}`", "–", "Free words that jobs and policies can select by."),
+    Written("price_per_gpu_hour", "`0.4 USD`", "the dispatcher's", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports."),
+    Written("pools", "a list", "one pool, as found on the host", "Nodes of one shape; see below."),
+    Written("lend", "a mapping", "everything", "What of it the federation may use; see below."),
+    Written("dispatcher", "`http://127.0.0.1:7070`", "as joined", "Where the agent dials to."),
+    Written("member", "`basel-2`", "the site's name", "This agent's own name, where a site has several."),
+    Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
+    Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
+    Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes."),
+)  # fmt: skip
+
+SITE_FILE_PARTS = {
+    "pools": (
+        Written("name", "`a100`", "–", "The pool's name. Needed."),
+        Written("model", "`A100`", "as found", "GPU model."),
+        Written("gpu_memory", "`80GB`", "as found", "Memory of each GPU."),
+        Written("nodes", "`4`", "1", "How many nodes of this shape the agent runs work on."),
+        Written("gpus_per_node", "`8`", "as found", "GPUs of each."),
+        Written("cpus_per_node", "`64`", "as found", "Cores of each."),
+        Written("memory_per_node", "`512GiB`", "as found", "Memory of each."),
+    ),
+    "lend": (
+        Written("gpus", "`{a100: 6}`", "all", "Most GPUs lent, by pool."),
+        Written("pools", "`[a100]`", "all", "Pools that are lent at all."),
+        Written("hours", "`18:00-08:00`", "always", "When new work may start, by the clock of `timezone`."),
+        Written("timezone", "`Europe/Zurich`", "UTC", "Time zone of `hours`."),
+        Written("queues", "`[research]`", "all", "Queues whose work is taken, with all below them."),
+    ),
+}  # fmt: skip
+
+
+def check(name: str, written: Collection[Written], known: Collection[str]) -> None:
+    """Refuse a table that does not have exactly the keys that the code reads."""
+    listed = {each.key for each in written}
+    missing, stale = set(known) - listed, listed - set(known)
+    if missing or stale:
+        raise SystemExit(f"tools/written_fields.py, {name}: add {sorted(missing)}, remove {sorted(stale)}")
