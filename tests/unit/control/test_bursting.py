@@ -1,0 +1,202 @@
+"""Renting: caused by a deadline, permitted by a policy, paid to the cent, and given back."""
+
+import msgspec
+import pytest
+
+from federator.model.capacity import InstanceStatus, LeaseStatus, Market
+from federator.model.events import LedgerKind
+from federator.model.jobs import JobStatus
+from federator.model.placements import PlacementStatus
+from federator.model.plans import Rent
+from tests.support.dispatch import ADA, ADMIN, World, make_world
+
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec:
+  max_duration: 2h
+  met_deadline_usd_per_gpu_hour: 20
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: deadlines}
+spec:
+  who: {queues: [default]}
+  when: {mode: economic}
+  limits: {usd: {per_day: 100}}
+"""
+JOB = {"resources": {"gpus": 4}, "estimate": "1h"}
+
+
+@pytest.fixture
+async def world() -> World:
+    """One site, which is full for five hours, and a policy that lets deadlines rent."""
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    await world.submit(resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    return world
+
+
+async def until_rented(world: World, job: str) -> None:
+    """Let time pass, turn by turn, until the job is placed. Fails after a day."""
+    for _ in range(24 * 12):
+        plan = await world.core.turn.once()
+        if world.job(job).status is JobStatus.PLACED:
+            return
+        assert plan is not None
+        wake_at = plan.wake_at or world.clock.now() + 300
+        world.clock.advance(min(300.0, max(1.0, wake_at - world.clock.now())))
+    raise AssertionError("nothing was rented")
+
+
+async def test_without_a_deadline_nothing_is_rented(world: World) -> None:
+    job = await world.submit(**JOB)
+    for _ in range(12):
+        await world.turn()
+        world.clock.advance(600)
+    assert world.job(job).status is JobStatus.PENDING
+    assert not world.leases()
+
+
+async def test_a_deadline_that_home_misses_rents_and_records_why(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="3h")
+    deadline_at = world.job(job).deadline_at
+    assert deadline_at is not None
+    await until_rented(world, job)
+    (lease,) = world.leases()
+    evidence = lease.evidence
+    assert evidence is not None
+    assert evidence.job == job
+    assert evidence.home_finish_at is not None
+    assert evidence.home_finish_at > deadline_at >= evidence.burst_finish_at
+    assert evidence.policy == "BurstPolicy/deadlines"
+    assert evidence.value_usd > evidence.cost_usd > 0
+    assert evidence.decision
+
+
+async def test_renting_is_as_late_as_is_safe(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="3h")
+    plan = await world.core.turn.once()
+    assert plan is not None
+    assert world.job(job).status is JobStatus.PENDING, "three hours are left for a run of 1.35 h: not yet"
+    assert plan.wake_at is not None
+    assert world.clock.now() < plan.wake_at < world.clock.now() + 3 * 3600
+    world.clock.advance(plan.wake_at - world.clock.now())
+    await world.core.turn.once()
+    assert world.job(job).status is JobStatus.PLACED
+
+
+async def test_a_lease_lives_its_whole_life_and_the_money_adds_up(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.REQUESTED
+    await world.core.executor.step()
+    world.clock.advance(300)
+    cloud = await world.boot(world.leases()[0])
+    assert world.leases()[0].status is LeaseStatus.READY
+    await world.obey()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert world.placement(job).market is Market.ON_DEMAND
+    world.clock.advance(3600)
+    await cloud.finish(job)
+    await world.core.executor.step()
+    await world.core.executor.step()
+    world.clock.advance(400)
+    for _ in range(4):
+        await world.core.executor.step()
+        await world.core.executor.poll()
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.GONE
+    (instance,) = await world.provider.instances("federation")
+    assert instance.status is InstanceStatus.ENDED
+    assert lease.billed_usd == pytest.approx(instance.billed_usd)
+    assert world.job(job).spent_usd == pytest.approx(instance.billed_usd)
+    money = [entry for entry in await world.core.views.ledger() if entry.kind is LedgerKind.MONEY]
+    assert sum(entry.usd for entry in money) == pytest.approx(instance.billed_usd)
+
+
+async def test_sold_out_capacity_gives_the_job_back_and_avoids_the_offer(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    world.provider.sold_out.add("r1/p4/on-demand")
+    await world.core.executor.step()
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.FAILED
+    assert world.job(job).status is JobStatus.PENDING
+    plan = await world.core.turn.once()
+    assert plan is not None
+    assert not [action for action in plan.actions if isinstance(action, Rent)], (
+        "the offer is avoided for a while"
+    )
+
+
+async def test_a_launch_asked_for_twice_rents_once(world: World) -> None:
+    """A crash between the provider's answer and our note of it: the next pass asks again, under the same name."""
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    await world.core.executor.step()
+    await world.put(msgspec.structs.replace(world.leases()[0], status=LeaseStatus.LAUNCHING))
+    await world.core.executor.step()
+    assert world.leases()[0].status is LeaseStatus.BOOTING
+    assert len(await world.provider.instances("federation")) == 1
+
+
+async def test_a_machine_that_vanishes_loses_no_job(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    await world.core.executor.step()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    world.provider.vanish(world.leases()[0].id)
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.GONE
+    assert world.job(job).status is JobStatus.PENDING
+    (placement,) = [p for p in world.core.records.placements.values() if p.job == job]
+    assert placement.status is PlacementStatus.LOST
+
+
+async def test_cancelling_before_the_boot_gives_the_machine_back(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    await world.core.executor.step()
+    await world.core.intake.cancel(ADA, job)
+    assert world.job(job).status is JobStatus.CANCELLED
+    for _ in range(4):
+        await world.core.executor.step()
+        await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.GONE
+
+
+async def test_the_daily_cap_stops_a_rental_with_its_name(world: World) -> None:
+    await world.policies(POLICIES.replace("per_day: 100", "per_day: 10"))
+    job = await world.submit(**JOB, finish_within="2h")
+    await world.core.turn.once()
+    explanation = await world.core.views.explain(world.job(job))
+    assert not world.leases()
+    assert any("deadlines" in site.text for site in explanation.sites), explanation.sites
+
+
+async def test_burst_pause_stops_new_spending_at_once(world: World) -> None:
+    await world.core.desk.pause_burst(ADMIN, on=True)
+    job = await world.submit(**JOB, finish_within="2h")
+    for _ in range(20):
+        await world.core.turn.once()
+        world.clock.advance(300)
+    assert world.job(job).status is JobStatus.PENDING
+    assert not world.leases()
+
+
+async def test_a_leaked_instance_is_ended_after_two_listings(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    await world.core.executor.step()
+    lease = world.leases()[0]
+    await world.put(msgspec.structs.replace(lease, status=LeaseStatus.GONE))
+    assert await world.core.sweeper.end_leaks() == []
+    assert await world.core.sweeper.end_leaks() == [lease.id]
+    assert (await world.provider.instances("federation"))[0].status is InstanceStatus.ENDED
