@@ -14,7 +14,6 @@ from federator.kernel.errors import Bug, Transient
 from federator.model.events import Event
 
 MAX_LINE_BYTES = 2**20
-PLACEMENT_HEADER = "X-Federator-Placement"
 OFFSET_HEADER = "X-Federator-Offset"
 _event = msgspec.json.Decoder(Event)
 
@@ -67,52 +66,27 @@ async def follow_events(
             await patience.spend(error)
 
 
-class LogPosition(NamedTuple):
-    """Where a reader of a log is: in which attempt, after how many bytes."""
-
-    placement: str = ""
-    offset: int = 0
-
-
-class LogStream:
-    """One rank's log, read to its end; `position` says how far."""
-
-    def __init__(self, transport: Transport, path: str, query: dict[str, str]) -> None:
-        self.position = LogPosition()
-        self._transport = transport
-        self._path = path
-        self._query = query
-
-    async def read(self, *, tail: int | None = None) -> AsyncIterator[bytes]:
-        """What there is now, from `position` on; with `follow=true` in the query, what comes until the attempt is over."""
-        patience = _Patience(self._transport)
-        while True:
-            query = dict(self._query)
-            if tail is not None and not self.position.placement:
-                query["tail"] = str(tail)
-            elif self.position.placement:
-                query |= {"placement": self.position.placement, "offset": str(self.position.offset)}
-            try:
-                async with self._transport.open(
-                    "GET", self._path, query=query, headers={"Accept": "*/*"}, endless=True
-                ) as response:
-                    self._arrive(response)
-                    async for chunk in response.content.iter_any():
-                        patience.renew()
-                        self.position = self.position._replace(offset=self.position.offset + len(chunk))
-                        yield chunk
-                    return
-            except Transient as error:
-                await patience.spend(error)
-
-    def _arrive(self, response: aiohttp.ClientResponse) -> None:
-        """Note which attempt this is, and where in its log the answer begins."""
-        placement = response.headers.get(PLACEMENT_HEADER, "")
-        begins = response.headers.get(OFFSET_HEADER)
-        if begins is not None:
-            self.position = LogPosition(placement, int(begins))
-        elif placement != self.position.placement:
-            self.position = LogPosition(placement)
+async def follow_log(
+    transport: Transport, path: str, query: dict[str, str], *, tail: int | None
+) -> AsyncIterator[bytes]:
+    """One attempt's log (`placement` in the query) until the attempt is over, each byte once, over as many connections as it takes."""
+    patience = _Patience(transport)
+    offset: int | None = 0 if tail is None else None
+    while True:
+        start = {"tail": str(tail)} if offset is None else {"offset": str(offset)}
+        try:
+            async with transport.open(
+                "GET", path, query=query | start, headers={"Accept": "*/*"}, endless=True
+            ) as response:
+                if offset is None:
+                    offset = int(response.headers[OFFSET_HEADER])
+                async for chunk in response.content.iter_any():
+                    patience.renew()
+                    offset += len(chunk)
+                    yield chunk
+                return
+        except Transient as error:
+            await patience.spend(error)
 
 
 class _Patience:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from federator.client.following import LogPosition, LogStream, follow_events
+from federator.client.following import follow_events, follow_log
 from federator.client.transport import Transport
 from federator.client.workdir import Packed, pack, unpack
 from federator.kernel.errors import Invalid, NotFound
@@ -203,28 +203,30 @@ class JobVerbs:
         self, job: str, *, node: int = 0, tail: int | None = None, follow: bool = False
     ) -> AsyncIterator[bytes]:
         """What a node has written; with `follow`, until the job has ended, over all its attempts from the present one on."""
-        query = {"node": str(node)} | ({"follow": "true"} if follow else {})
-        stream = LogStream(self.transport, _job(job, "/logs"), query)
-        while True:
-            try:
-                async for chunk in stream.read(tail=tail):
-                    yield chunk
-            except NotFound:
-                if not follow or (await self.job(job)).job.placement is not None:
-                    raise
-            if not follow or await self._ended_or_moved(job, stream):
-                return
-
-    async def _ended_or_moved(self, job: str, stream: LogStream) -> bool:
-        """After the log of an attempt: whether that was all. If not, returns once there is something to read again."""
-        while True:
+        query = {"node": str(node)}
+        seen = ""
+        while follow:
             record = (await self.job(job)).job
-            if record.terminal:
-                return True
-            if record.placement and record.placement != stream.position.placement:
-                stream.position = LogPosition()
-                return False
-            await asyncio.sleep(POLL_S)
+            if record.placement and record.placement != seen:
+                seen = record.placement
+                asked = query | {"placement": seen, "follow": "true"}
+                async for chunk in follow_log(self.transport, _job(record.id, "/logs"), asked, tail=tail):
+                    yield chunk
+                tail = None
+            elif record.terminal:
+                break
+            else:
+                await asyncio.sleep(POLL_S)
+        if not seen:
+            async for chunk in self._log_so_far(job, query, tail):
+                yield chunk
+
+    async def _log_so_far(self, job: str, query: dict[str, str], tail: int | None) -> AsyncIterator[bytes]:
+        asked = query | ({} if tail is None else {"tail": str(tail)})
+        path = _job(job, "/logs")
+        async with self.transport.open("GET", path, query=asked, headers={"Accept": "*/*"}) as response:
+            async for chunk in response.content.iter_any():
+                yield chunk
 
     async def download(self, job: str, into: Path) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written."""

@@ -7,6 +7,7 @@ import msgspec
 from federator.client.transport import Transport
 from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
+from federator.model.sites import Site
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
@@ -31,6 +32,18 @@ class Replay(msgspec.Struct, frozen=True):
     differences: tuple[str, ...] = ()
 
 
+class GivenUp(msgspec.Struct, frozen=True):
+    """The placements that were given up with a site."""
+
+    placements: tuple[str, ...]
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """How many tokens a revocation has ended."""
+
+    tokens: int
+
+
 class PlatformVerbs:
     """What operators and platform teams do, and everyone may look at."""
 
@@ -48,20 +61,19 @@ class PlatformVerbs:
         """One site, with its pools."""
         return await self.transport.call("GET", _site(name), SiteRow)
 
-    async def drain(self, name: str) -> SiteRow:
+    async def drain(self, name: str) -> Site:
         """Start nothing new at a site; what runs there goes on."""
-        return await self.transport.call("POST", _site(name, "/drain"), SiteRow)
+        return await self.transport.call("POST", _site(name, "/drain"), Site)
 
-    async def undrain(self, name: str) -> SiteRow:
+    async def undrain(self, name: str) -> Site:
         """Let a drained site take work again."""
-        return await self.transport.call("POST", _site(name, "/undrain"), SiteRow)
+        return await self.transport.call("POST", _site(name, "/undrain"), Site)
 
-    async def declare_dead(self, name: str, reason: str) -> SiteRow:
-        """Swear that nothing runs at a site any more, so that its work may start elsewhere. Audited."""
+    async def declare_dead(self, name: str, reason: str) -> tuple[str, ...]:
+        """Swear that nothing runs at a site any more; answers the attempts that are given up. Audited."""
         body = msgspec.json.encode({"reason": reason})
-        return await self.transport.call(
-            "POST", _site(name, "/declare-dead"), SiteRow, body=body, headers=JSON
-        )
+        path = _site(name, "/declare-dead")
+        return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
 
     async def queues(self) -> list[QueueRow]:
         """All queues, use against guarantee and limit."""
@@ -84,7 +96,7 @@ class PlatformVerbs:
         return await self.transport.call("GET", "/v1/policies", PolicySet)
 
     async def policy_history(self) -> list[PolicySet]:
-        """Every version that has been in force."""
+        """Every version that has been in force, oldest first."""
         return await self.transport.call("GET", "/v1/policies/history", list[PolicySet])
 
     async def validate_policies(self, text: str) -> PolicyVerdict:
@@ -103,14 +115,14 @@ class PlatformVerbs:
 
     async def pause_bursting(self) -> None:
         """Rent nothing new until resumed."""
-        await self.transport.call("POST", "/v1/burst/pause", object)
+        await self.transport.call("POST", "/v1/burst/pause", type(None))
 
     async def resume_bursting(self) -> None:
         """Let policies decide again what may be rented."""
-        await self.transport.call("POST", "/v1/burst/resume", object)
+        await self.transport.call("POST", "/v1/burst/resume", type(None))
 
     async def decisions(self) -> list[DecisionRow]:
-        """Recorded decisions, newest first."""
+        """Recorded decisions, oldest first."""
         return await self.transport.call("GET", "/v1/decisions", list[DecisionRow])
 
     async def decision(self, decision: str) -> dict[str, object]:
@@ -124,12 +136,27 @@ class PlatformVerbs:
         return await self.transport.call("POST", f"/v1/decisions/{quote(decision, safe='')}/replay", Replay)
 
     async def ledger(
-        self, *, since: str | None = None, job: str | None = None, after: str | None = None, limit: int = 500
+        self,
+        *,
+        since: float | None = None,
+        job: str | None = None,
+        after: str | None = None,
+        limit: int = 500,
     ) -> list[LedgerEntry]:
-        """Facts of use, money and acts."""
-        given = {"since": since, "job": job, "after": after, "limit": str(limit)}
+        """Facts of use, money and acts, oldest first, from `since` (seconds since the epoch) or after an entry's id on."""
+        given = {
+            "since": None if since is None else str(since),
+            "job": job,
+            "after": after,
+            "limit": str(limit),
+        }
         query = {key: value for key, value in given.items() if value is not None}
         return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
+
+    async def revoke_tokens(self, name: str) -> int:
+        """Revoke all tokens of a name; answers how many."""
+        path = f"/v1/tokens/{quote(name, safe='')}"
+        return (await self.transport.call("DELETE", path, Revoked)).tokens
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
         """Make a person's token or an agent's one-time join token. The secret is in this answer only."""

@@ -106,4 +106,5 @@ class SyncClient:
     decision = _runs(Client.decision)
     replay = _runs(Client.replay)
     ledger = _runs(Client.ledger)
+    revoke_tokens = _runs(Client.revoke_tokens)
     create_token = _runs(Client.create_token)

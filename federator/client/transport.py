@@ -5,6 +5,7 @@ id: the server answers a repeated one with what the first one did.
 """
 
 import asyncio
+import os
 import random
 import ssl
 import time
@@ -157,8 +158,8 @@ class Transport:
                 f"{self.server!r} is not the address of a server",
                 remedy="write for example http://127.0.0.1:7070",
             )
-        if isinstance(error, aiohttp.ClientConnectorError):
-            why = error.strerror or str(error)
+        if isinstance(error, aiohttp.ClientConnectorError) and error.errno and error.errno > 0:
+            why = os.strerror(error.errno).lower()
         return Unavailable(
             f"cannot reach the dispatcher at {self.server}: {why}",
             remedy="is `federator serve` running there?",

@@ -1,0 +1,116 @@
+"""The command as a whole: its groups of verbs, and how every way of ending becomes an exit code."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from cyclopts import App, CycloptsError, Group
+
+from federator.cli import (
+    capacity,
+    decisions,
+    explaining,
+    jobs,
+    policies,
+    reading,
+    running,
+    serve,
+    sites,
+    tokens,
+    top,
+)
+from federator.cli.exits import EXITS, INTERRUPTED, USAGE
+from federator.cli.phrases import plain
+from federator.kernel.errors import FederatorError
+
+VERBS: dict[str, dict[str, Callable[..., object]]] = {
+    "Run": {"submit": jobs.submit, "run": running.run, "preview": explaining.preview, "wait": running.wait},
+    "Watch": {
+        "list": jobs.list_jobs,
+        "show": jobs.show,
+        "explain": explaining.explain,
+        "logs": reading.logs,
+        "download": reading.download,
+        "top": top.top,
+    },
+    "Change": {
+        "update": jobs.update,
+        "cancel": jobs.cancel,
+        "hold": jobs.hold,
+        "release": jobs.release,
+        "requeue": jobs.requeue,
+    },
+    "Sites and queues": {
+        "sites": sites.list_sites,
+        "site": sites.app,
+        "drain": sites.drain,
+        "undrain": sites.undrain,
+        "queues": capacity.queues,
+    },
+    "Rented capacity": {
+        "offers": capacity.offers,
+        "leases": capacity.leases,
+        "budgets": capacity.budgets,
+        "burst": capacity.burst,
+    },
+    "Policies and decisions": {
+        "policy": policies.app,
+        "decisions": decisions.app,
+        "ledger": decisions.ledger,
+    },
+    "Server": {"serve": serve.serve, "token": tokens.app},
+}
+
+
+def build_app() -> App:
+    """The command, with all verbs in their groups."""
+    app = App(name="federator", help="One submit endpoint for many GPU clusters.", version=_version)
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=99)
+    for title, verbs in VERBS.items():
+        group = Group.create_ordered(title)
+        for name, verb in verbs.items():
+            if isinstance(verb, App):
+                verb.group = (group,)
+                app.command(verb)
+            else:
+                app.command(verb, name=name, group=group)
+    return app
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run the command that these words are; answers its exit code."""
+    try:
+        code = build_app()(list(words), exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        say_error(f"{plain(str(error))} (see federator {_verb(words)}--help)")
+        return USAGE
+    except FederatorError as error:
+        say_error(plain(error.describe()))
+        return next(EXITS[kind] for kind in type(error).__mro__ if kind in EXITS)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has enough; nothing more may be written, not even at exit.
+        sys.stdout = None
+        return 0
+    except OSError as error:
+        say_error(f"{error.filename or 'the system'}: {error.strerror or error}")
+        return USAGE
+    return code if isinstance(code, int) else 0
+
+
+def say_error(sentence: str) -> None:
+    """One line on stderr, in red where a person reads it."""
+    mark = "\033[31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    print(f"{mark} {sentence}", file=sys.stderr)
+
+
+def _verb(words: Sequence[str]) -> str:
+    return f"{words[0]} " if words and not words[0].startswith("-") else ""
+
+
+def _version() -> str:
+    try:
+        return version("federator")
+    except PackageNotFoundError:
+        return "unknown"

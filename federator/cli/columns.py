@@ -1,0 +1,220 @@
+"""What the lists show: the columns of each kind of row."""
+
+from rich.text import Text
+
+from federator.cli.output import Column, status
+from federator.cli.phrases import NONE, ago, duration, gpus, plain, usd, when
+from federator.kernel.quantities import format_instant
+from federator.model.events import Event, LedgerEntry
+from federator.model.rules import PolicySet
+from federator.wire.http import BudgetRow, DecisionRow, JobRow, LeaseRow, OfferRow, PoolRow, QueueRow, SiteRow
+
+
+def job_columns(now: float) -> tuple[Column[JobRow], ...]:
+    """Jobs. What matters to the owner first; the reason last, because it may be cut."""
+    return (
+        Column("ID", lambda row: row.id),
+        Column("NAME", _job_name),
+        Column("OWNER", lambda row: row.owner, wide=True),
+        Column("QUEUE", lambda row: row.queue, wide=True),
+        Column("PRIO", lambda row: str(row.priority), wide=True, right=True),
+        Column("STATUS", lambda row: status(row.status)),
+        Column("GPUS", lambda row: gpus(row.nodes, row.gpus, row.models), least=90),
+        Column("SITE", lambda row: row.site, least=70),
+        Column("MARKET", lambda row: row.market, wide=True),
+        Column("AGE", lambda row: _age(row, now), right=True, least=80),
+        Column("DEADLINE", lambda row: _deadline(row, now), right=True, least=110),
+        Column("STARTS", lambda row: when(row.expected_start_at, now), wide=True),
+        Column("HOME FINISH", lambda row: when(row.home_finish_at, now), wide=True),
+        Column("SPENT", lambda row: usd(row.spent_usd) if row.spent_usd else NONE, wide=True, right=True),
+        Column("BECAUSE", lambda row: row.because, cut=True),
+    )
+
+
+def _job_name(row: JobRow) -> str:
+    return row.name if row.array_index is None else f"{row.name}[{row.array_index}]"
+
+
+def _age(row: JobRow, now: float) -> str:
+    """For how long it has been running, waiting, or over."""
+    return ago(row.finished_at or row.started_at or row.submitted_at, now)
+
+
+def _deadline(row: JobRow, now: float) -> Text:
+    """The deadline, red when missed, yellow when the forecast at home is past it."""
+    late = row.missed_deadline or (row.finished_at is None and (row.deadline_at or now) < now)
+    at_risk = (
+        row.deadline_at is not None
+        and row.home_finish_at is not None
+        and row.home_finish_at > row.deadline_at
+    )
+    style = "red" if late else "yellow" if at_risk and row.finished_at is None else ""
+    return Text(f"{when(row.deadline_at, now)}{' missed' if row.missed_deadline else ''}", style=style)
+
+
+def site_columns() -> tuple[Column[SiteRow], ...]:
+    """Sites: what they are, what they have, and how fresh that knowledge is."""
+    return (
+        Column("SITE", lambda row: row.name),
+        Column("KIND", lambda row: row.kind),
+        Column("STATUS", lambda row: status("DRAINING" if row.draining else row.status)),
+        Column("GPUS", lambda row: str(row.gpus), right=True),
+        Column("BUSY", lambda row: str(row.busy), right=True),
+        Column("RUNNING", lambda row: str(row.running), right=True),
+        Column("LARGEST GANG", lambda row: row.largest_gang),
+        Column(
+            "REPORT",
+            lambda row: NONE if row.age_s is None else f"{duration(row.age_s)} ago",
+            right=True,
+            least=80,
+        ),
+        Column("REGION", lambda row: row.region, wide=True),
+        Column("MEMBERS", lambda row: str(row.members), wide=True, right=True),
+        Column("LABELS", lambda row: labels(row.labels), wide=True),
+        Column(
+            "BECAUSE",
+            lambda row: "paused by its owner" if row.paused and not row.because else row.because,
+            cut=True,
+        ),
+    )
+
+
+def pool_columns() -> tuple[Column[PoolRow], ...]:
+    """The pools of one site."""
+    return (
+        Column("POOL", lambda row: row.pool.name),
+        Column("MEMBER", lambda row: row.member),
+        Column("MODEL", lambda row: row.pool.model),
+        Column("NODES", lambda row: str(row.pool.nodes), right=True),
+        Column("GPUS/NODE", lambda row: str(row.pool.gpus_per_node), right=True),
+        Column("LENT", lambda row: str(row.pool.lent_gpus), right=True),
+        Column("BUSY", lambda row: str(row.busy_gpus), right=True),
+        Column(
+            "FREE",
+            lambda row: ", ".join(f"{shape.count}x{shape.gpus}" for shape in row.free if shape.gpus) or "0",
+        ),
+        Column("LARGEST GANG", lambda row: row.largest_gang),
+    )
+
+
+def queue_columns() -> tuple[Column[QueueRow], ...]:
+    """Queues: use against guarantee and limit."""
+    return (
+        Column("QUEUE", lambda row: row.queue),
+        Column("GPUS", lambda row: str(row.gpus), right=True),
+        Column("GUARANTEED", lambda row: str(row.guaranteed_gpus), right=True),
+        Column("LIMIT", lambda row: NONE if row.limit_gpus is None else str(row.limit_gpus), right=True),
+        Column("RUNNING", lambda row: str(row.running), right=True),
+        Column("PENDING", lambda row: str(row.pending), right=True),
+        Column("SPENT", lambda row: usd(row.spent_usd), right=True),
+        Column("DEADLINE BUDGET", lambda row: duration(row.deadline_budget_s), right=True, least=100),
+        Column("MAX DURATION", lambda row: duration(row.max_duration_s), wide=True, right=True),
+        Column("WEIGHT", lambda row: f"{row.weight:g}", wide=True, right=True),
+        Column("INTERACTIVE", lambda row: "yes" if row.interactive else "", wide=True),
+    )
+
+
+def lease_columns(now: float) -> tuple[Column[LeaseRow], ...]:
+    """Rented capacity: what it costs, and why it was rented."""
+    return (
+        Column("LEASE", lambda row: row.id),
+        Column("SITE", lambda row: row.site, least=100),
+        Column("OFFER", lambda row: row.offer),
+        Column("MARKET", lambda row: row.market, wide=True),
+        Column("STATUS", lambda row: status(row.status)),
+        Column("GPUS", lambda row: str(row.gpus), right=True),
+        Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True, least=80),
+        Column("BILLED", lambda row: usd(row.billed_usd), right=True),
+        Column("COMMITTED", lambda row: usd(row.committed_usd), right=True, least=110),
+        Column("AGE", lambda row: ago(row.requested_at, now), right=True, least=80),
+        Column("ENDED", lambda row: when(row.ended_at, now), wide=True),
+        Column("BECAUSE", lambda row: row.failure or row.because, cut=True),
+    )
+
+
+def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
+    """What could be rented."""
+    return (
+        Column("PROVIDER", lambda row: row.provider),
+        Column("OFFER", lambda row: row.name),
+        Column("SITE", lambda row: row.site),
+        Column("GPUS", lambda row: f"{row.gpus} {row.model}"),
+        Column("MARKET", lambda row: row.market),
+        Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True),
+        Column("BOOTS IN", lambda row: duration(row.delay_s), right=True),
+        Column("AVAILABLE", lambda row: str(row.available), right=True),
+        Column(
+            "AVOIDED",
+            lambda row: "" if (row.avoid_until_at or 0) <= now else f"until {when(row.avoid_until_at, now)}",
+        ),
+    )
+
+
+def budget_columns() -> tuple[Column[BudgetRow], ...]:
+    """Money under caps."""
+    return (
+        Column("POLICY", lambda row: row.policy),
+        Column("PERIOD", lambda row: row.period),
+        Column("UNIT", lambda row: row.unit),
+        Column("LIMIT", lambda row: f"{row.limit:g}", right=True),
+        Column("SPENT", lambda row: f"{row.spent:.2f}", right=True),
+        Column("COMMITTED", lambda row: f"{row.committed:.2f}", right=True),
+        Column("LEFT", lambda row: f"{row.limit - row.spent - row.committed:.2f}", right=True),
+    )
+
+
+def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:
+    """Recorded decisions."""
+    return (
+        Column("DECISION", lambda row: row.id),
+        Column("AGE", lambda row: ago(row.at, now), right=True),
+        Column("WINNER", lambda row: row.winner),
+        Column("OBJECTIVE", lambda row: usd(row.objective_usd), right=True),
+        Column("ACTIONS", lambda row: str(row.actions), right=True),
+        Column("JOBS", lambda row: str(row.jobs), right=True),
+        Column("STAGES", lambda row: row.stages),
+        Column("SIZE", lambda row: f"{row.size_bytes / 1024:.1f} KiB", wide=True, right=True),
+    )
+
+
+def ledger_columns() -> tuple[Column[LedgerEntry], ...]:
+    """Facts of the ledger, at their exact times."""
+    return (
+        Column("AT", lambda row: format_instant(row.at)),
+        Column("KIND", lambda row: row.kind),
+        Column("WHO", lambda row: row.who),
+        Column("JOB", lambda row: row.job),
+        Column("QUEUE", lambda row: row.queue, wide=True),
+        Column("SITE", lambda row: row.site, least=110),
+        Column("LEASE", lambda row: row.lease, wide=True),
+        Column("MARKET", lambda row: row.market, wide=True),
+        Column("GPU-H", lambda row: f"{row.gpu_s / 3600:.3f}" if row.gpu_s else "", right=True),
+        Column("USD", lambda row: f"{row.usd:.4f}" if row.usd else "", right=True),
+        Column("WHAT", lambda row: row.what, cut=True),
+    )
+
+
+def policy_columns(now: float) -> tuple[Column[PolicySet], ...]:
+    """Versions of the policies."""
+    return (
+        Column("VERSION", lambda row: str(row.version), right=True),
+        Column("APPLIED", lambda row: when(row.applied_at, now)),
+        Column("AUTHOR", lambda row: row.author),
+        Column("DOCUMENTS", lambda row: str(len(row.documents)), right=True),
+        Column("REASON", lambda row: row.reason, cut=True),
+    )
+
+
+def event_columns(now: float) -> tuple[Column[Event], ...]:
+    """What happened to a job."""
+    return (
+        Column("WHEN", lambda row: when(row.at, now), right=True),
+        Column("STATUS", lambda row: status(row.status)),
+        Column("SITE", lambda row: row.site),
+        Column("WHAT", lambda row: row.text, cut=True),
+    )
+
+
+def labels(pairs: dict[str, str]) -> str:
+    """Labels as they are written in filters."""
+    return plain(", ".join(f"{key}={value}" for key, value in sorted(pairs.items())))

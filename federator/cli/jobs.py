@@ -1,0 +1,331 @@
+"""Verbs about jobs: submit, list, show, and what may be done to them."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from federator.cli.columns import event_columns, job_columns, labels
+from federator.cli.exits import USAGE
+from federator.cli.jobfiles import WrittenJob, read_jobs
+from federator.cli.output import Output, console, facts, say, show_data, show_rows, status, table
+from federator.cli.phrases import gpus, usd, when_exactly
+from federator.cli.session import HERE, Connection, ask
+from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_duration, format_mib
+from federator.model.jobs import Job, JobSpec
+from federator.wire.http import JobDetail, JobPatch, SubmitResult, Submitted
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+JobName = Annotated[
+    str, Parameter(help="Id of a job, or a name: then the newest job of that name, your own first.")
+]
+MANY = 20
+"""Above this many jobs in one call they go as NDJSON instead of one by one."""
+
+
+def submit(
+    file: Path | None = None,
+    *,
+    job_file: Annotated[
+        Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")
+    ] = None,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> int:
+    """Submit the jobs of a file, and print their ids.
+
+    A file is YAML with one job per document, or NDJSON with one per line. A `workdir` in it is taken relative to the file, packed
+    (what .gitignore and .federatorignore exclude stays behind) and uploaded if the dispatcher does not have it yet.
+
+    Parameters
+    ----------
+    file:
+        The job file; `-` for standard input.
+    """
+    path = job_file or file
+    if path is None or (job_file and file):
+        raise Invalid(
+            "no job file" if path is None else "two job files",
+            field="FILE",
+            remedy="write federator submit job.yaml",
+        )
+    jobs = read_jobs(path)
+    many = _submit_all if len(jobs) > MANY else _submit_each
+    results, _ = ask(connection, lambda client: many(client, jobs))
+    return _show_submitted(results, output)
+
+
+async def _submit_each(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+    return [
+        SubmitResult(line, submitted=await client.submit(job.document, workdir=job.workdir))
+        for line, job in enumerate(jobs, 1)
+    ]
+
+
+async def _submit_all(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+    """Many at once; each folder is packed once."""
+    folders = {job.workdir: await client.upload(job.workdir) for job in jobs if job.workdir is not None}
+    documents = (
+        {**job.document, "workdir": f"sha256:{folders[job.workdir].hash}"}
+        if job.workdir is not None
+        else job.document
+        for job in jobs
+    )
+    return [result async for result in client.submit_many(documents)]
+
+
+def _show_submitted(results: list[SubmitResult], output: Output) -> int:
+    if output in ("json", "yaml"):
+        show_data(
+            [result.submitted or result.problem for result in results]
+            if len(results) > 1
+            else results[0].submitted,
+            output,
+        )
+    failed = 0
+    for result in results:
+        if result.submitted is None:
+            failed += 1
+            problem = result.problem
+            where = f"{problem.field}: " if problem and problem.field else ""
+            print(
+                f"error: line {result.line}: {where}{problem.detail if problem else 'not answered'}",
+                file=sys.stderr,
+            )
+        elif output in ("table", "wide"):
+            print("\n".join(result.submitted.jobs))
+            _say_submitted(result.submitted, quiet=len(results) > MANY)
+    return USAGE if failed else 0
+
+
+def _say_submitted(submitted: Submitted, *, quiet: bool) -> None:
+    if not quiet:
+        what = "was submitted before" if submitted.repeated else "submitted"
+        tasks = f", {len(submitted.jobs)} tasks" if len(submitted.jobs) > 1 else ""
+        say(f"{submitted.name} {what}{tasks}; next: federator show {submitted.name}")
+
+
+def list_jobs(
+    *,
+    mine: Annotated[bool, Parameter(negative="")] = False,
+    queue: str | None = None,
+    status: str | None = None,
+    name: str | None = None,
+    site: str | None = None,
+    array: str | None = None,
+    label: str | None = None,
+    limit: int = 50,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """List jobs, newest first.
+
+    Parameters
+    ----------
+    mine:
+        Only your own.
+    queue:
+        Only of this queue and those below it.
+    status:
+        Only with this status, or one of several: `RUNNING,PENDING`.
+    name:
+        Only of this name.
+    site:
+        Only at this site.
+    array:
+        Only the tasks of this array.
+    label:
+        Only with this label: `team=vision`.
+    limit:
+        At most this many; 0 for all.
+    """
+    from federator.client import JobFilter
+
+    which = JobFilter(
+        mine=mine,
+        queue=queue,
+        status=status.upper() if status else None,
+        name=name,
+        site=site,
+        array=array,
+        label=label,
+    )
+
+    async def collect(client: "Client") -> tuple[list[object], int]:
+        if limit > 0:
+            page = await client.jobs(which, limit=min(limit, 1000))
+            return list(page.jobs), page.total
+        rows: list[object] = [row async for row in client.all_jobs(which)]
+        return rows, len(rows)
+
+    (rows, total), now = ask(connection, collect)
+    show_rows(rows, job_columns(now), output, empty="no jobs")  # type: ignore[arg-type]
+    if total > len(rows) and output in ("table", "wide"):
+        say(f"{len(rows)} of {total}; --limit 0 for all")
+
+
+def show(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
+    """Show one job: where it is, what it asks for, what is expected of it, and what has happened."""
+
+    async def both(client: "Client") -> tuple[JobDetail, list[object]]:
+        detail = await client.job(job)
+        return detail, list(await client.history(detail.job.id))
+
+    (detail, events), now = ask(connection, both)
+    if output in ("json", "yaml"):
+        show_data(detail, output)
+        return
+    out = console()
+    out.print(facts(_job_facts(detail, now)))
+    if events:
+        out.print()
+        shown = events if output == "wide" else events[-10:]
+        out.print(table(shown, event_columns(now), width=out.width, wide=output == "wide"))  # type: ignore[arg-type]
+
+
+def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
+    job, spec, waiting = detail.job, detail.spec, detail.waiting
+    where = " ".join(part for part in (detail.site, detail.pool, detail.market) if part)
+    return [
+        ("job", f"{job.name}{'' if job.array_index is None else f'[{job.array_index}]'}"),
+        ("id", job.id),
+        ("status", status(job.status)),
+        ("because", job.because),
+        ("outcome", _outcome(job)),
+        ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
+        ("at", where),
+        ("asks for", _asks_for(spec)),
+        ("runs", spec.run or " ".join(spec.command or ())),
+        ("submitted", when_exactly(job.submitted_at, now)),
+        ("started", when_exactly(job.started_at, now)),
+        ("finished", when_exactly(job.finished_at, now)),
+        ("expected start", when_exactly(waiting.expected_start_at if waiting else None, now)),
+        ("expected finish", when_exactly(waiting.expected_finish_at if waiting else None, now)),
+        ("deadline", when_exactly(job.deadline_at, now)),
+        ("limits", _limits(job)),
+        (
+            "spent",
+            f"{usd(job.spent_usd)}, {job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s or job.spent_usd else "",
+        ),
+        ("after", ", ".join(job.after)),
+        ("array", job.array or ""),
+        ("labels", labels(spec.labels)),
+        ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
+        (
+            "decided by",
+            f"{detail.winner} in {detail.decision}: {detail.winner_because}" if detail.winner else "",
+        ),
+    ]
+
+
+def _outcome(job: Job) -> str:
+    if job.outcome is None:
+        return ""
+    code = "" if job.outcome.exit_code is None else f", exit code {job.outcome.exit_code}"
+    late = ", deadline missed" if job.outcome.missed_deadline else ""
+    detail = f": {job.outcome.detail}" if job.outcome.detail else ""
+    return f"{job.outcome.reason}{code}{late}{detail}"
+
+
+def _asks_for(spec: JobSpec) -> str:
+    wanted = spec.resources
+    count = gpus(spec.nodes, wanted.gpus.count, "|".join(wanted.gpus.models))
+    parts = [f"{count} GPUs" if wanted.gpus.count else f"{spec.nodes} nodes" if spec.nodes > 1 else ""]
+    parts.append(f"{wanted.cpus_milli / 1000:g} CPUs")
+    parts.append(f"{format_mib(wanted.memory_mib)} memory" if wanted.memory_mib else "")
+    return ", ".join(part for part in parts if part) + (" per node" if spec.nodes > 1 else "")
+
+
+def _limits(job: Job) -> str:
+    parts = [
+        f"at most {format_duration(job.max_duration_s)}" if job.max_duration_s else "",
+        f"at most {usd(job.max_cost_usd)}" if job.max_cost_usd is not None else "",
+        "the deadline must be met"
+        if job.must
+        else f"worth {usd(job.value_usd)}"
+        if job.value_usd is not None
+        else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def update(
+    job: JobName,
+    *,
+    priority: int | None = None,
+    deadline: str | None = None,
+    queue: str | None = None,
+    max_cost: str | None = None,
+    max_duration: str | None = None,
+    value: str | None = None,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """Change a job that waits or runs. Texts as in a job file; `none` takes a deadline or limit away.
+
+    Parameters
+    ----------
+    priority:
+        0 to 100.
+    deadline:
+        An instant such as 2026-12-01T08:00:00Z.
+    queue:
+        Path of another queue.
+    max_cost:
+        Such as '40 USD'.
+    max_duration:
+        Such as 4h.
+    value:
+        What meeting the deadline is worth, such as '200 USD'.
+    """
+    patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value)
+    _act(connection, lambda client: client.update(job, patch), output)
+
+
+def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
+    """Cancel jobs. A running one stops within its grace; its record stays."""
+    return _act_on_all(jobs, connection, lambda client, job: client.cancel(job), output)
+
+
+def hold(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
+    """Keep jobs from starting; a running one saves itself, frees its GPUs and keeps its place."""
+    return _act_on_all(jobs, connection, lambda client, job: client.hold(job), output)
+
+
+def release(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
+    """Let held jobs go on."""
+    return _act_on_all(jobs, connection, lambda client, job: client.release(job), output)
+
+
+def requeue(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
+    """Stop the present attempt of jobs and let them wait for another place."""
+    return _act_on_all(jobs, connection, lambda client, job: client.requeue(job), output)
+
+
+def _act_on_all(
+    jobs: tuple[str, ...],
+    connection: Connection,
+    verb: "Callable[[Client, str], Awaitable[JobDetail]]",
+    output: Output,
+) -> int:
+    if not jobs:
+        raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
+    for job in jobs:
+        _act(connection, lambda client, job=job: verb(client, job), output)  # type: ignore[misc]
+    return 0
+
+
+def _act(connection: Connection, verb: "Callable[[Client], Awaitable[JobDetail]]", output: Output) -> None:
+    detail, _ = ask(connection, verb)
+    if output in ("json", "yaml"):
+        show_data(detail, output)
+    else:
+        line = status(detail.job.status)
+        line.append(f"  {detail.job.name}  {detail.job.because}", style="")
+        console().print(line, soft_wrap=True)

@@ -1,0 +1,116 @@
+"""How answers are shown: tables that fit the terminal, or JSON and YAML for programs.
+
+Tables are for people: columns are dropped on narrow terminals and the last one is cut; when the output is a pipe, nothing is
+cut. Programs read `-o json`, whose fields are those of the HTTP API.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from federator.cli.phrases import NONE, plain
+
+Row = TypeVar("Row")
+Format = Literal["table", "wide", "json", "yaml"]
+Output = Annotated[Format, Parameter(name=("-o", "--output"), help="How to show it.")]
+PIPE_WIDTH = 100_000
+
+STYLES = {
+    "RUNNING": "green", "SUCCEEDED": "green", "READY": "green", "PLACED": "cyan", "STARTING": "cyan", "BOOTING": "cyan",
+    "LAUNCHING": "cyan", "REQUESTED": "cyan", "PENDING": "yellow", "HELD": "magenta", "SUSPENDING": "magenta",
+    "CANCELLING": "magenta", "DRAINING": "magenta", "RECOVERING": "red", "FAILED": "bold red", "LOST": "bold red",
+    "UNREACHABLE": "red", "DEGRADED": "yellow", "INTERRUPTED": "red", "CANCELLED": "dim", "GONE": "dim",
+}  # fmt: skip
+
+
+class Column(NamedTuple, Generic[Row]):
+    """A column of a table. `least` is the terminal's width from which on it is shown; `wide` ones come with `-o wide`."""
+
+    title: str
+    value: Callable[[Row], str | Text]
+    wide: bool = False
+    right: bool = False
+    least: int = 0
+    cut: bool = False
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or a pipe of any width. Colours only on a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+
+
+def status(word: str) -> Text:
+    """A status in its colour."""
+    return Text(plain(word), style=STYLES.get(word, ""))
+
+
+def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Format, *, empty: str) -> None:
+    """A list, in the format that was asked for. `empty` is said when there is nothing to list."""
+    if output in ("json", "yaml"):
+        show_data(rows, output)
+    elif rows:
+        out = console()
+        out.print(table(rows, columns, width=out.width, wide=output == "wide"))
+    else:
+        print(empty, file=sys.stderr)
+
+
+def table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, width: int, wide: bool = False) -> Table:
+    """Rows under their titles, without lines."""
+    shown = [column for column in columns if (wide or not column.wide) and width >= column.least]
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in shown:
+        made.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not column.cut,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        made.add_row(*(_cell(column, column.value(row), wide=wide) for column in shown))
+    return made
+
+
+def _cell(column: Column[Row], value: str | Text, *, wide: bool) -> Text:
+    text = value if isinstance(value, Text) else Text(plain(value) or NONE)
+    if column.cut and not wide:
+        text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def show_data(value: object, output: Format) -> None:
+    """A value as JSON or YAML."""
+    if output == "yaml":
+        from ruamel.yaml import YAML
+
+        yaml = YAML(typ="safe", pure=True)
+        yaml.default_flow_style = False
+        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        yaml.dump(msgspec.to_builtins(value), sys.stdout)
+    else:
+        print(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and values below each other; pairs whose value is empty or a dash are left out."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if str(value) not in ("", NONE):
+            grid.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
+    return grid
+
+
+def say(text: str) -> None:
+    """A remark for a person: on stderr, and only where a person reads it."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)

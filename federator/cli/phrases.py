@@ -1,0 +1,55 @@
+"""Numbers as people read them: times relative to now, money, GPUs."""
+
+from federator.kernel.quantities import format_duration, format_instant
+
+NONE = "-"
+
+
+def ago(at: float | None, now: float) -> str:
+    """How long something has been so: `3m`."""
+    return NONE if at is None else format_duration(max(0.0, _coarse(now - at)))
+
+
+def when(at: float | None, now: float) -> str:
+    """An instant relative to now: `in 2h`, `5m ago`, `now`."""
+    if at is None:
+        return NONE
+    away_s = _coarse(at - now)
+    if abs(away_s) < 1:
+        return "now"
+    return f"in {format_duration(away_s)}" if away_s > 0 else f"{format_duration(-away_s)} ago"
+
+
+def when_exactly(at: float | None, now: float) -> str:
+    """An instant both ways: `in 2h (2026-12-01T08:00:00Z)`."""
+    return NONE if at is None else f"{when(at, now)} ({format_instant(at)})"
+
+
+def duration(seconds: float | None) -> str:
+    """A duration, or a dash."""
+    return NONE if seconds is None else format_duration(_coarse(seconds))
+
+
+def usd(amount: float | None) -> str:
+    """Money: cents, and tenths of a cent for what is less than ten cents."""
+    if amount is None:
+        return NONE
+    return f"{amount:.3f} USD" if 0 < abs(amount) < 0.1 else f"{amount:,.2f} USD"
+
+
+def gpus(nodes: int, per_node: int, models: str = "") -> str:
+    """What a job asks for: `4`, `2x4 A100`."""
+    count = f"{nodes}x{per_node}" if nodes > 1 else str(per_node)
+    return f"{count} {models}".strip() if per_node else (f"{nodes}x0" if nodes > 1 else NONE)
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere without what could steer a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _coarse(seconds: float) -> float:
+    """Without the parts that nobody reads: seconds go beyond an hour, minutes beyond a day or two."""
+    size = abs(seconds)
+    step = 1 if size < 3600 else 60 if size < 2 * 86400 else 3600
+    return round(seconds / step) * step if size >= 1 else seconds

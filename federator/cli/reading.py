@@ -1,0 +1,93 @@
+"""What jobs leave: their logs and their outputs."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from federator.cli.jobs import JobName
+from federator.cli.output import say
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+
+def logs(
+    job: JobName,
+    *,
+    follow: Annotated[bool, Parameter(name=("-f", "--follow"), negative="")] = False,
+    node: int = 0,
+    index: int | None = None,
+    tail: int | None = None,
+    connection: Connection = HERE,
+) -> None:
+    """Show what a job has written. Kept after the site is gone.
+
+    Parameters
+    ----------
+    job:
+        Id or name.
+    follow:
+        Go on until the job has ended, over restarts of the dispatcher and of the job.
+    node:
+        Which node of a gang.
+    index:
+        Which task of an array, by its index.
+    tail:
+        Only the last lines, this many.
+    """
+    asyncio.run(_logs(connection, job, follow=follow, node=node, index=index, tail=tail))
+
+
+async def _logs(
+    connection: Connection, job: str, *, follow: bool, node: int, index: int | None, tail: int | None
+) -> None:
+    async with open_client(connection) as client:
+        job = (await client.job(job)).job.id if index is None else await client.task(job, index)
+        if follow:
+            client.transport.patience_s = LONG_PATIENCE_S
+        async for chunk in client.logs(job, node=node, tail=tail, follow=follow):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+
+
+def download(
+    job: JobName,
+    *,
+    into: Annotated[Path | None, Parameter(name=("-d", "--into"))] = None,
+    index: int | None = None,
+    connection: Connection = HERE,
+) -> None:
+    """Fetch the files that a job's `outputs` named, and print where they are.
+
+    Parameters
+    ----------
+    job:
+        Id or name.
+    into:
+        Folder to put them below; else one with the job's name.
+    index:
+        Which task of an array, by its index.
+    """
+
+    async def fetch(client: "Client") -> list[Path]:
+        record = (await client.job(job if index is None else await client.task(job, index))).job
+        folder = into or Path(
+            record.name if record.array_index is None else f"{record.name}-{record.array_index}"
+        )
+        return await client.download(record.id, folder)
+
+    files, _ = ask(connection, fetch)
+    for file in files:
+        print(_relative(file))
+    if not files:
+        say("the job has left no outputs")
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return re.sub(r"[\x00-\x1f]", "?", str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -1,0 +1,285 @@
+"""`run` and `wait`: a job that behaves like a command – its output here, its exit code passed on, Ctrl-C for both."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.jobfiles import PLACEHOLDER
+from federator.cli.phrases import plain
+from federator.cli.session import HERE, LONG_PATIENCE_S, PATIENCE_S, Connection, open_client
+from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.quantities import parse_duration_s
+from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.wire.jobfile import read_job
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+LAST_OUTPUT_S = 30.0
+"""How long after a job's end its output is still waited for."""
+NO_FOLDER = Path("none")
+
+
+def run(
+    *command: str,
+    gpus: str | None = None,
+    nodes: int | None = None,
+    cpus: float | None = None,
+    memory: str | None = None,
+    env: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    workdir: Path | None = None,
+    outputs: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    name: str | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    deadline: str | None = None,
+    max_duration: str | None = None,
+    max_cost: str | None = None,
+    detach: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Annotated[bool, Parameter(name=("-q", "--quiet"), negative="")] = False,
+    connection: Connection = HERE,
+) -> int:
+    """Run a command somewhere in the federation as if it ran here.
+
+    Its output is streamed and its exit code passed on. Ctrl-C cancels the job; a second one leaves at once.
+    When a word of the command names a file in the current folder (as in `-- python train.py`), that folder goes along, without
+    what .gitignore and .federatorignore exclude; `--workdir` names another one, `--workdir none` none.
+
+    Parameters
+    ----------
+    command:
+        What to run, after `--`.
+    gpus:
+        GPUs per node: 4, A100:4, A100:80GB:4, or A100|H100:4.
+    nodes:
+        Nodes of a gang, which start together.
+    cpus:
+        CPU cores per node.
+    memory:
+        Memory per node, such as 64GiB.
+    env:
+        NAME=VALUE for its environment; may be given several times.
+    workdir:
+        Folder to take along.
+    outputs:
+        Files to collect at the end, such as 'results/**'; fetch them with `federator download`.
+    name:
+        Name of the job; else that of the program.
+    queue:
+        Path of the queue; else your default one.
+    priority:
+        0 to 100.
+    deadline:
+        When it should be done, such as 2026-12-01T08:00:00Z.
+    max_duration:
+        Killed after this, such as 4h.
+    max_cost:
+        What it may cost at most, such as '40 USD'.
+    detach:
+        Print the job's id and return at once.
+    quiet:
+        Say nothing about the job's progress.
+    """
+    document = _without_empty(
+        command=list(command),
+        resources=_without_empty(gpus=gpus, cpus=cpus, memory=memory),
+        nodes=nodes,
+        env=dict(_assignment(word) for word in env),
+        outputs=list(outputs),
+        name=name,
+        queue=queue,
+        priority=priority,
+        deadline=deadline,
+        max_duration=max_duration,
+        max_cost=max_cost,
+    )
+    if not command:
+        raise Invalid(
+            "nothing to run",
+            field="COMMAND",
+            remedy="write it after --, as in federator run -- python train.py",
+        )
+    folder = _folder(workdir, command)
+    request = read_job({**document, **({"workdir": PLACEHOLDER} if folder else {})}, now=0.0)
+    return asyncio.run(
+        _run(connection, document, folder, nodes=request.spec.nodes, detach=detach, quiet=quiet)
+    )
+
+
+def _without_empty(**fields: object) -> dict[str, object]:
+    return {key: value for key, value in fields.items() if value not in (None, [], {})}
+
+
+def _assignment(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise Invalid(f"{word!r} gives no value", field="--env", remedy="write NAME=VALUE")
+    return name, value
+
+
+def _folder(workdir: Path | None, command: tuple[str, ...]) -> Path | None:
+    """The folder that goes along: what was asked for, or the current one when the command names a file in it."""
+    if workdir is not None:
+        return None if workdir == NO_FOLDER else workdir
+    named = any(_is_file_below(Path(word)) for word in command)
+    return Path() if named else None
+
+
+def _is_file_below(path: Path) -> bool:
+    try:
+        return not path.is_absolute() and ".." not in path.parts and path.is_file()
+    except OSError:
+        return False
+
+
+async def _run(
+    connection: Connection,
+    document: dict[str, object],
+    folder: Path | None,
+    *,
+    nodes: int,
+    detach: bool,
+    quiet: bool,
+) -> int:
+    async with open_client(connection) as client:
+        submitted = await client.submit(document, workdir=folder)
+        job = submitted.jobs[0]
+        if detach:
+            print(job)
+            return 0
+        client.transport.patience_s = LONG_PATIENCE_S
+        watched = _Watched(client, job, nodes=nodes, quiet=quiet)
+        watched.say(f"{submitted.name} is {job}")
+        return await watched.to_the_end()
+
+
+class _Watched:
+    """A job whose output and exit code are ours."""
+
+    def __init__(self, client: "Client", job: str, *, nodes: int, quiet: bool) -> None:
+        self._client = client
+        self._job = job
+        self._nodes = nodes
+        self._quiet = quiet
+        self._cancelling: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+
+    def say(self, text: str) -> None:
+        """A line about the job, beside its output."""
+        if not self._quiet:
+            print(f"federator: {plain(text)}", file=sys.stderr, flush=True)
+
+    async def to_the_end(self) -> int:
+        """Stream until the job is over, or until the person leaves."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self.interrupt)
+        following = asyncio.ensure_future(self._follow())
+        leaving = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if not following.done():
+            following.cancel()
+            self.say(f"left; {self._job} is being cancelled")
+            return INTERRUPTED
+        job = following.result()
+        if self._cancelling is not None and job.status is JobStatus.CANCELLED:
+            return INTERRUPTED
+        return exit_of(job)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: cancel the job, or leave if that has been asked for already."""
+        if self._cancelling is None:
+            self.say("cancelling; press Ctrl-C again to leave at once")
+            self._cancelling = asyncio.ensure_future(self._cancel())
+        else:
+            self._left.set()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._client.cancel(self._job)
+        except FederatorError as error:
+            self.say(error.describe())
+
+    async def _follow(self) -> Job:
+        outputs = [asyncio.ensure_future(self._stream(node)) for node in range(self._nodes)]
+        try:
+            await self._tell_events()
+            await asyncio.wait(outputs, timeout=LAST_OUTPUT_S)
+            job = (await self._client.wait(self._job)).job
+        finally:
+            for output in outputs:
+                output.cancel()
+            done = await asyncio.gather(*outputs, return_exceptions=True)
+        for ending in done:
+            if isinstance(ending, FederatorError) and job.started_at is not None:
+                self.say(f"its output is not whole: {ending.describe()}")
+        self.say(f"{job.status}: {job.because}")
+        return job
+
+    async def _tell_events(self) -> None:
+        async for event in self._client.events(self._job):
+            if event.status in TERMINAL:
+                return
+            if event.text:
+                self.say(f"{event.status}: {event.text}")
+
+    async def _stream(self, node: int) -> None:
+        """Pass a node's output on; a gang's lines carry the rank."""
+        rest = b""
+        try:
+            async for chunk in self._client.logs(self._job, node=node, follow=True):
+                if self._nodes == 1:
+                    _write(chunk)
+                    continue
+                *lines, rest = (rest + chunk).split(b"\n")
+                _write(b"".join(b"[%d] %s\n" % (node, line) for line in lines))
+            if rest:
+                _write(b"[%d] %s\n" % (node, rest))
+        except BrokenPipeError:
+            # Nobody reads what the job says any more: that is Ctrl-C in other words.
+            if self._cancelling is None:
+                self.interrupt()
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) -> int:
+    """Wait until jobs have ended; exits as the first that did not succeed, or 0.
+
+    Parameters
+    ----------
+    jobs:
+        Ids or names.
+    timeout:
+        Give up after this, such as 30m, with exit code 124. The jobs go on.
+    """
+    if not jobs:
+        raise Invalid("no job is named", field="JOBS", remedy="write one or more ids or names")
+    try:
+        timeout_s = parse_duration_s(timeout) if timeout else None
+    except ValueError as error:
+        raise Invalid(str(error), field="--timeout") from None
+    return asyncio.run(_wait(connection, jobs, timeout_s))
+
+
+async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
+    async with open_client(connection, patience_s=PATIENCE_S) as client:
+        ids = [(await client.job(job)).job.id for job in jobs]
+        client.transport.patience_s = LONG_PATIENCE_S
+        try:
+            async with asyncio.timeout(timeout_s):
+                details = await asyncio.gather(*(client.wait(job) for job in ids))
+        except TimeoutError:
+            return TIMED_OUT
+        codes = []
+        for detail in details:
+            print(f"{detail.job.status}  {plain(detail.job.name)}  {plain(detail.job.because)}")
+            codes.append(exit_of(detail.job))
+        return next((code for code in codes if code), 0)

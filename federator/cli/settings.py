@@ -1,0 +1,91 @@
+"""Which dispatcher the command talks to, and as whom. The only module of the command that reads the environment.
+
+In order: the options, `FEDERATOR_SERVER` and `FEDERATOR_TOKEN`, the file `~/.config/federator/config.yaml`, and last what a
+dispatcher on this machine has left in its state directory: whoever may read its admin token there may use it, so that a
+first try needs no set-up at all.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.wire.fields import known_only, mapping, text
+from federator.wire.yamltext import read_document
+
+DEFAULT_SERVER = "http://127.0.0.1:7070"
+ADDRESS_FILE = "address"
+TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """Where to ask, and with which credential. `source` says where the address came from, for error messages."""
+
+    server: str
+    token: str | None
+    source: str
+
+
+def read_settings(
+    server: str | None = None, token: str | None = None, environ: Mapping[str, str] | None = None
+) -> ClientSettings:
+    """Settings from options, environment and files. Raises `Invalid` for a file that cannot be used."""
+    environ = os.environ if environ is None else environ
+    home = Path(environ.get("HOME") or "/")
+    file = _config_file(
+        Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "federator" / "config.yaml"
+    )
+    state_dir = Path(environ.get("FEDERATOR_STATE_DIR") or home / ".local/share/federator").expanduser()
+    local = _first_line(state_dir / ADDRESS_FILE)
+    named = (
+        (server, "--server"),
+        (environ.get("FEDERATOR_SERVER"), "FEDERATOR_SERVER"),
+        (file.get("server"), "config.yaml"),
+        (local, str(state_dir / ADDRESS_FILE)),
+        (DEFAULT_SERVER, "the default"),
+    )
+    address, source = next((_url(address), source) for address, source in named if address)
+    token = token or environ.get("FEDERATOR_TOKEN") or file.get("token")
+    if not token and (local is None or address == _url(local)):
+        # The local dispatcher's own token is sent to nobody but the local dispatcher.
+        token = _first_line(state_dir / TOKEN_FILE) if local else None
+    return ClientSettings(address, token or None, source)
+
+
+def home_state_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Where a dispatcher on this machine keeps its state unless told otherwise."""
+    environ = os.environ if environ is None else environ
+    return Path(
+        environ.get("FEDERATOR_STATE_DIR") or Path(environ.get("HOME") or "/") / ".local/share/federator"
+    )
+
+
+def _config_file(path: Path) -> Mapping[str, str]:
+    try:
+        content = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Invalid(f"cannot be read: {error.strerror}", field=str(path)) from None
+    try:
+        fields = mapping(read_document(content).value, "$")
+        known_only(fields, "$", ("server", "token"))
+        return {key: text(value, f"$.{key}") for key, value in fields.items()}
+    except Invalid as error:
+        raise Invalid(
+            f"{error.field or '$'}: {error.message}", field=str(path), remedy=error.remedy
+        ) from None
+
+
+def _first_line(path: Path) -> str | None:
+    try:
+        return path.read_text().split("\n", 1)[0].strip() or None
+    except OSError:
+        return None
+
+
+def _url(address: str) -> str:
+    """An address with its scheme and without a last slash; `host:port` means plain HTTP."""
+    return (address if "://" in address else f"http://{address}").rstrip("/")

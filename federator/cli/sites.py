@@ -1,0 +1,86 @@
+"""Sites: what they have, and taking them out of use."""
+
+from cyclopts import App
+
+from federator.cli.columns import labels, pool_columns, site_columns
+from federator.cli.output import Output, console, facts, show_data, show_rows, status, table
+from federator.cli.phrases import NONE, duration, plain
+from federator.cli.session import HERE, Connection, ask
+from federator.kernel.errors import Invalid
+
+app = App(name="site", help="Look at one site, or declare it dead.")
+
+
+def list_sites(*, output: Output = "table", connection: Connection = HERE) -> None:
+    """List the sites: what they have, what is busy, and how fresh that is."""
+    rows, _ = ask(connection, lambda client: client.sites())
+    show_rows(
+        rows,
+        site_columns(),
+        output,
+        empty="no sites: see federator token create --site and federator-agent join",
+    )
+
+
+def drain(site: str, *, connection: Connection = HERE) -> None:
+    """Start nothing new at a site. What runs there goes on to its end."""
+    ask(connection, lambda client: client.drain(site))
+    print(f"{plain(site)} is draining: nothing new starts there")
+
+
+def undrain(site: str, *, connection: Connection = HERE) -> None:
+    """Let a drained site take work again."""
+    ask(connection, lambda client: client.undrain(site))
+    print(f"{plain(site)} takes work again")
+
+
+@app.command
+def show(site: str, *, output: Output = "table", connection: Connection = HERE) -> None:
+    """Show one site and its pools."""
+    row, _ = ask(connection, lambda client: client.site(site))
+    if output in ("json", "yaml"):
+        show_data(row, output)
+        return
+    out = console()
+    age = NONE if row.age_s is None else f"{duration(row.age_s)} ago"
+    out.print(
+        facts(
+            [
+                ("site", f"{row.name} ({row.kind}{', ' + row.region if row.region else ''})"),
+                ("status", status("DRAINING" if row.draining else row.status)),
+                ("because", row.because),
+                (
+                    "gpus",
+                    f"{row.busy} of {row.gpus} busy, largest gang that fits: {row.largest_gang or NONE}",
+                ),
+                ("report", age),
+                ("labels", labels(row.labels)),
+            ]
+        )
+    )
+    if row.pools:
+        out.print()
+        out.print(table(row.pools, pool_columns(), width=out.width))
+
+
+@app.command(name="declare-dead")
+def declare_dead(site: str, *, reason: str = "", connection: Connection = HERE) -> None:
+    """Swear that nothing runs at a site any more, so that its jobs start elsewhere.
+
+    If something does still run there, it runs twice: look first. Who said so, and why, is kept in the ledger.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    reason:
+        How you know.
+    """
+    if not reason.strip():
+        raise Invalid(
+            "is missing", field="--reason", remedy="write how you know that nothing runs there any more"
+        )
+    given_up, _ = ask(connection, lambda client: client.declare_dead(site, reason))
+    print(
+        f"{plain(site)} is declared dead; {len(given_up)} attempts are given up, their jobs may start elsewhere"
+    )

@@ -1,0 +1,85 @@
+"""`top`: the federation at a glance, drawn again as it changes."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from federator.cli.columns import job_columns, lease_columns, queue_columns, site_columns
+from federator.cli.output import Column, Row, console, table
+from federator.cli.phrases import plain, usd
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.wire.http import JobRow, Overview
+
+ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+def top(*, every: float = 1.0, once: bool = False, connection: Connection = HERE) -> None:
+    """Show sites, queues, rented capacity, money and jobs, live; Ctrl-C ends it.
+
+    Parameters
+    ----------
+    every:
+        Seconds between two looks.
+    once:
+        Draw once and leave, as for a pipe.
+    """
+    out = console()
+    asyncio.run(_live(connection, every_s=max(0.2, every), once=once or not out.is_terminal))
+
+
+async def _live(connection: Connection, *, every_s: float, once: bool) -> None:
+    out = console()
+    async with open_client(connection) as client:
+        overview = await client.overview()
+        if once:
+            out.print(draw(overview, out.width, rows=10_000))
+            return
+        client.transport.patience_s = LONG_PATIENCE_S
+        with Live(
+            draw(overview, out.width, out.height), console=out, screen=True, auto_refresh=False
+        ) as live:
+            while True:
+                await asyncio.sleep(every_s)
+                overview = await client.overview()
+                live.update(draw(overview, out.width, out.height), refresh=True)
+
+
+def draw(overview: Overview, width: int, rows: int) -> RenderableType:
+    """One picture of everything, `rows` lines high at most."""
+    parts: list[RenderableType] = [_headline(overview)]
+    rented = [lease for lease in overview.leases if lease.status not in ("GONE", "FAILED")]
+    parts += _section("Sites", overview.sites, site_columns(), width)
+    parts += _section("Queues", overview.queues, queue_columns(), width)
+    parts += _section("Rented", rented, lease_columns(overview.now), width)
+    used = sum(len(lines) + 3 for lines in (overview.sites, overview.queues, rented) if lines)
+    room = max(3, rows - used - 4)
+    jobs = sorted(overview.jobs, key=_urgency)
+    parts += _section(f"Jobs ({len(overview.jobs)})", jobs[:room], job_columns(overview.now), width)
+    return Group(*parts)
+
+
+def _headline(overview: Overview) -> Text:
+    gpus, busy = sum(site.gpus for site in overview.sites), sum(site.busy for site in overview.sites)
+    running = sum(job.status == "RUNNING" for job in overview.jobs)
+    waiting = sum(job.status == "PENDING" for job in overview.jobs)
+    money = f"{usd(overview.spent_usd)} spent, {usd(overview.committed_usd)} committed"
+    clock = time.strftime("%H:%M:%S", time.gmtime(overview.now))
+    return Text(
+        f"{clock}  {busy}/{gpus} GPUs busy  {running} running  {waiting} waiting  {money}  {plain(overview.turn)}",
+        style="bold",
+    )
+
+
+def _section(
+    title: str, rows: Sequence[Row], columns: Iterable[Column[Row]], width: int
+) -> list[RenderableType]:
+    return [Text(f"\n{title}", style="bold cyan"), table(rows, columns, width=width)] if rows else []
+
+
+def _urgency(job: JobRow) -> tuple[bool, bool, float]:
+    """What lives before what is over, what runs before what waits, the newest first."""
+    return job.status in ENDED, job.status == "PENDING", -job.submitted_at
