@@ -16,7 +16,7 @@ _PARTS = {
     "rank": re.compile(r"\d{1,6}"),
     "placement": re.compile(r"[a-z0-9-]{1,64}"),
 }
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
 def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:

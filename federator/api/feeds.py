@@ -32,7 +32,8 @@ class Follower:
         """What has come since the last call; empty after `timeout_s` real seconds without any."""
         if not self.waiting and not self.cut_off:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.wake.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self.wake.wait()
         self.wake.clear()
         taken = list(self.waiting)
         self.waiting.clear()

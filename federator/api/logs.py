@@ -15,8 +15,9 @@ from federator.ports import Blobs
 READ_BYTES = 2**16
 LOOK_S = 5.0
 """Real seconds after which a waiting stream looks whether its client is still there."""
-SETTLE_S = 0.5
-"""Real seconds for which a log must not grow, once its job is over, to count as complete: its tail may come after the last status."""
+SETTLE_S = 0.2
+"""Real seconds for which a log must not grow, once its job is over, to count as complete. Agents bring logs home before the last status;
+this is for what was given up without one."""
 PLACEMENT_HEADER = "X-Federator-Placement"
 
 
@@ -112,7 +113,8 @@ async def _follow(copy: _Copy, placement: Placement | None, offset: int, *, only
                     return
             quiet = over
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(bell.wait(), SETTLE_S if over else LOOK_S)
+                async with asyncio.timeout(SETTLE_S if over else LOOK_S):
+                    await bell.wait()
                 quiet = False
 
 

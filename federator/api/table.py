@@ -38,7 +38,7 @@ class Route:
     roles: tuple[Role, ...] = ()
     query: type[msgspec.Struct] | None = None
     body: Any = None
-    """The type of the JSON body; `None for none."""
+    """The type of the JSON body; `bytes` where it is none; None for no body."""
     takes: tuple[str, ...] = (JSON,)
     answer: Any = None
     content: str = JSON

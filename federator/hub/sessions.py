@@ -119,7 +119,8 @@ class Hub:
         session: Session | None = None
         try:
             try:
-                member = await asyncio.wait_for(self._shake_hands(pipe), HANDSHAKE_S)
+                async with asyncio.timeout(HANDSHAKE_S):
+                    member = await self._shake_hands(pipe)
                 session = self._open(member, pipe)
                 ended = await self._run(session)
             except _Ended as reason:
@@ -132,7 +133,7 @@ class Hub:
             log.info("session ended", member=session.member if session else "", cause=ended.cause)
             if ended.refusal is not None:
                 with contextlib.suppress(ConnectionError, TimeoutError):
-                    await asyncio.wait_for(_send(pipe, ended.refusal), SEND_S)
+                    await _send(pipe, ended.refusal)
         finally:
             if session is not None:
                 self._forget(session)
@@ -187,7 +188,7 @@ class Hub:
             term=self._term,
             report_every_s=self._settings.report_every_s,
         )
-        await asyncio.wait_for(_send(session.pipe, welcome), SEND_S)
+        await _send(session.pipe, welcome)
         session.wake.set()
         loops = [
             asyncio.create_task(self._ending(session, self._read)),
@@ -254,14 +255,14 @@ class Hub:
     async def _write(self, session: Session) -> None:
         clock = asyncio.get_running_loop().time
         while True:
-            left_s = None if session.stuck_at is None else session.stuck_at - clock()
             try:
-                await asyncio.wait_for(session.wake.wait(), left_s)
+                async with asyncio.timeout_at(session.stuck_at):
+                    await session.wake.wait()
                 session.wake.clear()
                 for message in self._due(session):
                     if isinstance(message, link.Desired):
                         session.stuck_at = clock() + ACKNOWLEDGE_S
-                    await asyncio.wait_for(_send(session.pipe, message), SEND_S)
+                    await _send(session.pipe, message)
             except TimeoutError:
                 raise _Ended("slow", "the agent does not take or acknowledge", retry_after_s=1.0) from None
 
@@ -302,7 +303,9 @@ def _decode(text: str) -> link.Up:
 
 
 async def _send(pipe: Pipe, message: link.Down) -> None:
-    await pipe.send(link.encode(message).decode())
+    # Not asyncio.wait_for: before Python 3.12 it may swallow the cancellation that ends a session.
+    async with asyncio.timeout(SEND_S):
+        await pipe.send(link.encode(message).decode())
 
 
 def _ended_by(error: FederatorError) -> _Ended:
