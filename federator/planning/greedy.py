@@ -45,13 +45,28 @@ def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scor
     for job in evaluator.world.jobs:
         for case in _worth_trying(evaluator, best, job):
             if trials >= TRIALS:
-                return best
+                break
             trials += 1
             rented = {other: best.starts[other] for other in best.rents}
             trial = evaluator.score({**(fixed or {}), **rented, job.id: case.place})
             if job.id in trial.rents and trial.total < best.total - EPSILON_USD:
                 best = trial
                 break
+    return _drop_needless(evaluator, best)
+
+
+def _drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
+    """Take each rental back, everything else as it is: what later choices have made needless goes.
+
+    What is rented against waiting alone is needless, whatever else it is good for, when the job can start at home at once.
+    """
+    for job in best.rents[:PROOFS]:
+        trial = evaluator.score({other: place for other, place in best.starts.items() if other != job})
+        case = evaluator.bursting.case(evaluator.world.by_id[job], best.starts[job])
+        against_waiting = isinstance(case, Case) and (case.required or case.for_waiting)
+        at_home = job in trial.starts and not evaluator.world.places[trial.starts[job]].rented
+        if trial.total <= best.total + EPSILON_USD or (against_waiting and at_home):
+            best = trial
     return best
 
 

@@ -222,7 +222,7 @@ class _Writer:
         places = len(self.world.home(job))
         text = f"no room now for {request(job)} at {'any of the ' + str(places) + ' places' if places > 1 else 'the one place'} it may use"
         if booking is None:
-            return text
+            return f"{text}, and nothing that runs there is expected to end and make enough"
         at = self.world.places[booking.place]
         where = f"beside the job that {at.key} is rented for" if at.offer else f"at {at.key}"
         boots = " (rented, booting)" if at.ready_at is not None and at.ready_at > self.now else ""

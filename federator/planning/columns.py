@@ -1,0 +1,365 @@
+"""The priced problem as numbers: columns and rows that any linear or integer solver can read.
+
+A column is so many jobs of one class, at one place, from one time on: *now* (integer), in a later bucket (fluid), rented now
+(integer), rented as late as is safe, beside a job that rents, or never. A row is a class to be served, room on hosts, GPU-hours of a
+bucket, a cap, a guarantee, or what a policy requires. The formulation and why it is this one: `docs/explanation/planning.md`.
+
+Costs are those of `prices`, in USD; the columns are built with numpy, one array per class and place, because building a model in
+Python costs more than solving it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federator.model.rules import CapUnit
+from federator.model.snapshot import JobView
+from federator.planning.burst import Case
+from federator.planning.candidates import size
+from federator.planning.caps import Caps
+from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
+from federator.planning.prices import cost, never_usd
+from federator.planning.problem import under
+from federator.planning.yard import Lot, lot_of, need_of
+
+BUCKETS_H = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 168.0)
+"""Edges of the future's buckets, in hours from now: fine where a decision is near, coarse where it will be taken again."""
+
+Floats = NDArray[np.float64]
+
+
+class Kind(IntEnum):
+    """What a column decides. NOW and RENT are commitments and integer; the rest is what is expected to follow."""
+
+    NOW = 0
+    RENT = 1
+    FUTURE = 2
+    SHARE = 3
+    LATER = 4
+    NEVER = 5
+    SLACK = 6
+
+
+COMMITTED = frozenset({Kind.NOW, Kind.RENT})
+
+
+@dataclass
+class Row:
+    """`low` ≤ Σ coefficients × columns ≤ `high`."""
+
+    name: str
+    low: float
+    high: float
+    columns: list[int] = field(default_factory=list)
+    coefficients: list[float] = field(default_factory=list)
+
+    def add(self, column: int, coefficient: float) -> None:
+        """One more term; a zero is left out."""
+        if coefficient:
+            self.columns.append(column)
+            self.coefficients.append(coefficient)
+
+
+@dataclass
+class Columns:
+    """One problem in numbers. Parallel lists, one entry per column; `klass` -1 for slacks."""
+
+    classes: list[list[JobView]] = field(default_factory=list)
+    kind: list[Kind] = field(default_factory=list)
+    klass: list[int] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, kind: Kind, klass: int, place: int, price: float, upper: float) -> int:
+        """One more column; return its index."""
+        self.kind.append(kind)
+        self.klass.append(klass)
+        self.place.append(place)
+        self.cost.append(price)
+        self.upper.append(upper)
+        return len(self.kind) - 1
+
+    def committed(self) -> list[int]:
+        """The columns that must be integer."""
+        return [column for column, kind in enumerate(self.kind) if kind in COMMITTED]
+
+    def jobs_for(self, values: Sequence[float], evaluator: Evaluator) -> dict[str, int]:
+        """Jobs that start now, and where, when the columns have these (integer) values. Members of a class go in their order."""
+        starts: dict[str, int] = {}
+        for column in sorted(self.committed(), key=lambda c: (self.kind[c] is not Kind.RENT, c)):
+            count = round(values[column])
+            if count <= 0:
+                continue
+            place = self.place[column]
+            free = [j for j in self.classes[self.klass[column]] if j.id not in starts]
+            able = [j for j in free if _able(evaluator, j, place, self.kind[column])]
+            starts.update({job.id: place for job in able[:count]})
+        return starts
+
+
+def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
+    """Whether this member of a class has a case for a rental now, or may use a lease; owned places are for all of them."""
+    if kind is Kind.RENT:
+        case = evaluator.bursting.case(job, place)
+        return isinstance(case, Case) and case.is_now(evaluator.world.now)
+    return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
+
+
+def build(evaluator: Evaluator) -> Columns:
+    """Cut a world into columns and rows."""
+    return _Builder(evaluator).build()
+
+
+class _Builder:
+    """Makes the columns of each class, noting in passing what they take; rows are written at the end."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator, self.world = evaluator, evaluator.world
+        self.now = self.world.now
+        self.lots = [lot_of(place, self.now) for place in self.world.places]
+        self.caps = Caps(self.world.snapshot, self.world.book.caps)
+        self.edges = np.array(BUCKETS_H) * 3600.0
+        self.out = Columns()
+        grouped: dict[object, list[JobView]] = {}
+        for job in self.world.jobs:
+            grouped.setdefault(self.world.key(job), []).append(job)
+        self.out.classes = list(grouped.values())
+        places = len(self.world.places)
+        self.gpu_hours: list[list[Row]] = [self._bucket_rows(p) for p in range(places)]
+        self.fit: list[list[tuple[int, JobView]]] = [[] for _ in range(places)]
+        self.cap_rows = [
+            Row(f"cap/{row.policy}/{row.unit.value}", -np.inf, max(0.0, row.limit - used))
+            for row, used in zip(self.caps.rows, self.caps.used, strict=True)
+        ]
+
+    def build(self) -> Columns:
+        for klass in range(len(self.out.classes)):
+            self._class(klass)
+        self._fit_rows()
+        self._guarantee_rows()
+        rows = [row for rows in self.gpu_hours for row in rows] + self.cap_rows
+        self.out.rows += [row for row in rows if row.columns]
+        return self.out
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def _class(self, klass: int) -> None:
+        """All columns of one class, its row, and what policies require for it."""
+        members = self.out.classes[klass]
+        serve = Row(f"class/{members[0].id}", len(members), len(members))
+        committed: list[int] = []
+        for place in self.world.open_to(members[0]):
+            at = self.world.places[place]
+            if at.offer is not None:
+                committed += self._rented(klass, place, serve)
+                continue
+            able = sum(
+                1 for job in members if not at.rented or self.evaluator.bursting.may_use_lease(job, place)
+            )
+            if able:
+                committed += self._now(klass, place, able, serve)
+                self._future(klass, place, able, serve)
+        job = members[0]
+        never = never_usd(self.world.book, job).total + self._cheapest_run(job)
+        serve.add(self.out.add(Kind.NEVER, klass, -1, never, len(members)), 1.0)
+        self.out.rows.append(serve)
+        self._required(klass, committed)
+
+    def _cheapest_run(self, job: JobView) -> float:
+        """Without it the model would save by never running what it could run later."""
+        runs = [cost(self.world.book, job, self.world.places[p], self.now).run for p in self.world.home(job)]
+        return min(runs, default=0.0)
+
+    def _now(self, klass: int, place: int, able: int, serve: Row) -> list[int]:
+        job, lot = self.out.classes[klass][0], self.lots[place]
+        at = self.world.places[place]
+        if (job.not_before_at or 0.0) > self.now or not lot.fits(need_of(job), job.nodes):
+            return []
+        price = cost(
+            self.world.book, job, at, self.now, committed_until=_last_release(lot) if at.rented else 0.0
+        )
+        column = self.out.add(Kind.NOW, klass, place, price.total, min(able, _gangs(lot, job)))
+        serve.add(column, 1.0)
+        self.fit[place].append((column, job))
+        self._use_hours(column, place, job, 0.0)
+        self._use_caps(column, job, place)
+        return [column]
+
+    def _future(self, klass: int, place: int, able: int, serve: Row) -> None:
+        """Starts in later buckets: not before the hosts could hold the gang if nothing else started there."""
+        job, at, lot = self.out.classes[klass][0], self.world.places[place], self.lots[place]
+        earliest = lot.earliest(need_of(job), job.nodes)
+        if earliest is None:
+            return
+        earliest_s = max(earliest, job.not_before_at or 0.0, self.now) - self.now
+        starts = np.maximum(self.edges[:-1], earliest_s)
+        starts = np.where(
+            starts <= self.edges[:-1],
+            (self.edges[:-1] + np.minimum(self.edges[1:], self.edges[:-1] + 900.0)) / 2,
+            starts,
+        )
+        usable = starts < self.edges[1:]
+        base = cost(
+            self.world.book, job, at, self.now, committed_until=_last_release(lot) if at.rented else 0.0
+        )
+        late = (self.now + starts + at.run_s(job)) > (job.deadline_at or np.inf)
+        prices = (
+            base.run
+            + base.rent
+            + self.world.book.wait_usd_h(job) * starts / 3600.0
+            + self.world.book.value_usd(job) * late
+        )
+        for start, price in zip(starts[usable], prices[usable], strict=True):
+            column = self.out.add(Kind.FUTURE, klass, place, float(price), able)
+            serve.add(column, 1.0)
+            self._use_hours(column, place, job, float(start))
+
+    def _rented(self, klass: int, place: int, serve: Row) -> list[int]:
+        """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
+        members, at = self.out.classes[klass], self.world.places[place]
+        cases = [c for job in members if isinstance(c := self.evaluator.bursting.case(job, place), Case)]
+        if not cases or members[0].id in self.world.forbidden or at.offer is None:
+            return []
+        job, case = members[0], cases[0]
+        now = sum(1 for c in cases if c.is_now(self.now))
+        wait_h = self.world.book.wait_usd_h(job) / 3600.0
+        committed = []
+        if now:
+            price = cost(self.world.book, job, at, case.start_at, rents=True).total
+            column = self.out.add(Kind.RENT, klass, place, price, min(now, at.offer.offer.available))
+            serve.add(column, 1.0)
+            self._use_caps(column, job, place)
+            self._spare(place).add(column, -(at.gpus - job.gpus_total))
+            self._available(place).add(column, 1.0)
+            committed.append(column)
+        if len(cases) > now and job.deadline_at is not None:
+            rent_at = next(c.rent_at for c in cases if not c.is_now(self.now))
+            price = case.cost_usd + wait_h * (rent_at - self.now + case.start_at - self.now)
+            column = self.out.add(Kind.LATER, klass, place, price, len(cases) - now)
+            serve.add(column, 1.0)
+            self._use_caps(column, job, place)
+        share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
+        pro_rata = at.instance_usd_h * at.run_s(job) / 3600.0 * size(job) / max(1, at.gpus)
+        column = self.out.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))
+        serve.add(column, 1.0)
+        self._spare(place).add(column, float(job.gpus_total or 0.01))
+        return committed
+
+    def _required(self, klass: int, committed: Iterable[int]) -> None:
+        """Jobs that a policy wants rented now: not starting them costs the rent and a little more."""
+        members = self.out.classes[klass]
+        prices = [
+            min(
+                (c.cost_usd for c in self.evaluator.bursting.cases(job) if c.required and c.is_now(self.now)),
+                default=None,
+            )
+            for job in members
+        ]
+        wanted = [price for price in prices if price is not None]
+        if not wanted:
+            return
+        row = Row(f"required/{members[0].id}", len(wanted), np.inf)
+        for column in committed:
+            row.add(column, 1.0)
+        row.add(self.out.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
+        self.out.rows.append(row)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _bucket_rows(self, place: int) -> list[Row]:
+        """GPU-seconds that are expected to be free in each bucket."""
+        at, lot = self.world.places[place], self.lots[place]
+        if at.offer is not None:
+            return []
+        times = np.array([0.0] + [max(0.0, r.at - self.now) for r in lot.releases])
+        gains = np.array(
+            [float(sum(h.gpus for h in lot.hosts))] + [float(r.need[0] * len(r.hosts)) for r in lot.releases]
+        )
+        rows = []
+        for low, high in zip(self.edges[:-1], self.edges[1:], strict=True):
+            free = float(np.sum(gains * np.clip(high - np.maximum(times, low), 0.0, None)))
+            rows.append(Row(f"hours/{at.key}/{low / 3600.0:g}h", -np.inf, free / 3600.0))
+        return rows
+
+    def _use_hours(self, column: int, place: int, job: JobView, start_s: float) -> None:
+        end_s = start_s + self.world.places[place].run_s(job)
+        overlap = np.clip(np.minimum(self.edges[1:], end_s) - np.maximum(self.edges[:-1], start_s), 0.0, None)
+        for row, seconds in zip(self.gpu_hours[place], overlap, strict=True):
+            row.add(column, float(seconds) * job.gpus_total / 3600.0)
+
+    def _use_caps(self, column: int, job: JobView, place: int) -> None:
+        for row, adds in zip(self.cap_rows, self.caps.adds(job, self.world.places[place]), strict=True):
+            later = self.out.kind[column] is Kind.LATER and not row.name.endswith(f"/{CapUnit.USD.value}")
+            row.add(column, 0.0 if later else adds)
+
+    def _fit_rows(self) -> None:
+        """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
+        for place, columns in enumerate(self.fit):
+            if not columns:
+                continue
+            lot, key = self.lots[place], self.world.places[place].key
+            steps = sorted({1, 2, 4, 8, *(job.gpus for _, job in columns)} - {0})
+            for step in steps:
+                row = Row(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
+                for column, job in columns:
+                    row.add(column, float(job.nodes * (job.gpus // step)))
+                self.out.rows.append(row)
+            cpus = Row(f"cpus/{key}", -np.inf, float(sum(h.cpus_milli for h in lot.hosts)))
+            memory = Row(f"memory/{key}", -np.inf, float(sum(h.memory_mib for h in lot.hosts)))
+            for column, job in columns:
+                cpus.add(column, float(job.nodes * job.cpus_milli))
+                memory.add(column, float(job.nodes * job.memory_mib))
+            self.out.rows += [cpus, memory]
+
+    def _spare(self, place: int) -> Row:
+        """GPUs beside the jobs that rent there: sharers never exceed them."""
+        return self._row(f"spare/{self.world.places[place].key}", 0.0)
+
+    def _available(self, place: int) -> Row:
+        offer = self.world.places[place].offer
+        return self._row(
+            f"available/{self.world.places[place].key}", float(offer.offer.available if offer else 0)
+        )
+
+    def _row(self, name: str, high: float) -> Row:
+        found = next((row for row in self.out.rows if row.name == name), None)
+        if found is None:
+            found = Row(name, -np.inf, high)
+            self.out.rows.append(found)
+        return found
+
+    def _guarantee_rows(self) -> None:
+        """Guaranteed GPUs, as far as there is work that wants them; what is short is charged."""
+        for guarantee in self.world.guarantees:
+            mine = [
+                k for k, members in enumerate(self.out.classes) if under(members[0].queue, guarantee.queue)
+            ]
+            wanted = sum(job.gpus_total for k in mine for job in self.out.classes[k] if self.world.home(job))
+            used = self.world.in_use(guarantee)
+            target = min(guarantee.gpus, used + wanted) - used
+            if target <= 0:
+                continue
+            row = Row(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
+            chosen = set(mine)
+            for column, kind in enumerate(self.out.kind):
+                if kind is Kind.NOW and self.out.klass[column] in chosen:
+                    at = self.world.places[self.out.place[column]]
+                    if not at.rented and guarantee.model in ("", at.model):
+                        row.add(column, float(self.out.classes[self.out.klass[column]][0].gpus_total))
+            price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
+            row.add(self.out.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
+            self.out.rows.append(row)
+
+
+def _last_release(lot: Lot) -> float:
+    return max((release.at for release in lot.releases), default=0.0)
+
+
+def _gangs(lot: Lot, job: JobView) -> int:
+    """At most so many gangs fit on what is free now."""
+    return sum(host.ranks(need_of(job)) for host in lot.hosts) // job.nodes

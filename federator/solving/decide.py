@@ -1,0 +1,154 @@
+"""Decide: greedy first, then what OR-Tools can better, then the proof that every rental pays.
+
+Each stage that completes leaves a whole plan. All are priced by one evaluator, and a later stage's plan replaces an earlier one only
+when it is strictly cheaper. `stages` are work limits, not seconds; no clock is read here, so a recorded problem replays byte for byte.
+"""
+
+from dataclasses import dataclass, field
+
+from federator.model.plans import Plan, StageReport
+from federator.model.snapshot import Problem
+from federator.planning import columns as cut
+from federator.planning.columns import Columns
+from federator.planning.greedy import PROOFS, choose, prove_rentals
+from federator.planning.interpret import write_plan
+from federator.planning.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.problem import World
+from federator.planning.wording import moment, money
+from federator.solving import integer, linear
+
+STAGES = ("greedy", "lp", "cpsat")
+"""All of them, in order; greedy always runs."""
+WORTH_USD = 0.005
+"""A plan that saves less than half a cent does not replace the one before."""
+
+
+@dataclass
+class _Race:
+    """Greedy's plan, the best so far, and what each stage reported."""
+
+    evaluator: Evaluator
+    greedy: Scored
+    best: Scored
+    winner: str = "greedy"
+    reports: list[StageReport] = field(default_factory=list)
+    prices: dict[str, float] = field(default_factory=dict)
+
+    def offer(self, stage: str, scored: Scored) -> None:
+        """A stage's plan: it wins only if it is strictly cheaper."""
+        if scored.total < self.best.total - WORTH_USD:
+            self.best, self.winner = scored, stage
+
+    def because(self) -> str:
+        """Why the winner won."""
+        if self.winner != "greedy":
+            return _comparison(self.evaluator, self.winner, self.best, self.greedy)
+        others = [report.stage for report in self.reports[1:] if report.completed]
+        return (
+            f"greedy: {' and '.join(others)} found nothing cheaper"
+            if others
+            else "greedy: the only stage that completed"
+        )
+
+
+def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES) -> Plan:
+    """The plan for one turn: the cheapest of the stages' plans, with its reasons and the stages' reports."""
+    evaluator = Evaluator(World(problem))
+    race = _race(evaluator, seed, stages)
+    for job in race.best.rents[:PROOFS]:
+        if job in race.best.rents:
+            other = _race(evaluator.without_rentals_for(job), seed, stages)
+            if other.best.total <= race.best.total + EPSILON_USD:
+                race, evaluator = other, other.evaluator
+    return write_plan(
+        race.evaluator,
+        race.best,
+        winner=race.winner,
+        because=race.because(),
+        stages=race.reports,
+        seed=seed,
+        prices=race.prices,
+    )
+
+
+def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...]) -> _Race:
+    """Run the stages in order."""
+    first = prove_rentals(evaluator, choose(evaluator))
+    race = _Race(evaluator, first, first)
+    race.reports.append(
+        StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
+    )
+    if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
+        return race
+    table = cut.build(evaluator)
+    answer = _linear(race, table)
+    if answer is not None and "cpsat" in stages:
+        _integer(race, table, answer, seed)
+    return race
+
+
+def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
+    answer = linear.solve(table)
+    if answer is None:
+        race.reports.append(
+            StageReport(stage="lp", completed=False, note="the limit on iterations was reached")
+        )
+        return None
+    scored = choose(race.evaluator, table.jobs_for(answer.values, race.evaluator))
+    note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
+    race.reports.append(
+        StageReport(
+            stage="lp",
+            completed=True,
+            objective_usd=scored.total,
+            bound_usd=round(answer.bound_usd, 6),
+            work=answer.solves,
+            note=note,
+        )
+    )
+    race.prices = answer.prices
+    race.offer("lp", scored)
+    return answer
+
+
+def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int) -> None:
+    found = integer.solve(table, answer, race.best.total, seed)
+    if found is None:
+        race.reports.append(
+            StageReport(stage="cpsat", completed=False, note="no whole plan within the limit")
+        )
+        return
+    scored = choose(race.evaluator, table.jobs_for(found.values, race.evaluator))
+    note = "proven best of its model" if found.proven else "best found within the limit"
+    race.reports.append(
+        StageReport(
+            stage="cpsat",
+            completed=True,
+            objective_usd=scored.total,
+            bound_usd=round(found.bound_usd, 6),
+            work=found.branches,
+            note=note,
+        )
+    )
+    race.offer("cpsat", scored)
+
+
+def _comparison(evaluator: Evaluator, stage: str, scored: Scored, greedy: Scored) -> str:
+    """Why a plan won: what it saves, and the job or the promise that made most of the difference."""
+    text = f"{stage}: {money(greedy.total - scored.total)} lower than greedy"
+    gains = {job: greedy.costs[job].total - price.total for job, price in scored.costs.items()}
+    job = max(gains, key=lambda name: (gains[name], name))
+    promised = {term: greedy.terms[term] - scored.terms[term] for term in ("shortfall", "policy")}
+    term = max(promised, key=lambda name: promised[name])
+    if promised[term] > max(0.0, gains[job]):
+        what = (
+            "guarantees are better kept" if term == "shortfall" else "more of what policies require is rented"
+        )
+        return f"{text}: {what}"
+    if gains[job] <= 0:
+        return text
+    view, booking = evaluator.world.by_id[job], scored.booking(job)
+    if greedy.costs[job].miss and not scored.costs[job].miss:
+        finish = f" by {moment(booking.finish_at, evaluator.world.now)}" if booking else ""
+        return f"{text}: it meets the deadline of {view.name} ({job}){finish}"
+    return f"{text}: {view.name} ({job}) costs {money(gains[job])} less"

@@ -1,0 +1,87 @@
+"""The integer stage: CP-SAT on the columns that can still be part of a better plan.
+
+What the linear stage's prices prove too dear is left out (a column whose reduced cost exceeds the distance between the bound and the
+best known plan). One worker, a fixed seed and a deterministic limit: the same problem gives the same answer on the same build.
+"""
+
+import math
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from federator.planning.columns import COMMITTED, Columns, Row
+from federator.solving.linear import LinearAnswer
+
+DETERMINISTIC_LIMIT = 1.0
+"""CP-SAT's own unit of work, near a second of one core."""
+MAX_COLUMNS = 20_000
+"""Beyond this the stage is left out: the model would cost more to build than it can give."""
+CENTS = 10_000
+"""Objective units per USD: a hundredth of a cent."""
+HOURS = 1_000
+"""Units per GPU-hour and per USD in rows."""
+SLACK_USD = 1.0
+"""Columns this much dearer than the gap are kept: the evaluator and the model do not agree to the cent."""
+
+
+@dataclass(frozen=True)
+class IntegerAnswer:
+    """Values per column (whole), the objective and bound of the integer model, and whether it was proven."""
+
+    values: list[float]
+    objective_usd: float
+    bound_usd: float
+    proven: bool
+    branches: int
+
+
+def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -> IntegerAnswer | None:
+    """The best whole plan found within the limit; None without one, or when the model is too large for this stage."""
+    gap = max(0.0, known_usd - linear.bound_usd) + SLACK_USD
+    kept = [c for c in range(len(columns.cost)) if linear.reduced[c] <= gap or linear.values[c] > 0]
+    if len(kept) > MAX_COLUMNS:
+        return None
+    model = cp_model.CpModel()
+    variables = {c: model.new_int_var(0, math.floor(columns.upper[c] + 1e-9), f"c{c}") for c in kept}
+    for row in columns.rows:
+        _add_row(model, variables, row)
+    model.minimize(sum(variables[c] * round(columns.cost[c] * CENTS) for c in kept))
+    for column in kept:
+        if columns.kind[column] in COMMITTED:
+            model.add_hint(variables[column], round(linear.values[column]))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
+    status = solver.solve(model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    values = [0.0] * len(columns.cost)
+    for column, variable in variables.items():
+        values[column] = float(solver.value(variable))
+    return IntegerAnswer(
+        values=values,
+        objective_usd=solver.objective_value / CENTS,
+        bound_usd=solver.best_objective_bound / CENTS,
+        proven=status == cp_model.OPTIMAL,
+        branches=solver.num_branches,
+    )
+
+
+def _add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row: Row) -> None:
+    """One row in whole numbers: coefficients rounded up and limits down, so that what is feasible here is feasible there."""
+    terms = [
+        (variables[c], value)
+        for c, value in zip(row.columns, row.coefficients, strict=True)
+        if c in variables
+    ]
+    if not terms:
+        return
+    exact = all(float(value).is_integer() for _, value in terms)
+    scale = 1 if exact else HOURS
+    whole = [math.ceil(value * scale - 1e-6) for _, value in terms]
+    expression = cp_model.LinearExpr.weighted_sum([variable for variable, _ in terms], whole)
+    if math.isfinite(row.low):
+        model.add(expression >= math.ceil(row.low * scale - 1e-6))
+    if math.isfinite(row.high):
+        model.add(expression <= math.floor(row.high * scale + 1e-6))

@@ -1,0 +1,62 @@
+"""The child process: reads problems from stdin, writes plans to stdout, and dies with its parent.
+
+OR-Tools is imported before the child says that it is ready, so that no turn pays for the import. Whatever the solver's libraries print
+goes to stderr: stdout carries frames only. The child holds no state between problems.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from typing import BinaryIO
+
+import msgspec
+
+from federator.model.snapshot import Problem
+from federator.solving.decide import decide
+from federator.solving.frames import HEADER_BYTES, READY, Ask, Told, body_length, pack
+
+PR_SET_PDEATHSIG = 1
+NICENESS = 5
+"""The dispatcher's own loop goes first."""
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the parent is gone, however it went (Linux). `parent` is the process that started this one."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
+def answer(ask: Ask) -> Told:
+    """Decide one problem; an exception is an answer too."""
+    try:
+        problem = msgspec.msgpack.decode(ask.problem, type=Problem)
+        plan = decide(problem, seed=ask.seed, stages=ask.stages)
+    except Exception as error:  # noqa: BLE001 - the parent falls back on greedy whatever it was, and logs it
+        return Told(number=ask.number, error=f"{type(error).__name__}: {error}")
+    return Told(number=ask.number, plan=msgspec.msgpack.encode(plan))
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer frame by frame until the source ends."""
+    sink.write(pack(READY))
+    sink.flush()
+    while len(header := source.read(HEADER_BYTES)) == HEADER_BYTES:
+        ask = msgspec.msgpack.decode(source.read(body_length(header)), type=Ask)
+        sink.write(pack(answer(ask)))
+        sink.flush()
+
+
+def main() -> None:
+    """Take stdout for frames, and serve."""
+    die_with_parent(int(sys.argv[1]))
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    frames = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, frames)
+
+
+if __name__ == "__main__":
+    main()
