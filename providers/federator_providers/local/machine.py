@@ -97,7 +97,7 @@ def _run(folder: InstanceFolder, record: Record) -> subprocess.Popen[bytes]:
         **record.env,
         "FEDERATOR_INSTANCE": record.name,
         "FEDERATOR_USER_DATA_FILE": str(folder.user_data_file),
-        "FEDERATOR_STATE_DIR": str(folder.home),
+        "FEDERATOR_AGENT_STATE_DIR": str(folder.home),
     }
     folder.running_file.touch()
     return subprocess.Popen(command, env=environment, cwd=folder.home, start_new_session=True)

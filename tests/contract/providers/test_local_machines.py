@@ -269,7 +269,7 @@ async def test_a_machine_sees_its_own_settings_and_nothing_of_the_dispatchers(
     assert seen["COLOUR"] == "red"
     assert seen["FEDERATOR_INSTANCE"] == "m"
     assert seen["PWD"] == str(folder.home)
-    assert seen["FEDERATOR_STATE_DIR"] == str(folder.home)
+    assert seen["FEDERATOR_AGENT_STATE_DIR"] == str(folder.home)
     assert seen[TAG] == str(folder.path)
     assert "FEDERATOR_TOKEN" not in seen
 
