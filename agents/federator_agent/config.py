@@ -21,7 +21,7 @@ from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site
 
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
-STATE_DIR_VARIABLE = "FEDERATOR_STATE_DIR"
+STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 """Where the agent keeps its state when its file does not say: set by a provider that has a place for it."""
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
