@@ -3,6 +3,7 @@
 Context is added here, once. What is our own fault is logged with its trace and answered without.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -88,7 +89,7 @@ async def answer_problems(
     resource = request.match_info.route.resource
     route = resource.canonical if resource else "unknown"
     method = request.method if resource else "ANY"
-    clock = request.loop.time
+    clock = asyncio.get_running_loop().time
     begun = clock()
     try:
         response = await handler(request)

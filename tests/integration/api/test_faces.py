@@ -1,0 +1,127 @@
+"""Everything there is can be read, and the description says what the server does."""
+
+import msgspec
+import pytest
+
+from federator.api.routes import ROUTES
+from federator.telemetry import CATALOGUE, METRICS
+from federator.wire import http
+from tests.integration.api.rig import Rig
+
+LISTS = {
+    "/v1/sites": list[http.SiteRow],
+    "/v1/queues": list[http.QueueRow],
+    "/v1/offers": list[http.OfferRow],
+    "/v1/leases": list[http.LeaseRow],
+    "/v1/budgets": list[http.BudgetRow],
+    "/v1/decisions": list[http.DecisionRow],
+    "/v1/overview": http.Overview,
+}
+QUEUE = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {}
+"""
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_every_list_is_answered_as_its_type(rig: Rig, path: str) -> None:
+    await rig.world.add_site("north")
+    await rig.submit()
+    answer = await rig.ask("GET", path)
+    assert answer.status == 200
+    assert msgspec.json.decode(answer.data, type=LISTS[path]) is not None
+
+
+async def test_a_site_is_shown_by_name(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    assert (await rig.ask("GET", "/v1/sites/north")).json()["name"] == "north"
+    assert (await rig.ask("GET", "/v1/sites/nowhere")).status == 404
+
+
+async def test_policies_are_validated_applied_and_remembered(rig: Rig) -> None:
+    wrong = {"text": QUEUE.replace("kind: Queue", "kind: Kween")}
+    verdict = await rig.ask("POST", "/v1/policies/validate", json=wrong)
+    assert verdict.json()["problems"]
+    refused = await rig.ask("POST", "/v1/policies", "pat", json=wrong)
+    assert refused.json()["version"] is None
+    applied = await rig.ask("POST", "/v1/policies", "pat", json={"text": QUEUE, "reason": "first"})
+    assert applied.json()["version"] == 1
+    assert (await rig.ask("GET", "/v1/policies")).json()["author"] == "pat"
+    assert [each["reason"] for each in (await rig.ask("GET", "/v1/policies/history")).json()] == ["first"]
+
+
+async def test_renting_is_paused_and_resumed(rig: Rig) -> None:
+    assert (await rig.ask("POST", "/v1/burst/pause", "pat")).status == 204
+    assert rig.world.core.records.flags["burst-paused"].on
+    assert (await rig.ask("POST", "/v1/burst/resume", "pat")).status == 204
+    assert not rig.world.core.records.flags["burst-paused"].on
+
+
+async def test_a_silent_site_is_declared_dead_with_a_reason(rig: Rig) -> None:
+    site = await rig.world.add_site("north")
+    session = rig.world.core.inventory.members["north"].session
+    connected = await rig.ask("POST", "/v1/sites/north/declare-dead", "sam", json={"reason": "fire"})
+    assert connected.status == 409
+    job = await rig.submit()
+    await rig.world.turn()
+    assert site.held()
+    rig.world.core.inventory.closed("north", session)
+    assert (await rig.ask("POST", "/v1/sites/north/declare-dead", "sam", json={"reason": " "})).status == 400
+    dead = await rig.ask("POST", "/v1/sites/north/declare-dead", "sam", json={"reason": "fire"})
+    assert len(dead.json()["placements"]) == 1
+    assert rig.world.job(job).status == "PENDING"
+
+
+async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    await rig.submit()
+    await rig.world.turn()
+    rows = (await rig.ask("GET", "/v1/decisions")).json()
+    whole = (await rig.ask("GET", f"/v1/decisions/{rows[-1]['id']}")).json()
+    assert whole["plan"]["decision"] == rows[-1]["id"]
+    assert whole["problem"]["snapshot"]
+    replayed = await rig.ask("POST", f"/v1/decisions/{rows[-1]['id']}/replay", "pat")
+    assert set(replayed.json()) == {"identical", "differences"}
+    assert (await rig.ask("GET", "/v1/decisions/dec-none")).status == 404
+
+
+async def test_metrics_tell_of_requests_and_of_what_exists(rig: Rig) -> None:
+    await rig.world.add_site("north", gpus=4)
+    await rig.submit()
+    text = (await rig.ask("GET", "/metrics", None)).data.decode()
+    assert 'federator_jobs{status="PENDING"} 1.0' in text
+    assert 'federator_site_gpus{site="north"} 4.0' in text
+    assert 'route="/v1/jobs",status="201"' in text
+    for metric in CATALOGUE:
+        assert metric.name.removesuffix("_total") in text
+    assert METRICS.value("federator_jobs", status="PENDING") == 1.0
+
+
+async def test_the_description_lists_every_route_and_resolves_all_its_references(rig: Rig) -> None:
+    document = (await rig.ask("GET", "/v1/openapi.json", None)).json()
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert described == {(route.method, route.path) for route in ROUTES}
+    references: set[str] = set()
+
+    def collect(value: object) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                references.add(value["$ref"])
+            for each in value.values():
+                collect(each)
+        elif isinstance(value, list):
+            for each in value:
+                collect(each)
+
+    collect(document)
+    assert references
+    for reference in references:
+        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+    operations = [
+        operation["operationId"] for methods in document["paths"].values() for operation in methods.values()
+    ]
+    assert len(operations) == len(set(operations))
+    limit = [p for p in document["paths"]["/v1/jobs"]["get"]["parameters"] if p["name"] == "limit"]
+    assert limit[0]["schema"]["maximum"] == 1000
