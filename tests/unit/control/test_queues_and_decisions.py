@@ -1,0 +1,190 @@
+"""Queues with limits and guarantees, changes to living jobs, policies, drains, and decisions that can be run again."""
+
+import msgspec
+import pytest
+
+from federator.kernel.errors import Conflict, Forbidden, Invalid
+from federator.model.identity import Caller, Role
+from federator.model.jobs import JobStatus
+from federator.model.placements import Order
+from federator.solving.inline import InlineSolver
+from federator.wire.http import JobPatch
+from tests.support.dispatch import ADA, ADMIN, World, make_world
+
+QUEUES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: small}
+spec: {limit: {gpus: 2}, max_priority: 60, max_duration: 2h, deadline_budget: 8h}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: owed}
+spec: {guaranteed: {gpus: 4}, reclaim_within: 5m, max_duration: 4h}
+"""
+
+
+@pytest.fixture
+async def world() -> World:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(QUEUES)
+    return world
+
+
+async def test_a_queue_never_uses_more_than_its_limit(world: World) -> None:
+    first = await world.submit(queue="small", resources={"gpus": 2})
+    second = await world.submit(queue="small", resources={"gpus": 1})
+    await world.turn()
+    assert world.job(first).status is JobStatus.RUNNING
+    assert world.job(second).status is JobStatus.PENDING
+    assert "limit" in world.core.views.row(world.job(second)).because
+    await world.sites["lab"].finish(first)
+    await world.turn()
+    assert world.job(second).status is JobStatus.RUNNING
+
+
+async def test_a_queue_gives_its_jobs_deadline_and_time_limit(world: World) -> None:
+    job = world.job(await world.submit(queue="small"))
+    assert job.deadline_at == pytest.approx(world.clock.now() + 8 * 3600)
+    assert job.max_duration_s == 7200
+    own = world.job(await world.submit(queue="small", finish_within="1h", max_duration="30m"))
+    assert own.deadline_at == pytest.approx(world.clock.now() + 3600)
+    assert own.max_duration_s == 1800
+
+
+async def test_a_queue_caps_the_priority_that_its_users_claim(world: World) -> None:
+    with pytest.raises(Invalid) as refused:
+        await world.submit(queue="small", priority=61)
+    assert refused.value.field == "$.priority"
+
+
+async def test_a_guaranteed_queue_gets_its_share_back_from_a_borrower(world: World) -> None:
+    borrower = await world.submit(resources={"gpus": 4}, estimate="10h", checkpoint={"grace": "10s"})
+    await world.turn()
+    world.clock.advance(600)
+    owed = await world.submit(queue="owed", resources={"gpus": 4}, estimate="1h")
+    await world.core.turn.once()
+    assert world.job(borrower).status is JobStatus.SUSPENDING
+    assert world.placement(borrower).order is Order.STOP
+    await world.obey()
+    await world.turn()
+    assert world.job(owed).status is JobStatus.RUNNING
+    assert world.job(borrower).status is JobStatus.PENDING
+    await world.sites["lab"].finish(owed)
+    await world.turn()
+    assert world.job(borrower).status is JobStatus.RUNNING, "a preempted job runs again by itself"
+
+
+async def test_the_higher_priority_starts_first(world: World) -> None:
+    filler = await world.submit(resources={"gpus": 4})
+    await world.turn()
+    low = await world.submit(resources={"gpus": 4}, priority=10)
+    high = await world.submit(resources={"gpus": 4}, priority=90)
+    await world.sites["lab"].finish(filler)
+    await world.turn()
+    assert world.job(high).status is JobStatus.RUNNING
+    assert world.job(low).status is JobStatus.PENDING
+
+
+async def test_a_running_job_takes_a_new_time_limit_to_its_site(world: World) -> None:
+    job = await world.submit(max_duration="1h")
+    await world.turn()
+    await world.core.intake.update(ADA, job, JobPatch(max_duration="3h", priority=80, deadline="5h"))
+    assert world.placement(job).max_duration_s == 3 * 3600
+    assert world.job(job).priority == 80
+    assert world.job(job).deadline_at == pytest.approx(world.clock.now() + 5 * 3600)
+
+
+async def test_a_patch_with_a_fault_changes_nothing(world: World) -> None:
+    job = await world.submit(queue="small")
+    before = world.job(job)
+    for patch in (
+        JobPatch(),
+        JobPatch(priority=99),
+        JobPatch(deadline="2001-01-01T00:00:00Z"),
+        JobPatch(queue="nowhere"),
+        JobPatch(max_cost="x"),
+    ):
+        with pytest.raises(Invalid):
+            await world.core.intake.update(ADA, job, patch)
+    assert world.job(job) == before
+
+
+async def test_a_draining_site_takes_nothing_new_and_its_work_goes_on(world: World) -> None:
+    running = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    await world.core.sites.drain(ADMIN, "lab", on=True)
+    waiting = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    assert world.job(running).status is JobStatus.RUNNING
+    assert world.job(waiting).status is JobStatus.PENDING
+    assert "drain" in world.core.views.row(world.job(waiting)).because
+    await world.core.sites.drain(ADMIN, "lab", on=False)
+    await world.turn()
+    assert world.job(waiting).status is JobStatus.RUNNING
+
+
+async def test_only_a_disconnected_site_can_be_declared_dead_and_its_jobs_run_elsewhere(world: World) -> None:
+    job = await world.submit()
+    await world.turn()
+    with pytest.raises(Conflict):
+        await world.core.sites.declare_dead(ADMIN, "lab", "it burned")
+    heard = world.core.inventory.members["lab"]
+    world.core.inventory.closed("lab", heard.session)
+    await world.core.turn.once()
+    assert world.job(job).status is JobStatus.RUNNING, (
+        "being cut off stops nothing and starts nothing elsewhere"
+    )
+    with pytest.raises(Forbidden):
+        await world.core.sites.declare_dead(Caller("eve", Role.SITE_ADMIN, site="other"), "lab", "mine now")
+    await world.core.sites.declare_dead(ADMIN, "lab", "it burned")
+    assert world.job(job).status is JobStatus.PENDING
+    await world.add_site("spare")
+    await world.turn()
+    assert world.placement(job).site == "spare"
+
+
+async def test_an_invalid_policy_set_changes_nothing(world: World) -> None:
+    before = world.core.records.policies
+    verdict = await world.core.desk.apply(ADMIN, QUEUES.replace("gpus: 2", "gpus: -2"), "oops")
+    assert verdict.problems
+    assert world.core.records.policies == before
+    with pytest.raises(Forbidden):
+        await world.core.desk.apply(ADA, QUEUES, "not mine to say")
+
+
+async def test_a_queue_with_jobs_in_it_cannot_be_taken_away(world: World) -> None:
+    await world.submit(queue="small")
+    verdict = world.core.desk.validate(
+        "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: owed}\nspec: {}\n"
+    )
+    assert "small" in verdict.problems[0].detail
+
+
+async def test_a_recorded_decision_replays_to_the_same_bytes(world: World) -> None:
+    await world.submit(resources={"gpus": 2})
+    plan = await world.core.turn.once()
+    assert plan is not None
+    problem, recorded = await world.core.decisions.load(plan.decision)
+    stages = tuple(stage.stage for stage in recorded.stages if stage.completed)
+    again = [
+        await InlineSolver().decide(problem, stages=stages, seed=recorded.seed, limit_s=10) for _ in range(2)
+    ]
+    assert again[0] is not None
+    assert msgspec.json.encode(again[0]) == msgspec.json.encode(again[1])
+    assert again[0].actions == recorded.actions
+
+
+async def test_a_stale_action_is_dropped_and_the_rest_committed(world: World) -> None:
+    await world.add_site("other", nodes=1, gpus=4, model="H100")
+    kept = await world.submit(resources={"gpus": "A100:4"})
+    gone = await world.submit(resources={"gpus": "H100:4"})
+    problem = world.core.turn._observe()
+    plan = await InlineSolver().decide(problem, stages=("greedy",), seed=0, limit_s=10)
+    assert plan is not None
+    assert len(plan.actions) == 2
+    await world.core.intake.cancel(ADA, gone)
+    committed = await world.core.turn._committer.commit(plan)
+    assert [action.job for action in committed.done] == [kept]
+    assert [action.job for action, _ in committed.stale] == [gone]
