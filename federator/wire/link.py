@@ -105,8 +105,8 @@ Up = Hello | Proof | Report | Statuses | DesiredAck
 Down = Challenge | Welcome | Desired | StatusAck | Refusal
 
 _encoder = msgspec.json.Encoder()
-_up = msgspec.json.Decoder(Up)
-_down = msgspec.json.Decoder(Down)
+_up: msgspec.json.Decoder[Up] = msgspec.json.Decoder(Up)
+_down: msgspec.json.Decoder[Down] = msgspec.json.Decoder(Down)
 
 
 def encode(message: Up | Down) -> bytes:

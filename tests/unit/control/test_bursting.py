@@ -1,5 +1,7 @@
 """Renting: caused by a deadline, permitted by a policy, paid to the cent, and given back."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -26,7 +28,7 @@ spec:
   when: {mode: economic}
   limits: {usd: {per_day: 100}}
 """
-JOB = {"resources": {"gpus": 4}, "estimate": "1h"}
+JOB: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h"}
 
 
 @pytest.fixture
