@@ -1,4 +1,4 @@
-"""Small worlds for planner and checker: plain builders for one thing at a time.
+"""Small worlds for planner and checker: plain builders for one thing at a time, and strategies that draw whole worlds at random.
 
 Every builder takes what the test wants to vary and gives the rest a value under which everything is permitted, so that a test names only
 what it is about. `NOW` is a Tuesday, 22:13:20 UTC.
@@ -8,10 +8,26 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from hypothesis import strategies as st
 
 from federator.model.capacity import BurstEvidence, Market, Offer, Shape
 from federator.model.plans import Action, Place, Plan, Preempt, Rent, Waiting
-from federator.model.rules import BurstMode, Effect, Filter, Rule
+from federator.model.rules import (
+    BurstMode,
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    Period,
+    PoolSelector,
+    PreemptRule,
+    PriceKind,
+    PriceTerm,
+    Rule,
+    Scope,
+    Window,
+)
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 
 NOW = 1_700_000_000.0
@@ -156,3 +172,169 @@ def a_plan(*actions: Action, waiting: Iterable[str] = ()) -> Plan:
 def changed(problem: Problem, **fields: Any) -> Problem:
     """The same problem, with other fields in its snapshot."""
     return msgspec.structs.replace(problem, snapshot=msgspec.structs.replace(problem.snapshot, **fields))
+
+
+# -- Worlds at random: few values of each kind, so that they meet ---------------------------------------------------------
+
+QUEUES = ("batch", "research", "research/vision")
+MODELS = ("A100", "H100")
+SITES = ("home", "edge", "acme-eu")
+SLACKS_S = (-60.0, 120.0, 620.0, 700.0, 4 * HOUR)
+"""Of deadlines: too late already, only at home, only just with an offer (renting is put off until it has to be), and ample."""
+
+
+def _some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
+    """Mostly none, which means any."""
+    return st.one_of(
+        st.just(()),
+        st.just(()),
+        st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True).map(tuple),
+    )
+
+
+def _rarely(values: st.SearchStrategy[Any], otherwise: Any) -> st.SearchStrategy[Any]:
+    return st.integers(0, 4).flatmap(lambda roll: values if roll == 4 else st.just(otherwise))
+
+
+SCOPES = st.builds(
+    Scope,
+    queues=_some(QUEUES),
+    owners=_rarely(st.just(("ada",)), ()),
+    labels=_rarely(st.just({"team": "x"}), {}),
+)
+SELECTORS = st.builds(
+    PoolSelector,
+    sites=_some(SITES),
+    kinds=_rarely(st.just(("cloud",)), ()),
+    markets=_rarely(st.sampled_from([(Market.OWNED,), (Market.SPOT, Market.ON_DEMAND)]), ()),
+    models=_rarely(st.just(("A100",)), ()),
+)
+WINDOWS = st.sampled_from(
+    [None, None, Window(days=(1,)), Window(days=(2,)), Window(from_minute=1200, to_minute=60)]
+)
+
+
+@st.composite
+def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
+    """A job, small or a gang, plain or with wishes."""
+    run_s = draw(st.sampled_from([0.25, 0.5, 1.0, 2.0])) * HOUR
+    return a_job(
+        f"job-{number}",
+        revision=number + 1,
+        queue=draw(st.sampled_from(QUEUES)),
+        owner=draw(st.sampled_from(["ada", "bob"])),
+        labels=draw(_rarely(st.just({"team": "x"}), {})),
+        submitted_at=NOW - draw(st.sampled_from([0.0, 600.0, 7200.0])),
+        priority=draw(st.sampled_from([10, 50, 90])),
+        nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
+        gpus=draw(st.sampled_from([0, 1, 1, 2, 4])),
+        cpus_milli=draw(st.sampled_from([0, 1000, 3000])),
+        memory_mib=draw(st.sampled_from([0, 1024])),
+        models=draw(_some(MODELS)),
+        run_s=run_s,
+        run_low_s=run_s / 2,
+        run_high_s=run_s * 2,
+        speed=draw(st.sampled_from([{}, {"H100": 2.0}, {"A100": 1.0, "H100": 1.5}])),
+        max_duration_s=draw(st.sampled_from([2 * HOUR, 4 * HOUR, None])),
+        deadline_at=draw(st.sampled_from([None, *(NOW + run_s + slack_s for slack_s in SLACKS_S)])),
+        value_usd=draw(st.sampled_from([None, 1.0, 500.0])),
+        must=draw(_rarely(st.just(True), False)),
+        max_cost_usd=draw(_rarely(st.sampled_from([5.0, 60.0]), None)),
+        spent_usd=draw(_rarely(st.just(2.0), 0.0)),
+        spot_policy=draw(st.sampled_from(["auto", "auto", "spot", "on-demand"])),
+        kinds=draw(_rarely(st.sampled_from([("onprem",), ("cloud",)]), ())),
+        sites=draw(_rarely(_some(SITES), ())),
+        not_sites=draw(_rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
+        interactive=draw(_rarely(st.just(True), False)),
+        not_before_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+    )  # fmt: skip
+
+
+@st.composite
+def pools_at_random(draw: st.DrawFn, number: int) -> PoolView:
+    """Owned hosts or a lease, with work on them; what is free is exactly what that work leaves."""
+    lease = draw(_rarely(st.just(True), False))
+    nodes, per_node = 1 if lease else draw(st.integers(1, 3)), draw(st.sampled_from([0, 2, 4, 4]))
+    hosts = [[per_node, 8000, 8192] for _ in range(nodes)]
+    works = []
+    for work in range(draw(st.integers(0, 3))):
+        host = hosts[draw(st.integers(0, nodes - 1))]
+        gpus = draw(st.integers(0, per_node))
+        if host[0] < gpus or host[1] < 1000:
+            continue
+        host[0], host[1] = host[0] - gpus, host[1] - 1000
+        works.append(_work_at_random(draw, f"{number}-{work}", gpus))
+    fields: dict[str, Any] = {
+        "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
+        "nodes": nodes, "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192,
+        "free": tuple(Shape(*host) for host in hosts), "busy": tuple(works), "lends_to": draw(_rarely(_some(QUEUES), ())),
+        "open": draw(_rarely(st.just(False), True)), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
+    }  # fmt: skip
+    if not lease:
+        return a_pool(draw(st.sampled_from(SITES[:2])), **fields)
+    boots = draw(st.booleans()) and not works
+    market = draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT]))
+    return a_lease(
+        f"lease-{number}", **fields, market=market, rented_queue=draw(st.sampled_from(["", "batch"])),
+        ready_at=NOW + 300.0 if boots else None, paid_until_at=draw(st.sampled_from([None, NOW + HOUR])),
+    )  # fmt: skip
+
+
+def _work_at_random(draw: st.DrawFn, name: str, gpus: int) -> BusyView:
+    ends_at = NOW + draw(st.sampled_from([-60.0, 600.0, HOUR, 6 * HOUR]))
+    if draw(st.integers(0, 3)) == 0:
+        return BusyView(nodes=1, gpus=gpus, cpus_milli=1000, ends_at=ends_at)
+    return busy(
+        f"pl-{name}", f"busy-{name}", gpus=gpus, cpus_milli=1000, ends_at=ends_at, queue=draw(st.sampled_from(QUEUES)),
+        priority=draw(st.sampled_from([0, 50])), started_at=NOW - draw(st.sampled_from([0.0, HOUR])),
+    )  # fmt: skip
+
+
+@st.composite
+def offers_at_random(draw: st.DrawFn, number: int) -> OfferView:
+    """Something to rent, sold out or avoided now and then."""
+    return an_offer(
+        f"eu/offer-{number}",
+        gpus=draw(st.sampled_from([1, 4, 8])),
+        cpus_milli=8000,
+        memory_mib=8192,
+        model=draw(st.sampled_from(MODELS)),
+        market=draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT])),
+        price_usd_h=draw(st.sampled_from([1.0, 8.0, 30.0])),
+        delay_s=draw(st.sampled_from([60.0, 540.0])),
+        minimum_billing_s=draw(st.sampled_from([60.0, HOUR])),
+        available=draw(st.sampled_from([1, 2, 0])),
+        avoid_until_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+    )
+
+
+RULES: st.SearchStrategy[Rule] = st.one_of(
+    st.builds(
+        bursting, st.sampled_from(["burst", "burst-2"]), scope=SCOPES, pools=SELECTORS, window=WINDOWS,
+        mode=st.sampled_from([BurstMode.ECONOMIC, BurstMode.ECONOMIC, *BurstMode, None]), for_waiting=st.booleans(),
+        after_wait_s=st.sampled_from([None, 0.0, 900.0]), max_price_usd_h=st.sampled_from([None, 8.0]),
+    ),
+    st.builds(bursting),
+    st.builds(Filter, st.just("deny"), st.just(Effect.DENY), scope=SCOPES, pools=SELECTORS, window=WINDOWS),
+    st.builds(CapRow, st.just("quota"), st.sampled_from([CapUnit.GPUS, CapUnit.JOBS]), st.sampled_from([0.0, 2.0, 5.0]), SCOPES, SELECTORS),
+    st.builds(CapRow, st.just("rent"), st.sampled_from([CapUnit.USD_PER_H, CapUnit.INSTANCES]), st.sampled_from([1.0, 8.0]), SCOPES, SELECTORS),
+    st.builds(CapRow, st.just("budget"), st.just(CapUnit.USD), st.sampled_from([5.0, 40.0]), SCOPES, SELECTORS, st.just(Period.DAY)),
+    st.builds(
+        GuaranteeRow, st.just("share"), st.sampled_from(QUEUES), st.integers(0, 6), model=st.sampled_from(["", "A100"]),
+        borrowing_limit=st.sampled_from([None, None, 0, 3]),
+    ),
+    st.builds(PreemptRule, st.just("urgent"), SCOPES, SCOPES, minimum_run_s=st.sampled_from([0.0, 60.0]), minimum_priority_gap=st.sampled_from([1, 40])),
+    st.builds(PriceTerm, st.just("price"), st.sampled_from(PriceKind), st.sampled_from([0.0, 0.1, 20.0]), SCOPES, SELECTORS, WINDOWS),
+)  # fmt: skip
+
+
+@st.composite
+def worlds_at_random(draw: st.DrawFn, most_jobs: int = 6) -> Problem:
+    """A whole small problem: up to so many jobs, three pools, two offers and five rules."""
+    jobs = [draw(jobs_at_random(number)) for number in range(draw(st.integers(1, most_jobs)))]
+    pools = [draw(pools_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 3, 0])))]
+    offers = [draw(offers_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 0])))]
+    permits = draw(st.sampled_from([(bursting(),), (bursting(for_waiting=True),), ()]))
+    rules = [*permits, *draw(st.lists(RULES, max_size=4))]
+    spend = draw(st.sampled_from([(), (SpendView("budget", "day", 1.0, 3.0),)]))
+    return a_world(jobs, pools, offers, rules, spend, burst_paused=draw(_rarely(st.just(True), False)))

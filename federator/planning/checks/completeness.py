@@ -1,5 +1,6 @@
 """Promises 10, 11 and 13, as remarks: every job has a reason, no rental without need, and no idle GPU beside a job that fits it."""
 
+import re
 from collections.abc import Iterator
 
 from federator.model.plans import Finding, Rent, Severity
@@ -7,6 +8,8 @@ from federator.model.snapshot import JobView
 from federator.planning.checks.ground import Ground, Target, expected_run_s
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
+
+_WORD = re.compile(r"[\w-]+")
 
 
 def remarks(ground: Ground) -> Iterator[Finding]:
@@ -30,7 +33,11 @@ def _reasons(ground: Ground) -> Iterator[Finding]:
 
 
 def _idle(ground: Ground) -> Iterator[Finding]:
-    """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time."""
+    """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time.
+
+    A reason that names another waiting job is a reservation for that one.
+    """
+    reasons = {waiting.job: waiting.because for waiting in ground.plan.waiting}
     started = {action.job for action in ground.accepted}
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
     known: dict[object, str | None] = {}
@@ -49,7 +56,7 @@ def _idle(ground: Ground) -> Iterator[Finding]:
             yield Finding(
                 Severity.REMARK, 11, job.id, f"rented for, though {key} is free, owned, and soon enough"
             )
-        elif key is not None and job.gpus:
+        elif key is not None and job.gpus and not _reserved(reasons.get(job.id, ""), job, reasons):
             yield Finding(
                 Severity.REMARK, 13, job.id, f"waits, though {key} has free GPUs that it fits and may use"
             )
@@ -71,6 +78,10 @@ def _could_use(ground: Ground, job: JobView, target: Target, *, in_time: bool) -
         or any(check_in_use(ground, job, target))
         or any(check_borrowing(ground, job, target))
     )
+
+
+def _reserved(because: str, job: JobView, reasons: dict[str, str]) -> bool:
+    return any(word != job.id and word in reasons for word in _WORD.findall(because))
 
 
 def _likeness(job: JobView, *, with_deadline: bool) -> object:
