@@ -45,6 +45,8 @@ def rank_environment(
         "PET_RDZV_ENDPOINT": f"{where.address}:{record.master_port}",
         "PET_RDZV_ID": entry.placement,
     }
+    if spec.checkpoint is not None and spec.checkpoint.every_s is not None:
+        values["FEDERATOR_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint.every_s:g}"
     if entry.array_index is not None:
         values["FEDERATOR_ARRAY_INDEX"] = str(entry.array_index)
     return base | values | spec.env
