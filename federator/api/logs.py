@@ -19,6 +19,8 @@ SETTLE_S = 0.2
 """Real seconds for which a log must not grow, once its job is over, to count as complete. Agents bring logs home before the last status;
 this is for what was given up without one."""
 PLACEMENT_HEADER = "X-Federator-Placement"
+OFFSET_HEADER = "X-Federator-Offset"
+"""Where in the log the answer begins: a client that asked for a tail goes on from there after a cut."""
 
 
 class LogsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +45,7 @@ async def read(call: Call) -> web.StreamResponse:
     if placement is not None and query.tail is not None:
         name = log_name(placement.id, query.node)
         offset = await asyncio.to_thread(tail_offset, call.core.blobs, name, query.tail)
-    headers = {PLACEMENT_HEADER: placement.id if placement else ""}
+    headers = {PLACEMENT_HEADER: placement.id if placement else "", OFFSET_HEADER: str(offset)}
     response = await call.stream("text/plain", headers)
     copy = _Copy(call, response, query.node)
     if query.follow:

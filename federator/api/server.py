@@ -12,6 +12,9 @@ from federator.api.routes import ROUTES
 from federator.api.table import Route
 from federator.assembly import Core
 
+TIME_HEADER = "X-Federator-Time"
+"""The dispatcher's time in every answer: demonstrations run on a scaled clock, and people's clocks are wrong."""
+
 
 def build_app(core: Core) -> web.Application:
     """The HTTP API of a dispatcher. The caller serves it, and starts and stops the core."""
@@ -20,11 +23,15 @@ def build_app(core: Core) -> web.Application:
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _serve(core, feeds, route))
 
+    async def tell_time(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers[TIME_HEADER] = f"{core.clock.now():.3f}"
+
     async def let_go(_app: web.Application) -> None:
         """Streams and links would otherwise keep the server from stopping."""
         feeds.close()
         await core.hub.close()
 
+    app.on_response_prepare.append(tell_time)
     app.on_shutdown.append(let_go)
     return app
 

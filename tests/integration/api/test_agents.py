@@ -199,7 +199,9 @@ async def test_the_last_lines_of_a_log(rig: Rig) -> None:
     text = b"".join(b"line %d\n" % number for number in range(20_000))
     await agent.ask("PUT", f"/agent/v1/logs/{row.id}/0?offset=0", data=text)
     logs = f"/v1/jobs/{row.job}/logs"
-    assert (await rig.ask("GET", f"{logs}?tail=2")).data == b"line 19998\nline 19999\n"
+    last = await rig.ask("GET", f"{logs}?tail=2")
+    assert last.data == b"line 19998\nline 19999\n"
+    assert int(last.headers["X-Federator-Offset"]) == len(text) - len(last.data)
     assert (await rig.ask("GET", f"{logs}?tail=15000")).data == text[text.index(b"line 5000\n") :]
     assert (await rig.ask("GET", f"{logs}?tail=90000")).data == text
     assert (await rig.ask("GET", f"{logs}?tail=0")).data == b""

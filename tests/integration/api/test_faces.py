@@ -34,6 +34,11 @@ async def test_every_list_is_answered_as_its_type(rig: Rig, path: str) -> None:
     assert msgspec.json.decode(answer.data, type=LISTS[path]) is not None
 
 
+async def test_every_answer_tells_the_dispatchers_time(rig: Rig) -> None:
+    for path in ("/v1/queues", "/v1/nothing", "/healthz"):
+        assert float((await rig.ask("GET", path)).headers["X-Federator-Time"]) == rig.world.clock.now()
+
+
 async def test_a_site_is_shown_by_name(rig: Rig) -> None:
     await rig.world.add_site("north")
     assert (await rig.ask("GET", "/v1/sites/north")).json()["name"] == "north"
