@@ -136,6 +136,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         settings=settings.turn,
     )
     explainer = Explainer(records, observer, turn, intake, decisions)
+    sweeper = _sweeper(settings, records, scribe, inventory, providers)
+    executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     return Core(
         settings=settings,
         clock=clock,
@@ -167,25 +169,47 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
             ids=ids,
         ),
         turn=turn,
-        executor=Executor(
-            records=records,
-            scribe=scribe,
-            inventory=inventory,
-            progress=progress,
-            providers=providers,
-            user_data=user_data(admission),
-            federation=settings.federation,
-            settings=settings.leases,
-        ),
-        sweeper=Sweeper(
-            records=records,
-            scribe=scribe,
-            inventory=inventory,
-            providers=providers,
-            federation=settings.federation,
-            retention=settings.retention,
-        ),
+        executor=executor,
+        sweeper=sweeper,
         solver=solver,
         providers=providers,
         history=history,
+    )
+
+
+def _executor(
+    settings: Settings,
+    records: Records,
+    scribe: Scribe,
+    inventory: Inventory,
+    progress: Progress,
+    providers: dict[str, Provider],
+    user_data: UserData,
+) -> Executor:
+    return Executor(
+        records=records,
+        scribe=scribe,
+        inventory=inventory,
+        progress=progress,
+        providers=providers,
+        user_data=user_data,
+        federation=settings.federation,
+        settings=settings.leases,
+    )
+
+
+def _sweeper(
+    settings: Settings,
+    records: Records,
+    scribe: Scribe,
+    inventory: Inventory,
+    providers: dict[str, Provider],
+) -> Sweeper:
+    return Sweeper(
+        records=records,
+        scribe=scribe,
+        inventory=inventory,
+        providers=providers,
+        federation=settings.federation,
+        retention=settings.retention,
     )

@@ -15,7 +15,7 @@ import msgspec
 from federator.control.observation import RENTED_POOL, Observer
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
-from federator.model.capacity import Lease, LeaseStatus, Market
+from federator.model.capacity import Lease, LeaseStatus, Market, Offer
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
@@ -112,15 +112,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.job(
-            changes,
-            job,
-            "place",
-            action.because,
-            placement=placement.id,
-            epoch=placement.epoch,
-            not_before_at=None,
-        )
+        self._move(changes, job, placement, action.because)
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, job)
@@ -147,19 +139,7 @@ class Committer:
         if view is None:
             return "the offer is gone"
         offer = view.offer
-        lease = Lease(
-            id=self._scribe.ids.new("lease"),
-            provider=action.provider,
-            site=action.site,
-            offer=offer,
-            status=LeaseStatus.REQUESTED,
-            requested_at=self._scribe.clock.now(),
-            because=action.because,
-            evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
-            queue=job.queue,
-            policy=action.evidence.policy,
-            committed_usd=action.committed_usd,
-        )
+        lease = self._lease(job, plan, action, offer)
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
         placement = msgspec.structs.replace(
             placement,
@@ -171,15 +151,7 @@ class Committer:
             model=offer.model,
         )
         changes.put(lease, placement)
-        self._scribe.job(
-            changes,
-            job,
-            "place",
-            action.because,
-            placement=placement.id,
-            epoch=placement.epoch,
-            not_before_at=None,
-        )
+        self._move(changes, job, placement, action.because)
         changes.put(
             self._scribe.ledger(
                 LedgerKind.ACT,
@@ -195,6 +167,33 @@ class Committer:
             )
         )
         return ""
+
+    def _move(self, changes: Changes, job: Job, placement: Placement, because: str) -> None:
+        """The job goes to its new placement."""
+        self._scribe.job(
+            changes,
+            job,
+            "place",
+            because,
+            placement=placement.id,
+            epoch=placement.epoch,
+            not_before_at=None,
+        )
+
+    def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer) -> Lease:
+        return Lease(
+            id=self._scribe.ids.new("lease"),
+            provider=action.provider,
+            site=action.site,
+            offer=offer,
+            status=LeaseStatus.REQUESTED,
+            requested_at=self._scribe.clock.now(),
+            because=action.because,
+            evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
+            queue=job.queue,
+            policy=action.evidence.policy,
+            committed_usd=action.committed_usd,
+        )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
         return Placement(
