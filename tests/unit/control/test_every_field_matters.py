@@ -1,0 +1,256 @@
+"""Every field of a job file that is accepted changes something: a table of fields, and what each one changes.
+
+A field that nobody acts on must be refused; a field that is accepted and changes nothing is a lie to its user. What only shows where the work
+runs (`run`, `command`, `workdir`, `setup`, `outputs`) is shown by real processes in `tests/integration/agent`.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from federator.kernel.errors import NotSupported
+from federator.model.jobs import JobStatus
+from federator.model.sites import Member, Site, SiteKind
+from federator.wire.jobfile import KNOWN, LATER, read_job
+from federator_agent.core.lending import Slot
+from federator_agent.core.state import Record
+from federator_agent.environment import Where, rank_environment
+from tests.support.dispatch import ADA, World, make_world
+
+AT_SITES = {"run", "command", "workdir", "setup", "outputs"}
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {met_deadline_usd_per_gpu_hour: 20, max_duration: 2h}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: capped}
+spec: {limit: {gpus: 0}}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: urgent}
+spec: {allow_must: true, met_deadline_usd_per_gpu_hour: 0, max_duration: 2h}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: deadlines}
+spec: {who: {queues: [default, urgent]}, when: {mode: economic}, limits: {usd: {per_day: 500}}}
+"""
+FULL = {"resources": {"gpus": 4}, "estimate": "100m", "name": "filler"}
+BURSTS = {"resources": {"gpus": 4}, "estimate": "1h", "finish_within": "100m"}
+
+
+async def a_world() -> World:
+    world = await make_world()
+    await world.policies(POLICIES)
+    await world.put(
+        Site(name="lab", kind=SiteKind.ONPREM, labels={"room": "1"}),
+        Member(id="lab", site="lab", public_key=""),
+    )
+    world._connect("lab", 1, 4, "A100")
+    return world
+
+
+async def status(**fields: object) -> JobStatus:
+    """What becomes of a job alone in the world."""
+    world = await a_world()
+    job = await world.submit(**fields)
+    await world.turn()
+    return world.job(job).status
+
+
+async def rents(**fields: object) -> bool:
+    """Whether the job rents when home is full."""
+    world = await a_world()
+    await world.submit(**FULL)
+    await world.turn()
+    await world.core.executor.poll()
+    job = await world.submit(**(BURSTS | fields))
+    for _ in range(200):
+        plan = await world.core.turn.once()
+        if world.leases():
+            return world.leases()[0].evidence is not None and world.leases()[0].evidence.job == job
+        wake_at = plan.wake_at if plan and plan.wake_at else world.clock.now() + 60
+        world.clock.advance(min(60.0, max(1.0, wake_at - world.clock.now())))
+    return False
+
+
+async def first_of(mine: dict[str, object], other: dict[str, object]) -> bool:
+    """Whether `mine` starts before `other` on capacity for one."""
+    world = await a_world()
+    base = {"resources": {"gpus": 4}, "estimate": "1h"}
+    second = await world.submit(**(base | other))
+    first = await world.submit(**(base | mine))
+    await world.turn()
+    return world.job(first).status is JobStatus.RUNNING and world.job(second).status is JobStatus.PENDING
+
+
+async def environment(**fields: object) -> dict[str, str]:
+    """The variables of its first rank."""
+    world = await a_world()
+    job = await world.submit(**fields)
+    await world.core.turn.once()
+    placement = world.placement(job)
+    world.core.hub.start(term=1)
+    entry = world.core.hub._board.entry(placement, "lab")
+    record = Record(entry=entry)
+    spec = world.core.records.spec(placement.spec_hash)
+    where = Where(site="lab", address="127.0.0.1", checkpoints=Path("checkpoints"))
+    return rank_environment({}, record, spec, Slot(rank=0, pool="main", host="0", gpus=(0,), cpus_milli=1000, memory_mib=0), where) | {
+        "signal": entry.signal, "grace": f"{entry.grace_s:g}", "limit": f"{entry.max_duration_s}",
+    }  # fmt: skip
+
+
+async def expected_s(**fields: object) -> float:
+    """How long the plan expects it to run."""
+    world = await a_world()
+    job = await world.submit(**fields)
+    await world.core.turn.once()
+    return (world.placement(job).expected_end_at or 0.0) - world.clock.now()
+
+
+async def _name() -> bool:
+    world = await a_world()
+    job = await world.submit(name="my-name")
+    return world.core.views.find_job(ADA, "my-name").id == job
+
+
+async def _nodes() -> bool:
+    return (
+        await status(nodes=2, resources={"gpus": 4}) is JobStatus.PENDING
+        and await status(nodes=1, resources={"gpus": 4}) is JobStatus.RUNNING
+    )
+
+
+async def _resources() -> bool:
+    too_much = (
+        {"gpus": 5},
+        {"gpus": "H100:1"},
+        {"gpus": "A100:100GB:1"},
+        {"cpus": 65},
+        {"memory": "600GiB"},
+        {"shm": "600GiB"},
+    )
+    fits = {"gpus": "A100:80GB:1", "cpus": 2, "memory": "1GiB", "shm": "1GiB"}
+    refused = [await status(resources=resources) for resources in too_much]
+    return set(refused) == {JobStatus.PENDING} and await status(resources=fits) is JobStatus.RUNNING
+
+
+async def _placement() -> bool:
+    wrong = ({"kinds": ["edge"]}, {"sites": ["other"]}, {"not_sites": ["lab"]}, {"labels": {"room": "2"}})
+    right = ({"kinds": ["onprem"]}, {"sites": ["lab"]}, {"not_sites": ["other"]}, {"labels": {"room": "1"}})
+    return {await status(placement=p) for p in wrong} == {JobStatus.PENDING} and {
+        await status(placement=p) for p in right
+    } == {JobStatus.RUNNING}
+
+
+async def _checkpoint() -> bool:
+    told = await environment(checkpoint={"signal": "USR1", "grace": "7s", "every": "10m"})
+    return (told["signal"], told["grace"], told["FEDERATOR_CHECKPOINT_EVERY_S"]) == ("USR1", "7", "600")
+
+
+async def _retry() -> bool:
+    world = await a_world()
+    job = await world.submit(retry={"on": ["error"], "max": 1, "backoff": "1m"})
+    await world.turn()
+    await world.sites["lab"].finish(job, exit_code=1)
+    return world.job(job).status is JobStatus.PENDING and world.job(job).not_before_at == pytest.approx(
+        world.clock.now() + 60
+    )
+
+
+async def _on_disconnect() -> bool:
+    with pytest.raises(NotSupported):
+        await status(on_disconnect={"stop_within": "1h"})
+    return await status(on_disconnect="keep") is JobStatus.RUNNING
+
+
+async def _after() -> bool:
+    world = await a_world()
+    await world.submit(name="before")
+    job = await world.submit(after=["before"])
+    await world.turn()
+    return world.job(job).status is JobStatus.PENDING
+
+
+async def _array() -> bool:
+    world = await a_world()
+    return len((await world.submit_all(array="0-2")).jobs) == 3
+
+
+async def _labels() -> bool:
+    world = await a_world()
+    await world.submit(labels={"team": "vision"})
+    page = world.core.views.page(ADA, labels={"team": "vision"})
+    return page.total == 1 and world.core.views.page(ADA, labels={"team": "speech"}).total == 0
+
+
+async def _client_id() -> bool:
+    return read_job({"run": "x", "client_id": "c"}, now=0.0).client_id == "c"
+
+
+async def _deadline() -> bool:
+    world = await a_world()
+    job = await world.submit(deadline="2030-01-01T00:00:00Z")
+    return world.job(job).deadline_at is not None and await first_of({"deadline": "2026-01-01T00:00:00Z"}, {})
+
+
+CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
+    "name": _name,
+    "queue": lambda: _differs(status(queue="capped", resources={"gpus": 1}), status(resources={"gpus": 1})),
+    "priority": lambda: first_of({"priority": 90}, {"priority": 10}),
+    "env": lambda: _has(environment(env={"A": "b"}), "A", "b"),
+    "nodes": _nodes,
+    "resources": _resources,
+    "max_duration": lambda: _has(environment(max_duration="90m"), "limit", "5400.0"),
+    "estimate": lambda: _differs(expected_s(estimate="1h"), expected_s(estimate="2h", max_duration="4h")),
+    "speed": lambda: _differs(
+        expected_s(estimate="1h", resources={"gpus": 1}, speed={"A100": 2.0}),
+        expected_s(estimate="1h", resources={"gpus": 1}),
+    ),
+    "deadline": _deadline,
+    "finish_within": lambda: _differs(rents(), rents(finish_within="20h")),
+    "value": lambda: _differs(rents(), rents(value="1 USD")),
+    "max_cost": lambda: _differs(rents(), rents(max_cost="5 USD")),
+    "spot_policy": lambda: _differs(rents(), rents(spot_policy="spot")),
+    "checkpoint": _checkpoint,
+    "retry": _retry,
+    "on_disconnect": _on_disconnect,
+    "placement": _placement,
+    "after": _after,
+    "array": _array,
+    "labels": _labels,
+    "client_id": _client_id,
+}
+
+
+async def _differs(one: Awaitable[object], other: Awaitable[object]) -> bool:
+    return await one != await other
+
+
+async def _has(variables: Awaitable[dict[str, str]], name: str, value: str) -> bool:
+    return (await variables).get(name) == value
+
+
+@pytest.mark.parametrize("field", sorted(CHANGES))
+async def test_the_field_changes_something(field: str) -> None:
+    assert await CHANGES[field]()
+
+
+async def test_must_rents_where_the_queue_allows_it() -> None:
+    assert await _differs(rents(queue="urgent"), rents(queue="urgent", value="must"))
+
+
+def test_the_table_is_complete() -> None:
+    assert set(CHANGES) | AT_SITES == set(KNOWN)
+
+
+@pytest.mark.parametrize("field", LATER)
+def test_what_is_not_acted_on_is_refused_by_name(field: str) -> None:
+    with pytest.raises(NotSupported) as refused:
+        read_job({"run": "x", field: 1}, now=0.0)
+    assert refused.value.field == f"$.{field}"
