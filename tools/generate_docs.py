@@ -219,11 +219,36 @@ def exit_codes() -> str:
     ])  # fmt: skip
 
 
+def command_line() -> str:
+    """The `federator` command, verb by verb."""
+    from federator.cli.app import build_app
+
+    return page([build_app().generate_docs(output_format="markdown", heading_level=1).strip()])
+
+
+def agent_command_line() -> str:
+    """The `federator-agent` command, verb by verb."""
+    from federator_agent.__main__ import _parser
+
+    parser = _parser()
+    text = [
+        "# federator-agent",
+        "The process at a site. [site-file.md](site-file.md) describes the file that `--config` names.",
+    ]
+    verbs = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))
+    for name, verb in verbs.items():
+        options = ((f"`{', '.join(each.option_strings)}`", each.help or "") for each in verb._actions)
+        text += [f"## {name}", f"{one_line(verb.description or '')}.", table(("option", "meaning"), options)]
+    return page(text)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "job-file.md": job_file,
     "site-file.md": site_file,
     "policies.md": policies,
     "settings.md": settings,
+    "cli.md": command_line,
+    "agent-cli.md": agent_command_line,
     "http-api.md": http_api,
     "openapi.json": openapi,
     "errors.md": errors,
