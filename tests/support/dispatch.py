@@ -5,6 +5,7 @@ they are told at once. Turns and executor steps happen when the test says so.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -77,7 +78,7 @@ class FakeSite:
         self.world.core.inventory.opened(member, f"session-{self.name}-{self.seq}")
         self.report()
 
-    def report(self, **fields: object) -> None:
+    def report(self, **fields: Any) -> None:
         """Tell what is free now."""
         busy = [p for p in self.held() if p.id in self.counted]
         report = SiteReport(
@@ -110,7 +111,7 @@ class FakeSite:
                 host[1] -= placement.cpus_milli
         return msgspec.structs.replace(self.pool, free=tuple(Shape(h[0], h[1], h[2], 1) for h in hosts))
 
-    async def say(self, placement: Placement, status: PlacementStatus, **fields: object) -> None:
+    async def say(self, placement: Placement, status: PlacementStatus, **fields: Any) -> None:
         """Send one status."""
         self.seq += 1
         if status in (PlacementStatus.ACCEPTED, PlacementStatus.STARTING, PlacementStatus.RUNNING):
@@ -136,7 +137,7 @@ class FakeSite:
             elif placement.status is PlacementStatus.ASSIGNED:
                 await self.say(placement, PlacementStatus.RUNNING, started_at=self.world.clock.now())
 
-    async def finish(self, job_id: str, *, exit_code: int = 0, **fields: object) -> None:
+    async def finish(self, job_id: str, *, exit_code: int = 0, **fields: Any) -> None:
         """The job's process ends."""
         placement = self.world.placement(job_id)
         ended = PlacementStatus.SUCCEEDED if exit_code == 0 else PlacementStatus.FAILED
@@ -201,12 +202,12 @@ class World:
 
         await self.core.records.transact(compute)
 
-    async def submit(self, caller: Caller = ADA, client_id: str | None = None, **fields: object) -> str:
+    async def submit(self, caller: Caller = ADA, client_id: str | None = None, **fields: Any) -> str:
         """Submit a job file; returns the first id."""
         return (await self.submit_all(caller, client_id, **fields)).jobs[0]
 
     async def submit_all(
-        self, caller: Caller = ADA, client_id: str | None = None, **fields: object
+        self, caller: Caller = ADA, client_id: str | None = None, **fields: Any
     ) -> Submitted:
         """Submit a job file."""
         document = {"run": "python train.py", **fields}

@@ -6,6 +6,7 @@ runs (`run`, `command`, `workdir`, `setup`, `outputs`) is shown by real processe
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,8 +41,8 @@ kind: BurstPolicy
 metadata: {name: deadlines}
 spec: {who: {queues: [default, urgent]}, when: {mode: economic}, limits: {usd: {per_day: 500}}}
 """
-FULL = {"resources": {"gpus": 4}, "estimate": "100m", "name": "filler"}
-BURSTS = {"resources": {"gpus": 4}, "estimate": "1h", "finish_within": "100m"}
+FULL: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "100m", "name": "filler"}
+BURSTS: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h", "finish_within": "100m"}
 
 
 async def a_world() -> World:
@@ -55,7 +56,7 @@ async def a_world() -> World:
     return world
 
 
-async def status(**fields: object) -> JobStatus:
+async def status(**fields: Any) -> JobStatus:
     """What becomes of a job alone in the world."""
     world = await a_world()
     job = await world.submit(**fields)
@@ -63,7 +64,7 @@ async def status(**fields: object) -> JobStatus:
     return world.job(job).status
 
 
-async def rents(**fields: object) -> bool:
+async def rents(**fields: Any) -> bool:
     """Whether the job rents when home is full."""
     world = await a_world()
     await world.submit(**FULL)
@@ -73,23 +74,24 @@ async def rents(**fields: object) -> bool:
     for _ in range(200):
         plan = await world.core.turn.once()
         if world.leases():
-            return world.leases()[0].evidence is not None and world.leases()[0].evidence.job == job
+            evidence = world.leases()[0].evidence
+            return evidence is not None and evidence.job == job
         wake_at = plan.wake_at if plan and plan.wake_at else world.clock.now() + 60
         world.clock.advance(min(60.0, max(1.0, wake_at - world.clock.now())))
     return False
 
 
-async def first_of(mine: dict[str, object], other: dict[str, object]) -> bool:
+async def first_of(mine: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether `mine` starts before `other` on capacity for one."""
     world = await a_world()
-    base = {"resources": {"gpus": 4}, "estimate": "1h"}
+    base: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h"}
     second = await world.submit(**(base | other))
     first = await world.submit(**(base | mine))
     await world.turn()
     return world.job(first).status is JobStatus.RUNNING and world.job(second).status is JobStatus.PENDING
 
 
-async def environment(**fields: object) -> dict[str, str]:
+async def environment(**fields: Any) -> dict[str, str]:
     """The variables of its first rank."""
     world = await a_world()
     job = await world.submit(**fields)
@@ -105,7 +107,7 @@ async def environment(**fields: object) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def expected_s(**fields: object) -> float:
+async def expected_s(**fields: Any) -> float:
     """How long the plan expects it to run."""
     world = await a_world()
     job = await world.submit(**fields)
