@@ -238,7 +238,11 @@ def agent_command_line() -> str:
     verbs = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))
     for name, verb in verbs.items():
         options = ((f"`{', '.join(each.option_strings)}`", each.help or "") for each in verb._actions)
-        text += [f"## {name}", f"{one_line(verb.description or '').capitalize()}.", table(("option", "meaning"), options)]
+        text += [
+            f"## {name}",
+            f"{one_line(verb.description or '').capitalize()}.",
+            table(("option", "meaning"), options),
+        ]
     return page(text)
 
 
