@@ -33,6 +33,7 @@ from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
 from federator.store.sqlite import SqliteStore
 from federator_policies.documents import compile_set, load
+from federator_providers.limits import LimitedProvider
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +112,7 @@ def _provider(name: str, settings: Settings, clock: Clock) -> Provider:
             field=f"$.providers.{name}.type",
             remedy=f"types are: {', '.join(sorted(found))}",
         )
-    provider: Provider = found[given.type].load()(name, given.settings, clock)
-    return provider
+    return LimitedProvider(found[given.type].load()(name, given.settings, clock), clock)
 
 
 def _user_data(admission: Admission, settings: Settings, address: str) -> UserData:

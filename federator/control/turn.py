@@ -82,6 +82,7 @@ class Turn:
 
     async def once(self) -> Plan | None:
         """One turn, its phases in order. None when nothing waits."""
+        began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self._scribe)
         problem = self._observe()
         if not problem.snapshot.jobs:
@@ -93,6 +94,7 @@ class Turn:
         plan = self._check(problem, plan)
         committed = await self._committer.commit(plan)
         await self._remember(problem, plan, committed)
+        METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
         return plan
 
     def _observe(self) -> Problem:
@@ -123,19 +125,39 @@ class Turn:
 
     async def _decide(self, problem: Problem) -> Plan:
         """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
-        if self._settings.solver and problem.snapshot.jobs:
-            plan = await self._solver.decide(
-                problem, stages=self._settings.stages, seed=0, limit_s=self._settings.solver_limit_s
-            )
-            if plan is not None:
-                return plan
-            METRICS.count("federator_solver_failures_total")
+        plan = await self._solve(problem) if self._settings.solver else None
+        if plan is not None:
+            return plan
         plan = plan_greedily(problem)
         if self._settings.solver:
+            METRICS.count("federator_solver_failures_total")
             plan = msgspec.structs.replace(
                 plan, winner_because="the solver was late or failed; greedy's plan stands"
             )
         return plan
+
+    async def _solve(self, problem: Problem) -> Plan | None:
+        """Ask the solver; interactive and short work that arrives meanwhile goes by the fast path."""
+        settings = self._settings
+        asked = asyncio.ensure_future(
+            self._solver.decide(problem, stages=settings.stages, seed=0, limit_s=settings.solver_limit_s)
+        )
+        woken = False
+        try:
+            while not asked.done():
+                waker = asyncio.ensure_future(self._wake.wait())
+                await asyncio.wait((asked, waker), return_when=asyncio.FIRST_COMPLETED)
+                waker.cancel()
+                if not asked.done():
+                    woken = True
+                    self._wake.clear()
+                    await self._fast_path(self._observe())
+                    await asyncio.wait((asked,), timeout=settings.coalesce_s)
+            return await asked
+        finally:
+            asked.cancel()
+            if woken:
+                self._wake.set()
 
     def _check(self, problem: Problem, plan: Plan) -> Plan:
         """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""

@@ -1,5 +1,8 @@
 """Queues with limits and guarantees, changes to living jobs, policies, drains, and decisions that can be run again."""
 
+import asyncio
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,9 +10,10 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
+from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
 from federator.wire.http import JobPatch
-from tests.support.dispatch import ADA, ADMIN, World, make_world
+from tests.support.dispatch import ADA, ADMIN, NoSolver, World, make_world
 
 QUEUES = """
 apiVersion: federator/v1
@@ -188,3 +192,32 @@ async def test_a_stale_action_is_dropped_and_the_rest_committed(world: World) ->
     committed = await world.core.turn._committer.commit(plan)
     assert [action.job for action in committed.done] == [kept]
     assert [action.job for action, _ in committed.stale] == [gone]
+
+
+async def test_interactive_work_does_not_wait_for_a_busy_solver(world: World) -> None:
+    """A solver that thinks for ever holds up nobody who sits in front of a screen."""
+    await world.policies(
+        QUEUES
+        + "---\napiVersion: federator/v1\nkind: Queue\nmetadata: {name: now}\nspec: {interactive: true}\n"
+    )
+    thinking = asyncio.Event()
+
+    class SlowSolver(NoSolver):
+        async def decide(self, *_: Any, **__: Any) -> None:
+            thinking.set()
+            await asyncio.Event().wait()
+
+    world.core.turn._solver = SlowSolver()
+    world.core.turn._settings = TurnSettings(solver=True)
+    world.core.records.subscribe(world.core.turn.wake)
+    batch = await world.submit(resources={"gpus": 1})
+    turn = asyncio.create_task(world.core.turn.once())
+    await thinking.wait()
+    person = await world.submit(queue="now", resources={"gpus": 1})
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if world.job(person).status is JobStatus.PLACED:
+            break
+    assert world.job(person).status is JobStatus.PLACED
+    assert world.job(batch).status is JobStatus.PENDING
+    turn.cancel()
