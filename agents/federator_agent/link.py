@@ -181,7 +181,8 @@ class Link:
         async with http.ws_connect(
             url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
         ) as socket:
-            greeted = await asyncio.wait_for(self._greet(socket), GREETING_S)
+            async with asyncio.timeout(GREETING_S):
+                greeted = await self._greet(socket)
             if isinstance(greeted, Refusal):
                 return self._refused(greeted)
             outbox: asyncio.Queue[Up] = asyncio.Queue()

@@ -154,7 +154,8 @@ class Agent:
         wake = min(report_at_boot_s, next_wake_boot_s(self._state) or report_at_boot_s)
         sleep_s = min(LOOK_S, self._clock.real_delay_s(wake - self._clock.boot()))
         try:
-            return await asyncio.wait_for(self._events.get(), max(sleep_s, 0.001))
+            async with asyncio.timeout(max(sleep_s, 0.001)):
+                return await self._events.get()
         except TimeoutError:
             return None
 

@@ -39,22 +39,24 @@ def _stopped(draft: Draft, record: Record, detail: str) -> None:
     draft.end(record, verdict)
 
 
-def stop(draft: Draft, record: Record, cause: Cause, detail: str) -> None:
-    """Begin to end a placement. What is already ending goes on as it is."""
+def stop(draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None = None) -> None:
+    """Begin to end a placement, for `rank` if its end is the reason. What is already ending goes on as it is."""
     if record.phase in (Phase.FETCHING, Phase.RESERVED):
         _stopped(draft, record, detail)
     elif record.phase is Phase.STAGING:
-        draft.put(replace(record, phase=Phase.UNSTAGING, stop=_stop_record(draft, record, cause, detail)))
+        draft.put(
+            replace(record, phase=Phase.UNSTAGING, stop=_stop_record(draft, record, cause, detail, rank))
+        )
         draft.do(StopStaging(record.entry.placement))
     elif record.phase is Phase.RUNNING:
-        asked = replace(record, phase=Phase.STOPPING, stop=_stop_record(draft, record, cause, detail))
+        asked = replace(record, phase=Phase.STOPPING, stop=_stop_record(draft, record, cause, detail, rank))
         draft.put(asked)
         ask(draft, asked, asked.live_ranks)
 
 
-def _stop_record(draft: Draft, record: Record, cause: Cause, detail: str) -> Stop:
+def _stop_record(draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None) -> Stop:
     kill_boot_s = draft.now.boot_s + record.entry.grace_s
-    return Stop(cause=cause, detail=detail, asked_at=draft.now.at, kill_boot_s=kill_boot_s)
+    return Stop(cause=cause, detail=detail, asked_at=draft.now.at, kill_boot_s=kill_boot_s, rank=rank)
 
 
 def ask(draft: Draft, record: Record, ranks: tuple[int, ...]) -> None:
@@ -76,7 +78,7 @@ def kill_if_due(draft: Draft, record: Record) -> None:
 def stop_siblings(draft: Draft, record: Record, ended: RankEnded) -> None:
     """A rank has failed: the rest of the gang is worth nothing without it."""
     cause = Cause.NODE_LOST if ended.exit_code is None else Cause.EXIT
-    stop(draft, record, cause, f"rank {ended.rank} ended first")
+    stop(draft, record, cause, f"rank {ended.rank} ended first", ended.rank)
 
 
 def fail_staging(draft: Draft, record: Record, event: StagingFailed) -> None:
@@ -156,6 +158,7 @@ def _lost(rank: RankState) -> bool:
 
 
 def _first_failed(record: Record) -> RankState | None:
-    """The rank that failed first; ties go to the lower number."""
+    """The rank whose end ended the others; without one, the first by time, then by number."""
     failed = [rank for rank in record.ranks if rank.exit_code != 0]
-    return min(failed, key=lambda rank: (rank.ended_at or 0.0, rank.rank), default=None)
+    culprit = record.stop.rank if record.stop else None
+    return min(failed, key=lambda rank: (rank.rank != culprit, rank.ended_at or 0.0, rank.rank), default=None)

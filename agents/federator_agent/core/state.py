@@ -50,6 +50,8 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     asked_at: float
     kill_boot_s: float
     killed: bool = False
+    rank: int | None = None
+    """The rank that ended first and so ends the others."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """A dispatcher that is a fake, and an agent that is not: a process with its own state directory."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from federator.model.placements import DesiredEntry, Order
+from federator_agent.link import join, load_key
+from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 
 SITE = """
@@ -49,21 +52,29 @@ class AgentProcess:
         assert process.returncode is not None
         return process.returncode, output.decode()
 
-    async def join(self) -> None:
-        code, output = await self.run("join", "--token", TOKEN)
-        assert code == 0, output
+    async def join(self, url: str) -> None:
+        """Join without a process, which would take most of a test's time."""
+        spool = Spool(self.state)
+        spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}))
 
     async def start(self) -> None:
+        await self._serve(["--config", str(self.config)], {})
+
+    async def start_as_instance(self) -> None:
+        """Serve as on a rented machine: no arguments, everything in the user data."""
+        await self._serve([], {"FEDERATOR_USER_DATA_FILE": str(self.config)})
+
+    async def _serve(self, arguments: list[str], environment: dict[str, str]) -> None:
         with self.output.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "federator_agent",
                 "serve",
-                "--config",
-                str(self.config),
+                *arguments,
                 stdout=output,
                 stderr=output,
+                env=os.environ | environment,
             )
 
     @property
@@ -78,6 +89,11 @@ class AgentProcess:
         if self._process.returncode is None:
             self._process.send_signal(number)
         return await self._process.wait()
+
+    async def gone(self, placement: str) -> None:
+        """Wait until the files of a placement are removed."""
+        while self.placement(placement).exists():
+            await asyncio.sleep(0.02)
 
     def placement(self, placement: str) -> Path:
         return self.state / "placements" / placement
@@ -95,7 +111,7 @@ async def dispatcher() -> AsyncIterator[FakeDispatcher]:
 async def agent(dispatcher: FakeDispatcher, tmp_path: Path) -> AsyncIterator[AgentProcess]:
     """An agent that has joined and serves."""
     process = AgentProcess(tmp_path, dispatcher.url)
-    await process.join()
+    await process.join(dispatcher.url)
     await process.start()
     await dispatcher.until(lambda: dispatcher.reports)
     yield process

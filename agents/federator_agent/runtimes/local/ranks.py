@@ -20,6 +20,8 @@ from federator_agent.runtimes.local.traces import MARK, Shim
 
 SHIM = Path(__file__).with_name("shim.sh")
 LOCK_DESCRIPTOR = 9
+TICK_S = 0.01
+"""Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
 _LOOK_AGAIN_S = 0.02
 _LOOKS = 100
 log = logging.getLogger("federator_agent.local")
@@ -154,8 +156,8 @@ class LocalRanks:
 
     def _clock_time(self, real_at: float) -> float:
         """A real time of the past by this agent's clock, which may run faster."""
-        real_s_per_s = self._clock.real_delay_s(1.0)
-        return self._clock.now() - max(0.0, time.time() - real_at) / (real_s_per_s or 1.0)
+        ago_s = max(0.0, time.time() - real_at - TICK_S)
+        return self._clock.now() - ago_s / (self._clock.real_delay_s(1.0) or 1.0)
 
     def signal(self, directory: Path, name: str) -> None:
         """Send a signal to a rank's process group; `KILL` to everything it ever started. The shim lives on to note the end."""

@@ -1,0 +1,156 @@
+"""The agent is killed while work runs: nothing runs twice, nothing is lost, and every exit code is the true one."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from federator.model.jobs import Accelerators, Resources
+from federator.model.placements import Cause, PlacementStatus
+from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.fake_dispatcher import FakeDispatcher
+
+KILL = signal.SIGKILL
+
+
+async def _running(dispatcher: FakeDispatcher, placement: str) -> None:
+    await dispatcher.until(
+        lambda: (last := dispatcher.last(placement)) and last.status is PlacementStatus.RUNNING
+    )
+
+
+def _shim_pid(agent: AgentProcess, placement: str, rank: int = 0) -> int:
+    return int((agent.placement(placement) / f"rank-{rank}" / "shim").read_text().split()[0])
+
+
+async def test_work_that_goes_on_is_found_again_with_its_exit_code(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    go = [tmp_path / "go-0", tmp_path / "go-1"]
+    wait = f"while [ ! -e {tmp_path}/go-$FEDERATOR_NODE_RANK ]; do sleep 0.02; done"
+    spec = dispatcher.spec(
+        run=f"echo once >>{tmp_path}/starts; {wait}; echo end; exit $((FEDERATOR_NODE_RANK * 5))",
+        nodes=2,
+        resources=Resources(gpus=Accelerators(count=2)),
+    )
+    await dispatcher.want(entry("p1", spec, nodes=2))
+    await _running(dispatcher, "p1")
+    await agent.end(KILL)
+    await agent.start()
+    await dispatcher.until(lambda: dispatcher.sessions == 2 and dispatcher.reports[-1].counted == ("p1",))
+    assert sorted(shape.gpus for shape in dispatcher.reports[-1].pools[0].free) == [0, 4]
+    go[0].touch()
+    await dispatcher.until(lambda: dispatcher.log("p1") == "end\n")
+    go[1].touch()
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.exit_code) == (PlacementStatus.FAILED, 5)
+    assert [rank.exit_code for rank in end.ranks] == [0, 5]
+    assert (tmp_path / "starts").read_text() == "once\nonce\n"
+    assert [dispatcher.log("p1", rank) for rank in (0, 1)] == ["end\n", "end\n"]
+
+
+async def test_work_that_ended_meanwhile_is_told_as_it_was(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    spec = dispatcher.spec(run=f"while [ ! -e {go} ]; do sleep 0.02; done; exit 6")
+    await dispatcher.want(entry("p1", spec))
+    await _running(dispatcher, "p1")
+    await agent.end(KILL)
+    go.touch()
+    exit_file = agent.placement("p1") / "rank-0" / "exit"
+    while not exit_file.exists():
+        await asyncio.sleep(0.02)
+    told_before = len(dispatcher.statuses["p1"])
+    await agent.start()
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause, end.exit_code) == (PlacementStatus.FAILED, Cause.EXIT, 6)
+    assert all(
+        report.seq > dispatcher.statuses["p1"][told_before - 1].seq
+        for report in dispatcher.statuses["p1"][told_before:]
+    )
+
+
+async def test_a_rank_whose_shim_is_gone_is_lost_and_nothing_of_it_runs(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    spec = dispatcher.spec(run=f"setsid sleep 77 & echo $! $$ >{tmp_path}/pids; wait")
+    await dispatcher.want(entry("p1", spec))
+    await _running(dispatcher, "p1")
+    pids = tmp_path / "pids"
+    while not pids.exists() or not pids.read_text().strip():
+        await asyncio.sleep(0.02)
+    await agent.end(KILL)
+    os.kill(_shim_pid(agent, "p1"), KILL)
+    await agent.start()
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
+    assert "shim was killed" in end.detail
+    for pid in pids.read_text().split():
+        assert not _alive(int(pid))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_shim_killed_under_a_running_agent_is_a_loss_too(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 77", nodes=2), nodes=2))
+    await _running(dispatcher, "p1")
+    os.kill(_shim_pid(agent, "p1", rank=1), KILL)
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
+    assert "rank 1" in end.detail
+
+
+async def test_a_terminal_status_outlives_dispatcher_and_agent(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    dispatcher.acknowledge = False
+    await dispatcher.want(entry("p1", dispatcher.spec(run="exit 4")))
+    first = await dispatcher.ended("p1")
+    await dispatcher.stop()
+    await agent.end(KILL)
+    await agent.start()
+    dispatcher.acknowledge = True
+    dispatcher.statuses.clear()
+    await dispatcher.start()
+    assert await dispatcher.ended("p1") == first
+    await dispatcher.want(forget=("p1",))
+    await dispatcher.until(lambda: dispatcher.reports[-1].counted == ())
+    await agent.gone("p1")
+
+
+async def test_a_stop_that_came_before_the_crash_is_carried_through(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    spec = dispatcher.spec(run="trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    await dispatcher.want(entry("p1", spec, grace_s=1.0))
+    await dispatcher.until(lambda: "ready" in dispatcher.log("p1"))
+    await dispatcher.stop_placement("p1")
+    await dispatcher.until(lambda: dispatcher.acks[-1].generation == 2)
+    await agent.end(KILL)
+    await agent.start()
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.checkpointed) == (PlacementStatus.STOPPED, False)
+
+
+async def test_two_agents_on_one_state_directory_are_refused(agent: AgentProcess) -> None:
+    code, output = await agent.run("serve")
+    assert code == 1
+    assert "another agent is running" in output
+
+
+async def test_ending_the_agent_does_not_end_its_work(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 0.7; exit 8")))
+    await _running(dispatcher, "p1")
+    assert await agent.end(signal.SIGTERM) == 0
+    await agent.start()
+    assert (await dispatcher.ended("p1")).exit_code == 8

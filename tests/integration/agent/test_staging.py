@@ -1,0 +1,111 @@
+"""Code in, results out: work directories, set-up once per site, outputs; and archives that try to break out."""
+
+import io
+import tarfile
+from pathlib import Path
+
+from federator.model.placements import Cause, PlacementStatus
+from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.fake_dispatcher import FakeDispatcher
+
+
+def archive(files: dict[str, str], links: dict[str, str] | None = None) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            member.mode = 0o755
+            tar.addfile(member, io.BytesIO(text.encode()))
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member)
+    return data.getvalue()
+
+
+async def test_a_work_directory_is_where_the_job_runs_and_each_placement_has_its_own(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    workdir = dispatcher.blob(archive({"main.sh": "cat data/in; echo dirt >>data/in", "data/in": "clean\n"}))
+    spec = dispatcher.spec(command=("sh", "main.sh"), workdir=workdir)
+    for name in ("p1", "p2"):
+        await dispatcher.want(entry(name, spec))
+        assert (await dispatcher.ended(name)).status is PlacementStatus.SUCCEEDED
+        assert dispatcher.log(name) == "clean\n"
+    assert dispatcher.blob_gets == 1
+
+
+async def test_the_set_up_runs_once_per_site_and_shows_its_output(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    setup = f"echo setting up; echo x >>{tmp_path}/setups; echo made >made"
+    spec = dispatcher.spec(run="cat made", setup=setup, nodes=2)
+    await dispatcher.want(entry("p1", spec, nodes=2), entry("p2", spec, nodes=2))
+    for name in ("p1", "p2"):
+        assert (await dispatcher.ended(name)).status is PlacementStatus.SUCCEEDED
+        assert dispatcher.log(name) == "setting up\nmade\n"
+        assert dispatcher.log(name, 1) == "made\n"
+    await dispatcher.want(entry("p3", spec, nodes=2))
+    await dispatcher.ended("p3")
+    assert "done before" in dispatcher.log("p3")
+    assert (tmp_path / "setups").read_text() == "x\n"
+
+
+async def test_a_failed_set_up_fails_the_job_and_is_tried_again_next_time(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    spec = dispatcher.spec(run="true", setup=f"echo no luck; test -e {tmp_path}/luck")
+    await dispatcher.want(entry("p1", spec))
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause, end.exit_code) == (PlacementStatus.FAILED, Cause.SETUP, 1)
+    assert "no luck" in dispatcher.log("p1")
+    (tmp_path / "luck").touch()
+    await dispatcher.want(entry("p2", spec))
+    assert (await dispatcher.ended("p2")).status is PlacementStatus.SUCCEEDED
+
+
+async def test_outputs_are_there_before_the_job_is_over(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    run = "mkdir -p results/deep; echo a >results/a; echo b >results/deep/b; echo no >other; ln -s /etc/passwd results/p"
+    await dispatcher.want(entry("p1", dispatcher.spec(run=run, outputs=("results/**",))))
+    await dispatcher.until(lambda: "p1" in dispatcher.outputs)
+    with tarfile.open(fileobj=io.BytesIO(dispatcher.outputs["p1"])) as tar:
+        assert sorted(tar.getnames()) == ["results/a", "results/deep/b"]
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+
+
+async def test_archives_that_lead_outside_are_refused(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    hostile = {
+        "up": archive({"../../../escaped": "x"}),
+        "absolute": archive({"/tmp/escaped": "x"}),
+        "link": archive({}, {"l": "/etc"}),
+        "uplink": archive({}, {"d/l": "../../x"}),
+        "torn": archive({"a": "b" * 10_000})[:-20],
+    }
+    for name, data in hostile.items():
+        spec = dispatcher.spec(name=name, run="true", workdir=dispatcher.blob(data))
+        await dispatcher.want(entry(name, spec))
+        end = await dispatcher.ended(name)
+        assert (end.status, end.cause) == (PlacementStatus.FAILED, Cause.STAGING), name
+    assert not list(agent.state.rglob("escaped"))
+
+
+async def test_a_missing_work_directory_fails_the_job_with_the_reason(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run="true", workdir="0" * 64)))
+    end = await dispatcher.ended("p1")
+    assert (end.cause, "no such blob" in end.detail) == (Cause.STAGING, True)
+
+
+async def test_a_command_that_does_not_exist_ends_with_127(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(command=("no-such-program",))))
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.exit_code) == (PlacementStatus.FAILED, 127)
+    assert "no-such-program" in dispatcher.log("p1")
