@@ -10,11 +10,20 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TextIO
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECRET_FIELDS = frozenset({"authorization", "secret", "token", "ticket", "user_data", "signature", "env"})
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one more line per sample, for which nobody has a use
 
 
 class MetricType(StrEnum):
@@ -66,6 +75,11 @@ CATALOGUE = (
         MetricType.COUNTER,
         "Turns, by the stage whose plan was committed.",
         ("winner",),
+    ),
+    Metric(
+        "federator_solver_failures_total",
+        MetricType.COUNTER,
+        "Turns in which the solver was late, died or answered nonsense, so that greedy's plan stood.",
     ),
     Metric("federator_turn_seconds", MetricType.HISTOGRAM, "Real seconds that a turn took."),
     Metric(

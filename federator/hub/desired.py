@@ -42,6 +42,10 @@ class Board:
         self._generation = max(self._generation + 1, self._rows.revision * GENERATIONS_PER_REVISION)
         return self._generation
 
+    def outdo(self, generation: int) -> None:
+        """Number what comes next above this one, which an agent has already seen."""
+        self._generation = max(self._generation, generation)
+
     def entry(self, placement: Placement, member: str) -> DesiredEntry:
         """What this member is to do with the placement. One that was given up is to be stopped, should it still be there."""
         spec = self._rows.spec(placement.spec_hash)
@@ -118,10 +122,13 @@ class Briefing:
     def acknowledged(self, message: link.DesiredAck) -> bool:
         """Take the agent's word on what it holds; whether it holds what it was sent. If not, the whole set is next."""
         sent = self.on_its_way
-        if sent is None or message.generation != sent.generation:
-            return True  # of a message that a later one has overtaken
+        if sent is None or message.generation < sent.generation:
+            return True  # said before it has seen what is on its way
         self.on_its_way = None
-        if message.digest == sent.digest:
+        if message.generation > sent.generation:
+            # It has seen a later one than this dispatcher ever sent, and ignores ours: the store is an older copy.
+            self._board.outdo(message.generation)
+        elif message.digest == sent.digest:
             self.wrong_digests = 0
             return True
         self._whole = True

@@ -86,7 +86,7 @@ class Agent:
             self.held.clear()
         self.held.update({entry.placement: entry for entry in message.entries})
         for placement in message.forget:
-            del self.held[placement]
+            self.held.pop(placement, None)
         if acknowledge:
             self.acknowledge(message)
         return message

@@ -1,10 +1,12 @@
 """Desired sets: what members are told, in which portions, and what happens when an agent holds something else."""
 
+import random
+
 import msgspec
 import pytest
 
 from federator.hub import desired
-from federator.model.placements import Order, PlacementReport, PlacementStatus
+from federator.model.placements import Order, Placement, PlacementReport, PlacementStatus
 from federator.wire import link
 from tests.unit.hub.agents import Agent, a_world, job_of, placement
 
@@ -154,3 +156,51 @@ async def test_a_placement_is_not_forgotten_before_its_last_status_is_acknowledg
     agent.say(link.Statuses((report,)))
     assert await agent.hear() == link.StatusAck(3)
     assert (await agent.told()).forget == ("plc-1",)
+
+
+async def test_an_agent_that_has_seen_a_later_set_than_we_ever_sent_is_sent_one_later_still() -> None:
+    _, agents = await a_world("north")
+    agent = agents["north"]
+    await agent.open()
+    ignored = await agent.told(acknowledge=False)
+    seen = ignored.generation + 5000
+    agent.say(link.DesiredAck(seen, "of that later set"))
+    again = await agent.told()
+    assert again.whole
+    assert again.generation > seen
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_happens_in_whatever_order_the_agent_ends_up_with_what_is_wanted(seed: int) -> None:
+    chance = random.Random(seed)
+    world, agents = await a_world("north")
+    agent = agents["north"]
+    await agent.open()
+    rows: dict[str, Placement] = {}
+    for step in range(60):
+        match chance.choice(["new", "new", "stop", "end", "hear", "hear", "forget", "reconnect"]):
+            case "new":
+                row = rows[f"plc-{step}"] = placement(f"plc-{step}", "north")
+                await world.put(row, job_of(row))
+            case "stop" if rows:
+                name = chance.choice(sorted(rows))
+                rows[name] = msgspec.structs.replace(rows[name], order=Order.STOP)
+                await world.put(rows[name])
+            case "end" if rows:
+                row = rows.pop(chance.choice(sorted(rows)))
+                await world.put(msgspec.structs.replace(row, status=PlacementStatus.STOPPED))
+            case "hear" if not await agent.silent():
+                await agent.told()
+            case "forget" if agent.held:
+                del agent.held[chance.choice(sorted(agent.held))]
+            case "reconnect":
+                agent = Agent(world.core.hub, "north", agent.key, held=agent.held)
+                await agent.open()
+    # One more change: what an agent has lost by itself shows at the next acknowledgement.
+    last = rows["plc-last"] = placement("plc-last", "north")
+    await world.put(last, job_of(last))
+    while not await agent.silent():
+        await agent.told()
+    assert {name: entry.order for name, entry in agent.held.items()} == {
+        name: row.order for name, row in rows.items()
+    }
