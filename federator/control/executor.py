@@ -55,6 +55,8 @@ class Executor:
         self._federation = federation
         self._settings = settings
         self._wake = asyncio.Event()
+        self._next_call: dict[str, tuple[LeaseStatus, float]] = {}
+        """When a provider may be asked again about a lease, in the boot clock, and the status it was asked in."""
         self._steps = {
             LeaseStatus.REQUESTED: self._requested,
             LeaseStatus.LAUNCHING: self._launching,
@@ -106,7 +108,7 @@ class Executor:
         for lease in [lease for lease in self._records.leases.values() if lease.status not in LEASE_ENDED]:
             try:
                 await self._steps[lease.status](lease)
-            except Transient as error:
+            except FederatorError as error:
                 log.warning("lease %s: %s", lease.id, error)
 
     async def _requested(self, lease: Lease) -> None:
@@ -118,6 +120,8 @@ class Executor:
 
     async def _launching(self, lease: Lease) -> None:
         """Ask, or ask again after a crash: the name makes both the same."""
+        if not self._may_call(lease):
+            return
         request = LaunchRequest(
             name=lease.id,
             offer=lease.offer,
@@ -196,7 +200,18 @@ class Executor:
 
     async def _terminating(self, lease: Lease) -> None:
         """Ask until the listing shows it ended."""
+        if not self._may_call(lease):
+            return
         await self._providers[lease.provider].terminate(lease.id)
+
+    def _may_call(self, lease: Lease) -> bool:
+        """Whether the provider may be asked about this lease now: at once for a new status, then no oftener than it is polled."""
+        now_s = self._scribe.clock.boot()
+        status, next_s = self._next_call.get(lease.id, (None, 0.0))
+        if status is lease.status and now_s < next_s:
+            return False
+        self._next_call[lease.id] = (lease.status, now_s + self._settings.poll_s)
+        return True
 
     async def _failed(self, lease: Lease, why: str) -> None:
         """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
@@ -213,6 +228,7 @@ class Executor:
                 {"ended_at": self._scribe.clock.now(), "committed_usd": current.billed_usd} if ended else {}
             )
             self._scribe.lease(changes, current, "fail", failure=why, **fields)
+            changes.put(*self._forgiven(current))
             for placement in self._placements(current):
                 self._give_back(changes, placement, f"renting {lease.offer.name} failed: {why}")
             return changes
@@ -222,7 +238,8 @@ class Executor:
     def _give_back(self, changes: Changes, placement: Placement, because: str) -> None:
         """A placement that never reached a machine: its job waits again."""
         job = self._records.jobs[placement.job]
-        self._scribe.stop(changes, placement, because, sent=False)
+        revoked = self._scribe.stop(changes, placement, because, sent=False)
+        changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
         event = "requeue" if allows(job.status, "requeue") else "released"
         if job.placement == placement.id and allows(job.status, event):
             self._scribe.job(changes, job, event, because, placement=None, pause_for=None)
@@ -251,13 +268,20 @@ class Executor:
                 return changes
             ended_at = instance.ended_at or self._scribe.clock.now()
             self._scribe.lease(changes, current, "ended", ended_at=ended_at, committed_usd=current.billed_usd)
+            changes.put(*self._forgiven(lease))
             member = self._records.members.get(lease.member)
             if member is not None:
                 changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
             return changes
 
         await self._records.transact(compute)
+        self._next_call.pop(lease_id, None)
         self._inventory.forget(lease.member)
+
+    def _forgiven(self, lease: Lease) -> list[Placement]:
+        """Revoked placements whose stop nobody is left to answer: the machine is gone."""
+        owed = [p for p in self._records.open_placements.values() if p.lease == lease.id and p.ended]
+        return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
 
     async def _bill(self, lease_id: str, billed_usd: float) -> None:
         """Money is written down as it is spent, to the job that the machine runs or was rented for."""

@@ -23,7 +23,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
     statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [site.status]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
-    rows = tuple(_pool_row(pool) for pool in pools)
+    rows = tuple(_pool_row(pool, _lent(pool, inventory)) for pool in pools)
     closed = next((pool.closed_because for pool in pools if pool.closed_because), "")
     return SiteRow(
         name=site.name,
@@ -31,7 +31,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         status="DRAINING" if site.draining else str(max(statuses, key=_SEVERITY.index)),
         region=site.region,
         labels=site.labels,
-        gpus=sum(_lent(pool) for pool in pools),
+        gpus=sum(_lent(pool, inventory) for pool in pools),
         busy=sum(row.busy_gpus for row in rows),
         running=sum(
             1
@@ -51,11 +51,15 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
 
 
-def _lent(pool: PoolView) -> int:
-    return pool.nodes * pool.gpus_per_node
+def _lent(pool: PoolView, inventory: Inventory) -> int:
+    """GPUs that the site lends of this pool at this hour: what its report says, else all of them."""
+    heard = inventory.members.get(pool.member)
+    reported = heard.report.pools if heard is not None and heard.report is not None else ()
+    lent = next((each.lent_gpus for each in reported if each.name == pool.pool), None)
+    return pool.nodes * pool.gpus_per_node if lent is None else lent
 
 
-def _pool_row(pool: PoolView) -> PoolRow:
+def _pool_row(pool: PoolView, lent: int) -> PoolRow:
     free = sum(shape.gpus * shape.count for shape in pool.free)
     reported = Pool(
         name=pool.pool,
@@ -71,7 +75,7 @@ def _pool_row(pool: PoolView) -> PoolRow:
         pool=reported,
         member=pool.member,
         free=pool.free,
-        busy_gpus=max(0, _lent(pool) - free),
+        busy_gpus=max(0, lent - free),
         largest_gang=gang(pool.free),
     )
 

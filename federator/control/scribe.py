@@ -68,16 +68,15 @@ class Scribe:
         return moved
 
     def stop(self, changes: Changes, placement: Placement, reason: str, *, sent: bool) -> Placement:
-        """Order the placement stopped; one that was never sent anywhere is revoked at once."""
+        """Order the placement stopped; one that was never sent anywhere is revoked at once.
+
+        A revoked one still stands in its member's desired set, as a stop: should its machine come up in this very moment, it
+        must not run. The set is rid of it once the member has answered or is gone.
+        """
         if not sent:
+            ended_at = self.clock.now()
             return self.placement(
-                changes,
-                placement,
-                "revoke",
-                order=Order.STOP,
-                order_reason=reason,
-                stop_acknowledged=True,
-                ended_at=self.clock.now(),
+                changes, placement, "revoke", order=Order.STOP, order_reason=reason, ended_at=ended_at
             )
         told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason)
         changes.put(told)

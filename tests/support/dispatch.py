@@ -187,6 +187,7 @@ class World:
             gpus_per_node=gpus,
             cpus_milli_per_node=64000,
             memory_mib_per_node=500_000,
+            lent_gpus=nodes * gpus,
         )
         site = self.sites[name] = FakeSite(self, name, described)
         site.connect()

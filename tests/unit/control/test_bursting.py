@@ -143,6 +143,7 @@ async def test_a_launch_asked_for_twice_rents_once(world: World) -> None:
     await until_rented(world, job)
     await world.core.executor.step()
     await world.put(msgspec.structs.replace(world.leases()[0], status=LeaseStatus.LAUNCHING))
+    world.clock.advance(15)
     await world.core.executor.step()
     assert world.leases()[0].status is LeaseStatus.BOOTING
     assert len(await world.provider.instances("federation")) == 1
