@@ -103,6 +103,14 @@ class Bursting:
             (c for c in found if isinstance(c, Case)), key=lambda c: (c.cost_usd, c.finish_at, c.place)
         )
 
+    def required(self, job: JobView, caps: Caps) -> list[Case]:
+        """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
+        found = [
+            c for p in self.world.offered(job) if isinstance(c := self.case(job, p), Case) and c.required
+        ]
+        now, places = self.world.now, self.world.places
+        return [c for c in found if c.is_now(now) and caps.blocking(job, places[c.place]) is None]
+
     def later_case(self, job: JobView, caps: Caps) -> Case | None:
         """The cheapest rental that need not begin yet, pays, and that caps leave room for; None when there is none."""
         for case in self.cases(job):

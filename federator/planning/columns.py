@@ -254,10 +254,7 @@ class _Builder:
         """Jobs that a policy wants rented now: not starting them costs the rent and a little more."""
         members = self.out.classes[klass]
         prices = [
-            min(
-                (c.cost_usd for c in self.evaluator.bursting.cases(job) if c.required and c.is_now(self.now)),
-                default=None,
-            )
+            min((c.cost_usd for c in self.evaluator.bursting.required(job, self.caps)), default=None)
             for job in members
         ]
         wanted = [price for price in prices if price is not None]

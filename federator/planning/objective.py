@@ -116,11 +116,7 @@ class Evaluator:
             booking.rents or self._starts(booking) or self.world.places[booking.place].rented
         ):
             return 0.0
-        wanted = [
-            case.cost_usd
-            for case in self.bursting.cases(job)
-            if case.required and caps.blocking(job, self.world.places[case.place]) is None
-        ]
+        wanted = [case.cost_usd for case in self.bursting.required(job, caps)]
         return min(wanted) + REQUIRED_USD if wanted else 0.0
 
     def _shortfall(self, starts: Mapping[str, int]) -> float:

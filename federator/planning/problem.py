@@ -5,7 +5,8 @@ of a thousand costs as much as one job); eligibility is asked once per class and
 
 **The order.** Jobs are looked at in this order, by greedy and by every forecast: (1) jobs whose queue is below its guarantee;
 (2) interactive jobs; (3) priority, in bands of ten, where every hour of waiting adds a point, so that nothing waits for ever;
-(4) the latest start that still meets the deadline, while one can be met; (5) value per GPU-hour; (6) arrival.
+(4) the latest start that still meets the deadline, while one can be met; (5) queues' turns by their weights; (6) value per
+GPU-hour; (7) arrival.
 """
 
 import math
@@ -19,8 +20,6 @@ from federator.planning.candidates import Candidate, of_offer, of_pool, size
 from federator.planning.feasibility import Ground, Rejection, reject
 from federator.planning.rulebook import RuleBook
 
-AGING_POINTS_PER_H = 1.0
-"""Points of priority that an hour of waiting is worth in the order."""
 BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
 
@@ -79,8 +78,10 @@ class World:
 
     def offers(self, job: JobView) -> tuple[int, ...]:
         """Offers that pass, unless renting for the job is tried without."""
-        if job.id in self.forbidden:
-            return ()
+        return () if job.id in self.forbidden else self.offered(job)
+
+    def offered(self, job: JobView) -> tuple[int, ...]:
+        """Offers that pass."""
         return tuple(p for p in self.open_to(job) if self.places[p].offer is not None)
 
     def waited_s(self, job: JobView) -> float:
@@ -133,6 +134,26 @@ class World:
                     covered.add(job.id)
         return frozenset(covered)
 
+    @cached_property
+    def share(self) -> dict[str, float]:
+        """Each job's turn by the weights of queues: GPUs that its queue has when it is served, per unit of weight.
+
+        Empty while no queue has a weight, so that arrival decides.
+        """
+        weights = {row.queue: row.weight for row in self.book.guarantees}
+        if all(weight == 1.0 for weight in weights.values()):
+            return {}
+        used: dict[str, float] = {}
+        for (queue, _), count in self.running_gpus.items():
+            head = _weighted(queue, weights)
+            used[head] = used.get(head, 0.0) + count
+        turns = {}
+        for job in sorted(self.snapshot.jobs, key=lambda j: (-j.priority, j.submitted_at, j.id)):
+            head = _weighted(job.queue, weights)
+            used[head] = used.get(head, 0.0) + size(job)
+            turns[job.id] = used[head] / weights.get(head, 1.0)
+        return turns
+
     def fastest_s(self, job: JobView, places: Iterable[int]) -> float | None:
         """The shortest run time over some places."""
         return min((self.places[p].run_s(job) for p in places), default=None)
@@ -142,19 +163,25 @@ class World:
         return (own, *(_hashable(getattr(job, name)) for name in _CLASS_FIELDS))
 
     def _order(self, job: JobView) -> tuple[Any, ...]:
-        aged = job.priority + AGING_POINTS_PER_H * self.waited_s(job) / 3600.0
         latest = math.inf
         if job.deadline_at is not None:
             start = job.deadline_at - (self.fastest_s(job, self.open_to(job)) or job.run_s)
             latest = start if start >= self.now else math.inf
         density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
-        owed, band = job.id in self.owed, math.floor(aged / BAND)
-        return (not owed, not job.interactive, -band, latest, -density, job.submitted_at, job.id)
+        owed, band = job.id in self.owed, math.floor(self.book.aged_priority(job) / BAND)
+        turn = self.share.get(job.id, 0.0)
+        return (not owed, not job.interactive, -band, latest, turn, -density, job.submitted_at, job.id)
 
 
 def under(queue: str, above: str) -> bool:
     """Whether a queue is another one or below it."""
     return queue == above or queue.startswith(above + "/")
+
+
+def _weighted(queue: str, weights: dict[str, float]) -> str:
+    """The nearest queue above (or the queue itself) that has a weight; else its top."""
+    named = [path for path in weights if under(queue, path)]
+    return max(named, key=len, default=queue.split("/", 1)[0])
 
 
 def _hashable(value: object) -> object:

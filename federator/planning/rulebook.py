@@ -35,6 +35,12 @@ MUST_USD = 1_000_000.0
 """Value of a deadline that must be met: finite, so that two of them can still be compared."""
 PRIORITY_DOUBLES_EVERY = 25.0
 """So many points of priority double the price of a job's waiting."""
+AGING_POINTS_PER_H = 1.0
+"""Points of priority that an hour of waiting adds, in the order and in the price: so nothing waits for ever."""
+MAX_AGED = 250.0
+"""Where aging ends: far above every priority, and still a number that sums stay exact beside."""
+INTERACTIVE_FACTOR = 10.0
+"""Somebody sits before an interactive job: its waiting costs so many times as much."""
 
 
 def open_at(window: Window | None, at: float) -> bool:
@@ -96,9 +102,15 @@ class RuleBook:
         return price * size(job) * job.run_s / 3600.0
 
     def wait_usd_h(self, job: JobView) -> float:
-        """What one hour of this job's waiting costs: its queue's price, its size and its priority."""
+        """What one hour of this job's waiting costs: its queue's price, its size, its aged priority, and who waits for it."""
         price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
-        return price * size(job) * math.exp2((job.priority - 50) / PRIORITY_DOUBLES_EVERY)
+        factor = math.exp2((self.aged_priority(job) - 50) / PRIORITY_DOUBLES_EVERY)
+        return price * size(job) * factor * (INTERACTIVE_FACTOR if job.interactive else 1.0)
+
+    def aged_priority(self, job: JobView) -> float:
+        """The job's priority, grown by its waiting."""
+        waited_h = max(0.0, self.at - job.submitted_at) / 3600.0
+        return min(MAX_AGED, job.priority + AGING_POINTS_PER_H * waited_h)
 
     def surcharge_usd_gpu_h(self, job: JobView, candidate: Candidate) -> float:
         """What policies add to the price of this place."""

@@ -12,11 +12,11 @@ import sys
 import msgspec
 
 from federator.model.plans import Plan
+from federator.model.snapshot import Problem
 from federator.solving.frames import HEADER_BYTES, Ask, Told, body_length, pack
 
 log = logging.getLogger(__name__)
 
-STAGES = ("greedy", "lp", "cpsat")
 CLOSE_S = 5.0
 """How long a child has to end after its input has ended."""
 
@@ -24,9 +24,8 @@ CLOSE_S = 5.0
 class ChildSolver:
     """A `Solver` that decides in a child process. Use from one event loop; calls queue up."""
 
-    def __init__(self, *, seed: int = 0, stages: tuple[str, ...] = STAGES) -> None:
+    def __init__(self) -> None:
         """Nothing starts before `start` or the first `decide`."""
-        self.seed, self.stages = seed, stages
         self.restarts = 0
         self._process: asyncio.subprocess.Process | None = None
         self._ready = False
@@ -49,14 +48,16 @@ class ChildSolver:
                 await self._discard(f"the solver did not start: {error!r}")
             return self._ready
 
-    async def decide(self, problem: bytes, limit_s: float) -> bytes | None:
-        """An encoded plan for an encoded problem; None when the child was late, died or returned nonsense."""
+    async def decide(
+        self, problem: Problem, *, stages: tuple[str, ...], seed: int, limit_s: float
+    ) -> Plan | None:
+        """The child's plan; None when the child was late, died or returned nonsense."""
         async with self._lock:
             if self._closed:
                 return None
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._ask(problem)
+                    return await self._ask(problem, stages, seed)
             except TimeoutError:
                 if self._ready:
                     await self._replace(f"the solver was late: not done within {limit_s:g} s")
@@ -79,11 +80,11 @@ class ChildSolver:
                 process.kill()
                 await process.wait()
 
-    async def _ask(self, problem: bytes) -> bytes | None:
+    async def _ask(self, problem: Problem, stages: tuple[str, ...], seed: int) -> Plan | None:
         process = await self._awake()
         self._number += 1
         assert process.stdin is not None, "the child was started with pipes"
-        process.stdin.write(pack(Ask(self._number, problem, self.seed, self.stages)))
+        process.stdin.write(pack(Ask(self._number, msgspec.msgpack.encode(problem), seed, stages)))
         await process.stdin.drain()
         told = await self._read(process)
         if told.number != self._number:
@@ -91,8 +92,7 @@ class ChildSolver:
         if told.error:
             log.warning("the solver could not decide: %s", told.error)
             return None
-        msgspec.msgpack.decode(told.plan, type=Plan)  # nonsense raises here, not in the turn
-        return told.plan
+        return msgspec.msgpack.decode(told.plan, type=Plan)
 
     async def _awake(self) -> asyncio.subprocess.Process:
         """The child, once it has said that it is ready. Cancelled while it starts, it goes on starting."""

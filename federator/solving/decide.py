@@ -16,9 +16,8 @@ from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
 from federator.solving import integer, linear
+from federator.solving.frames import STAGES
 
-STAGES = ("greedy", "lp", "cpsat")
-"""All of them, in order; greedy always runs."""
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
 

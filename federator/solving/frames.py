@@ -6,6 +6,8 @@ child, the child exits.
 
 import msgspec
 
+STAGES = ("greedy", "lp", "cpsat")
+"""The stages of deciding, in order; greedy always runs."""
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 256 * 2**20
 

@@ -1,0 +1,184 @@
+"""Reads scenario files: a small world in words, and what the planner is expected to do in it.
+
+One file, one story. `variants` change one thing each and have their own expectations, so that a file shows what causes what. Policies
+are written as platform teams write them and compiled by the real kinds. Times are durations from the scenario's moment.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from ruamel.yaml import YAML
+
+from federator.kernel.quantities import parse_duration_s, parse_size_mib
+from federator.model.capacity import Market, Offer, Shape
+from federator.model.rules import PreemptRule, Rule, Scope
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
+from federator.ports import PolicyKind
+from federator_policies.burst import kind as burst_kind
+from federator_policies.queue import kind as queue_kind
+
+FOLDER = Path(__file__).parent
+NOW = 1_795_000_000.0
+KINDS: dict[str, PolicyKind] = {"BurstPolicy": burst_kind, "Queue": queue_kind}
+HOST_CPUS_MILLI, HOST_MEMORY_MIB = 64_000, 524_288
+
+
+class Scenario(NamedTuple):
+    """One story, or a variant of it."""
+
+    name: str
+    problem: Problem
+    expect: dict[str, Any]
+
+
+def scenarios() -> Iterator[Scenario]:
+    """Every story in this folder, each followed by its variants."""
+    for path in sorted(FOLDER.glob("*.yaml")):
+        told = YAML(typ="safe", pure=True).load(path)
+        yield Scenario(path.stem, _problem(told), told["expect"])
+        for number, variant in enumerate(told.get("variants", ())):
+            changed = _merge(told, variant.get("change", {}))
+            yield Scenario(
+                f"{path.stem}/{number + 1}-{variant['what']}", _problem(changed), variant["expect"]
+            )
+
+
+def _merge(told: Any, change: Any) -> Any:
+    """Change named entries of lists (by `id`, `name` or `site`), or whole values; null removes an entry."""
+    if isinstance(told, list) and isinstance(change, dict):
+        kept = [_merge(item, change[_name(item)]) if _name(item) in change else item for item in told]
+        return [item for item in kept if item is not None]
+    if isinstance(told, dict) and isinstance(change, dict):
+        return told | {key: _merge(told.get(key), value) for key, value in change.items()}
+    return change
+
+
+def _name(item: dict[str, Any]) -> str:
+    return str(item.get("id") or item.get("name") or item["site"])
+
+
+def _s(text: str | None) -> float | None:
+    return None if text is None else parse_duration_s(text)
+
+
+def _problem(told: dict[str, Any]) -> Problem:
+    rules: list[Rule] = []
+    for document in told.get("policies", ()):
+        rules += KINDS[document["kind"]].compile(document["name"], document["spec"])
+    for rule in told.get("preemption", ()):
+        who, victims = Scope(queues=(rule["who"],)), Scope(queues=(rule["victims"],))
+        rules.append(PreemptRule("Preemption/by-rule", who, victims))
+    spend = [SpendView(s["policy"], s["period"], s["spent"], s["committed"]) for s in told.get("spend", ())]
+    snapshot = Snapshot(
+        taken_at=NOW,
+        incarnation="scenario",
+        revision=1,
+        jobs=tuple(_job(job) for job in told.get("jobs", ())),
+        pools=tuple(_pool(pool) for pool in told.get("pools", ())),
+        offers=tuple(_offer(offer) for offer in told.get("offers", ())),
+        rules=tuple(rules),
+        spend=tuple(spend),
+        burst_paused=told.get("burst_paused", False),
+    )
+    return Problem(snapshot=snapshot, decision="dec-scenario")
+
+
+def _job(told: dict[str, Any]) -> JobView:
+    """The fields of `JobView`, with durations in words and times from now; `cpus`, `memory`, `run`, `limit`, `waited` in short."""
+    told = {
+        "name": told["id"],
+        "queue": "research",
+        "owner": "ada",
+        "revision": 1,
+        "run": "1h",
+        "limit": "24h",
+    } | told
+    fields = {key: value for key, value in told.items() if key in JobView.__struct_fields__}
+    fields["submitted_at"] = NOW - (_s(told.get("waited")) or 0.0)
+    fields["cpus_milli"] = told.get("cpus", 1) * 1000
+    fields["memory_mib"] = parse_size_mib(told.get("memory", "1GiB"))
+    fields["run_s"] = parse_duration_s(told["run"])
+    fields["max_duration_s"] = _s(told["limit"])
+    fields["value_usd"] = told.get("value")
+    for name in ("deadline", "not_before"):
+        after = _s(told.get(name))
+        fields[f"{name}_at"] = None if after is None else NOW + after
+    return msgspec.convert(fields, JobView)
+
+
+def _pool(told: dict[str, Any]) -> PoolView:
+    nodes, gpus, lease = told.get("nodes", 1), told.get("gpus", 0), told.get("lease")
+    site, ready = told["site"], _s(told.get("ready"))
+    memory = parse_size_mib(told["memory"]) if "memory" in told else HOST_MEMORY_MIB
+    hosts = [[gpus, HOST_CPUS_MILLI, memory] for _ in range(nodes)]
+    busy = []
+    for number, work in enumerate(told.get("busy", ())):
+        busy.append(_busy(work, f"{site}-p{number}"))
+        for rank in range(busy[-1].nodes):
+            host = hosts[work.get("host", rank)]
+            host[0] -= busy[-1].gpus
+            host[1] -= busy[-1].cpus_milli
+            host[2] -= busy[-1].memory_mib
+    free = () if ready else tuple(Shape(*host) for host in hosts)
+    return PoolView(
+        site=site,
+        kind=told.get("kind", "cloud" if lease else "onprem"),
+        pool="gpu" if gpus else "cpu",
+        member=f"{lease}-0" if lease else f"{site}-1",
+        session=f"session-{site}",
+        provider="acme" if lease else None,
+        market=Market.ON_DEMAND if lease else Market.OWNED,
+        price_usd_gpu_h=told.get("price", 0.0),
+        model=told.get("model", "A100") if gpus else "",
+        gpu_memory_mib=81_920 if gpus else 0,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        cpus_milli_per_node=HOST_CPUS_MILLI,
+        memory_mib_per_node=memory,
+        free=free,
+        busy=tuple(busy),
+        lends_to=tuple(told.get("lends_to", ())),
+        open=told.get("open", True),
+        closed_because="" if told.get("open", True) else f"{site} is draining",
+        lease=lease,
+        ready_at=NOW + ready if ready else None,
+        rented_for=told.get("rented_for", ""),
+    )
+
+
+def _busy(told: dict[str, Any], placement: str) -> BusyView:
+    return BusyView(
+        nodes=told.get("nodes", 1),
+        gpus=told["gpus"],
+        cpus_milli=1000,
+        memory_mib=1024,
+        ends_at=NOW + parse_duration_s(told["ends"]),
+        placement=placement,
+        job=told.get("job", f"job-of-{placement}"),
+        queue=told.get("queue", "research"),
+        owner="bob",
+        priority=told.get("priority", 50),
+        started_at=NOW - parse_duration_s(told.get("ran", "1h")),
+    )
+
+
+def _offer(told: dict[str, Any]) -> OfferView:
+    offer = Offer(
+        name=told["name"],
+        provider="acme",
+        region="eu",
+        instance_type=told["name"],
+        market=Market(told.get("market", "on-demand")),
+        model=told.get("model", "A100"),
+        gpu_memory_mib=81_920,
+        gpus=told.get("gpus", 4),
+        cpus_milli=HOST_CPUS_MILLI,
+        memory_mib=HOST_MEMORY_MIB,
+        price_usd_h=told["price"],
+        delay_s=parse_duration_s(told.get("delay", "10m")),
+        available=told.get("available", 8),
+    )
+    avoid = _s(told.get("avoid"))
+    return OfferView(offer=offer, site="acme-eu", avoid_until_at=None if avoid is None else NOW + avoid)
