@@ -55,6 +55,7 @@ async def test_a_new_store_is_told_everything_again_and_the_old_one_is_not_gone_
 
 
 async def test_an_older_term_is_not_obeyed(dispatcher: FakeDispatcher, agent: AgentProcess) -> None:
+    await dispatcher.until(lambda: dispatcher.acks)
     dispatcher.term = 5
     await dispatcher.cut()
     await dispatcher.until(lambda: dispatcher.sessions == 2 and len(dispatcher.acks) == 2)
