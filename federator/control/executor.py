@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
-from federator.model.events import LedgerKind
-from federator.model.jobs import Job
 from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
 from federator.model.sites import SiteStatus
@@ -112,7 +111,7 @@ class Executor:
                 log.warning("lease %s: %s", lease.id, error)
 
     async def _requested(self, lease: Lease) -> None:
-        if not self._placements(lease):
+        if not placements_on(self._records, lease):
             await self._move(lease.id, "drop", failure="no longer needed", ended=True)
             return
         await self._move(lease.id, "launch")
@@ -145,7 +144,7 @@ class Executor:
         heard = self._inventory.members.get(lease.member)
         if heard is not None and heard.session:
             await self._move(lease.id, "joined", ready_at=now)
-        elif not self._placements(lease):
+        elif not placements_on(self._records, lease):
             await self._move(lease.id, "drain")
         elif now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s:
             await self._failed(lease, "its agent never joined")
@@ -153,7 +152,7 @@ class Executor:
     async def _ready(self, lease: Lease) -> None:
         """Busy, idle, or idle for long enough; never past what was committed for it."""
         now = self._scribe.clock.now()
-        if self._placements(lease):
+        if placements_on(self._records, lease):
             if lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None)
         elif lease.idle_since_at is None:
@@ -169,7 +168,7 @@ class Executor:
 
         def compute() -> Changes:
             changes = Changes()
-            for placement in self._placements(lease):
+            for placement in placements_on(self._records, lease):
                 job = self._records.jobs[placement.job]
                 if job.placement == placement.id and allows(job.status, "suspend"):
                     self._scribe.stop(changes, placement, "the provider takes the machine back", sent=True)
@@ -188,7 +187,7 @@ class Executor:
     async def _draining(self, lease: Lease) -> None:
         """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs."""
         now = self._scribe.clock.now()
-        placements = self._placements(lease)
+        placements = placements_on(self._records, lease)
         if placements and now - (lease.draining_since_at or now) < self._settings.drain_within_s:
             return
         for placement in placements:
@@ -228,27 +227,24 @@ class Executor:
                 {"ended_at": self._scribe.clock.now(), "committed_usd": current.billed_usd} if ended else {}
             )
             self._scribe.lease(changes, current, "fail", failure=why, **fields)
-            changes.put(*self._forgiven(current))
-            for placement in self._placements(current):
-                self._give_back(changes, placement, f"renting {lease.offer.name} failed: {why}")
+            changes.put(*_forgiven(self._records, current))
+            for placement in placements_on(self._records, current):
+                _give_back(
+                    self._records,
+                    self._scribe,
+                    changes,
+                    placement,
+                    f"renting {lease.offer.name} failed: {why}",
+                )
             return changes
 
         await self._records.transact(compute)
-
-    def _give_back(self, changes: Changes, placement: Placement, because: str) -> None:
-        """A placement that never reached a machine: its job waits again."""
-        job = self._records.jobs[placement.job]
-        revoked = self._scribe.stop(changes, placement, because, sent=False)
-        changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
-        event = "requeue" if allows(job.status, "requeue") else "released"
-        if job.placement == placement.id and allows(job.status, event):
-            self._scribe.job(changes, job, event, because, placement=None, pause_for=None)
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
         lease = self._records.leases[lease_id]
         if instance.billed_usd > lease.billed_usd + 1e-9:
-            await self._bill(lease_id, instance.billed_usd)
+            await bill(self._records, self._scribe, lease_id, instance.billed_usd)
         if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
             await self._move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
@@ -257,7 +253,7 @@ class Executor:
     async def _ended(self, lease_id: str, instance: Instance) -> None:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
-        for placement in self._placements(lease):
+        for placement in placements_on(self._records, lease):
             proof = f"the provider says that {lease.id} has ended"
             await self._progress.lose(placement.id, proof, acknowledged=True)
 
@@ -268,7 +264,7 @@ class Executor:
                 return changes
             ended_at = instance.ended_at or self._scribe.clock.now()
             self._scribe.lease(changes, current, "ended", ended_at=ended_at, committed_usd=current.billed_usd)
-            changes.put(*self._forgiven(lease))
+            changes.put(*_forgiven(self._records, lease))
             member = self._records.members.get(lease.member)
             if member is not None:
                 changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
@@ -278,56 +274,6 @@ class Executor:
         self._next_call.pop(lease_id, None)
         self._inventory.forget(lease.member)
 
-    def _forgiven(self, lease: Lease) -> list[Placement]:
-        """Revoked placements whose stop nobody is left to answer: the machine is gone."""
-        owed = [p for p in self._records.open_placements.values() if p.lease == lease.id and p.ended]
-        return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
-
-    async def _bill(self, lease_id: str, billed_usd: float) -> None:
-        """Money is written down as it is spent, to the job that the machine runs or was rented for."""
-
-        def compute() -> Changes:
-            changes = Changes()
-            lease = self._records.leases[lease_id]
-            delta_usd = billed_usd - lease.billed_usd
-            if delta_usd <= 0:
-                return changes
-            now = self._scribe.clock.now()
-            committed_usd = max(lease.committed_usd, billed_usd)
-            changes.put(
-                msgspec.structs.replace(
-                    lease, billed_usd=billed_usd, billed_until_at=now, committed_usd=committed_usd
-                )
-            )
-            job = self._charged(lease)
-            if job is not None:
-                changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
-            changes.put(
-                self._scribe.ledger(
-                    LedgerKind.MONEY,
-                    "dispatcher",
-                    f"rent of {lease.offer.name}",
-                    job=job.id if job else "",
-                    queue=lease.queue,
-                    owner=job.owner if job else "",
-                    site=lease.site,
-                    lease=lease.id,
-                    market=lease.offer.market,
-                    model=lease.offer.model,
-                    usd=delta_usd,
-                )
-            )
-            return changes
-
-        await self._records.transact(compute)
-
-    def _charged(self, lease: Lease) -> Job | None:
-        running = next((placement.job for placement in self._placements(lease)), None)
-        return self._records.jobs.get(running or (lease.evidence.job if lease.evidence else ""))
-
-    def _placements(self, lease: Lease) -> list[Placement]:
-        return [p for p in self._records.open_placements.values() if p.lease == lease.id and not p.ended]
-
     async def _move(self, lease_id: str, event: str, *, ended: bool = False, **fields: object) -> None:
         """One edge of the lease's life, if it still applies when looked at again."""
         if ended:
@@ -336,7 +282,7 @@ class Executor:
         def compute() -> Changes:
             changes = Changes()
             lease = self._records.leases[lease_id]
-            if event in ("drain", "drop", "terminate") and self._placements(lease):
+            if event in ("drain", "drop", "terminate") and placements_on(self._records, lease):
                 return changes
             if allows(lease.status, event):
                 since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
@@ -352,6 +298,24 @@ class Executor:
             return changes
 
         await self._records.transact(compute)
+
+
+def _give_back(
+    records: Records, scribe: Scribe, changes: Changes, placement: Placement, because: str
+) -> None:
+    """A placement that never reached a machine: its job waits again."""
+    job = records.jobs[placement.job]
+    revoked = scribe.stop(changes, placement, because, sent=False)
+    changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
+    event = "requeue" if allows(job.status, "requeue") else "released"
+    if job.placement == placement.id and allows(job.status, event):
+        scribe.job(changes, job, event, because, placement=None, pause_for=None)
+
+
+def _forgiven(records: Records, lease: Lease) -> list[Placement]:
+    """Revoked placements whose stop nobody is left to answer: the machine is gone."""
+    owed = [p for p in records.open_placements.values() if p.lease == lease.id and p.ended]
+    return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
 
 
 def _billed_by(lease: Lease, at: float) -> float:

@@ -35,7 +35,7 @@ M = TypeVar("M", link.Hello, link.Proof)
 log = get_logger("hub")
 
 
-class _Ended(Exception):  # noqa: N818 - not a fault: how a session's end travels to where it is told
+class _Ended(Exception):
     """The session ends; the agent is sent `refusal` if there is one."""
 
     def __init__(self, cause: str, detail: str = "", *, retry_after_s: float | None = None) -> None:

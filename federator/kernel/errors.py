@@ -24,13 +24,13 @@ class FederatorError(Exception):
         return f"{where}{self.message}{remedy}"
 
 
-class Permanent(FederatorError):  # noqa: N818 - situations, not Errors
+class Permanent(FederatorError):
     """Repeating the request cannot help."""
 
     code = "invalid"
 
 
-class Transient(FederatorError):  # noqa: N818
+class Transient(FederatorError):
     """Repeating the request after `retry_after_s` may help."""
 
     code = "unavailable"
@@ -42,13 +42,13 @@ class Transient(FederatorError):  # noqa: N818
         super().__init__(message, field=field, remedy=remedy)
 
 
-class Conflict(FederatorError):  # noqa: N818
+class Conflict(FederatorError):
     """The state that the request was based on is gone."""
 
     code = "conflict"
 
 
-class Bug(FederatorError):  # noqa: N818
+class Bug(FederatorError):
     """An assumption of ours does not hold."""
 
     code = "bug"

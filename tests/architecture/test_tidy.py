@@ -22,7 +22,6 @@ EXCEPTIONS: dict[str, int] = {
     "agents/federator_agent/loop.py:Agent": 300,
     "federator/assembly.py:assemble": 63,
     "federator/control/admission.py:Admission": 270,
-    "federator/control/executor.py:Executor": 282,
     "federator/control/progress.py:Progress": 276,
     "federator/planning/schedule.py:_Engine": 268,
     "tests/contract/stores/test_store_contract.py": 528,

@@ -1,0 +1,61 @@
+"""What rented capacity costs, written down as the provider says it: on the lease, on a job, and in the ledger.
+
+The three are one transaction, so that the sum of the ledger, of the jobs and of the leases is always the same.
+"""
+
+import msgspec
+
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.model.capacity import Lease
+from federator.model.events import LedgerKind
+from federator.model.jobs import Job
+from federator.model.placements import Placement
+
+
+async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: float) -> None:
+    """Book the growth of a lease's bill to the job that the machine runs or was rented for."""
+
+    def compute() -> Changes:
+        changes = Changes()
+        lease = records.leases[lease_id]
+        delta_usd = billed_usd - lease.billed_usd
+        if delta_usd <= 0:
+            return changes
+        committed_usd = max(lease.committed_usd, billed_usd)
+        changes.put(
+            msgspec.structs.replace(
+                lease, billed_usd=billed_usd, billed_until_at=scribe.clock.now(), committed_usd=committed_usd
+            )
+        )
+        job = _charged(records, lease)
+        if job is not None:
+            changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
+        changes.put(
+            scribe.ledger(
+                LedgerKind.MONEY,
+                "dispatcher",
+                f"rent of {lease.offer.name}",
+                job=job.id if job else "",
+                queue=lease.queue,
+                owner=job.owner if job else "",
+                site=lease.site,
+                lease=lease.id,
+                market=lease.offer.market,
+                model=lease.offer.model,
+                usd=delta_usd,
+            )
+        )
+        return changes
+
+    await records.transact(compute)
+
+
+def placements_on(records: Records, lease: Lease) -> list[Placement]:
+    """The placements of a lease that have not ended."""
+    return [p for p in records.open_placements.values() if p.lease == lease.id and not p.ended]
+
+
+def _charged(records: Records, lease: Lease) -> Job | None:
+    running = next((placement.job for placement in placements_on(records, lease)), None)
+    return records.jobs.get(running or (lease.evidence.job if lease.evidence else ""))
