@@ -27,7 +27,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
     "Run": {"submit": jobs.submit, "run": running.run, "preview": explaining.preview, "wait": running.wait},
     "Watch": {
         "list": jobs.list_jobs,
-        "show": jobs.show,
+        "show": jobs.show_job,
         "explain": explaining.explain,
         "logs": reading.logs,
         "download": reading.download,
@@ -82,7 +82,7 @@ def run_command(words: Sequence[str]) -> int:
     try:
         code = build_app()(list(words), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        say_error(f"{plain(str(error))} (see federator {_verb(words)}--help)")
+        say_error(f"{plain(str(error)).rstrip('.')} (see federator {_verb(words)}--help)")
         return USAGE
     except FederatorError as error:
         say_error(plain(error.describe()))

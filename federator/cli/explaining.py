@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.jobfiles import read_one
 from federator.cli.jobs import JobName
-from federator.cli.output import Column, Output, console, facts, show_data, status, table
+from federator.cli.output import Column, Output, facts, show, show_data, status, table, width
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -23,7 +23,7 @@ def explain(job: JobName, *, output: Output = "table", connection: Connection = 
     if output in ("json", "yaml"):
         show_data(explanation, output)
     else:
-        show_explanation(console(), explanation, now)
+        show(*drawn(explanation, now, width()))
 
 
 def preview(
@@ -46,39 +46,31 @@ def preview(
     if path is None:
         raise Invalid("no job file", field="FILE", remedy="write federator preview job.yaml")
     job = read_one(path)
-    answer, now = ask(connection, lambda client: client.preview(job.document, workdir=job.workdir))
+    answer, now = ask(connection, lambda client: client.preview(job.document))
     if output in ("json", "yaml"):
         show_data(answer, output)
         return
-    out = console()
     cost = f", for about {usd(answer.cost_usd)}" if answer.cost_usd is not None else ""
-    out.print(
-        Text(
-            f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. Nothing was submitted.", style="dim"
-        )
-    )
-    show_explanation(out, answer.explanation, now)
+    head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. Nothing was submitted."
+    show(Text(head, style="dim"), *drawn(answer.explanation, now, width()))
 
 
-def show_explanation(out: Console, explanation: Explanation, now: float) -> None:
+def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableType]:
     """The verdict first, then times against the deadline, then each site, then what would change it."""
     verdict = status(explanation.status)
     verdict.append(f"  {plain(explanation.because)}", style="bold")
-    out.print(verdict, soft_wrap=True)
-    out.print(facts(_times(explanation, now)))
+    parts: list[RenderableType] = [verdict, facts(_times(explanation, now))]
     if explanation.sites:
-        out.print()
-        out.print(table(explanation.sites, _site_columns(now), width=out.width))
+        parts += ["", table(explanation.sites, _site_columns(now), width=width)]
     if explanation.changes:
-        out.print(Text("\nWhat would change it", style="bold"))
-        for change in explanation.changes:
-            out.print(Text(f"  - {plain(change)}"), soft_wrap=True)
+        parts.append(Text("\nWhat would change it", style="bold"))
+        parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
     if explanation.burst is not None:
-        out.print(Text("\nWhy capacity was rented", style="bold"))
-        out.print(facts(_burst(explanation.burst, now)))
+        parts += [Text("\nWhy capacity was rented", style="bold"), facts(_burst(explanation.burst, now))]
     if explanation.decision:
         by = f" by {explanation.winner}" if explanation.winner else ""
-        out.print(Text(f"\nDecided{by} in {explanation.decision}.", style="dim"))
+        parts.append(Text(plain(f"Decided in {explanation.decision}{by}."), style="dim"))
+    return parts
 
 
 def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]:

@@ -5,19 +5,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from cyclopts import Parameter
+from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.columns import event_columns, job_columns, labels
 from federator.cli.exits import USAGE
 from federator.cli.jobfiles import WrittenJob, read_jobs
-from federator.cli.output import Output, console, facts, say, show_data, show_rows, status, table
-from federator.cli.phrases import gpus, usd, when_exactly
+from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
+from federator.cli.phrases import gpus, plain, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration, format_mib
+from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec
-from federator.wire.http import JobDetail, JobPatch, SubmitResult, Submitted
+from federator.wire.http import JobDetail, JobPatch, JobRow, SubmitResult, Submitted
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -157,23 +160,23 @@ def list_jobs(
         label=label,
     )
 
-    async def collect(client: "Client") -> tuple[list[object], int]:
+    async def collect(client: "Client") -> tuple[list[JobRow], int]:
         if limit > 0:
             page = await client.jobs(which, limit=min(limit, 1000))
             return list(page.jobs), page.total
-        rows: list[object] = [row async for row in client.all_jobs(which)]
+        rows = [row async for row in client.all_jobs(which)]
         return rows, len(rows)
 
     (rows, total), now = ask(connection, collect)
-    show_rows(rows, job_columns(now), output, empty="no jobs")  # type: ignore[arg-type]
+    show_rows(rows, job_columns(now), output, empty="no jobs")
     if total > len(rows) and output in ("table", "wide"):
         say(f"{len(rows)} of {total}; --limit 0 for all")
 
 
-def show(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
+def show_job(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
     """Show one job: where it is, what it asks for, what is expected of it, and what has happened."""
 
-    async def both(client: "Client") -> tuple[JobDetail, list[object]]:
+    async def both(client: "Client") -> tuple[JobDetail, list[Event]]:
         detail = await client.job(job)
         return detail, list(await client.history(detail.job.id))
 
@@ -181,12 +184,11 @@ def show(job: JobName, *, output: Output = "table", connection: Connection = HER
     if output in ("json", "yaml"):
         show_data(detail, output)
         return
-    out = console()
-    out.print(facts(_job_facts(detail, now)))
+    parts: list[RenderableType] = [facts(_job_facts(detail, now))]
     if events:
-        out.print()
         shown = events if output == "wide" else events[-10:]
-        out.print(table(shown, event_columns(now), width=out.width, wide=output == "wide"))  # type: ignore[arg-type]
+        parts += ["", table(shown, event_columns(now), width=width(), wide=output == "wide")]
+    show(*parts)
 
 
 def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
@@ -209,17 +211,14 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("expected finish", when_exactly(waiting.expected_finish_at if waiting else None, now)),
         ("deadline", when_exactly(job.deadline_at, now)),
         ("limits", _limits(job)),
-        (
-            "spent",
-            f"{usd(job.spent_usd)}, {job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s or job.spent_usd else "",
-        ),
+        ("spent", _spent(job)),
         ("after", ", ".join(job.after)),
         ("array", job.array or ""),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         (
             "decided by",
-            f"{detail.winner} in {detail.decision}: {detail.winner_because}" if detail.winner else "",
+            f"{detail.winner} in {detail.decision}: {detail.winner_because}" if detail.decision else "",
         ),
     ]
 
@@ -236,10 +235,21 @@ def _outcome(job: Job) -> str:
 def _asks_for(spec: JobSpec) -> str:
     wanted = spec.resources
     count = gpus(spec.nodes, wanted.gpus.count, "|".join(wanted.gpus.models))
-    parts = [f"{count} GPUs" if wanted.gpus.count else f"{spec.nodes} nodes" if spec.nodes > 1 else ""]
-    parts.append(f"{wanted.cpus_milli / 1000:g} CPUs")
+    parts = [_counted(count, "GPU") if wanted.gpus.count else f"{spec.nodes} nodes" if spec.nodes > 1 else ""]
+    parts.append(_counted(f"{wanted.cpus_milli / 1000:g}", "CPU"))
     parts.append(f"{format_mib(wanted.memory_mib)} memory" if wanted.memory_mib else "")
     return ", ".join(part for part in parts if part) + (" per node" if spec.nodes > 1 else "")
+
+
+def _spent(job: Job) -> str:
+    if not job.gpu_s and not job.spent_usd:
+        return ""
+    used = f"{job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s >= 360 else f"{job.gpu_s:.0f} GPU-seconds"
+    return f"{usd(job.spent_usd)}, {used}"
+
+
+def _counted(count: str, what: str) -> str:
+    return f"{count} {what}" if count.split(" ", maxsplit=1)[0] == "1" else f"{count} {what}s"
 
 
 def _limits(job: Job) -> str:
@@ -285,7 +295,9 @@ def update(
         What meeting the deadline is worth, such as '200 USD'.
     """
     patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value)
-    _act(connection, lambda client: client.update(job, patch), output)
+    detail, _ = ask(connection, lambda client: client.update(job, patch))
+    changed = {key: new for key, new in msgspec.structs.asdict(patch).items() if new is not None}
+    _show_changed(detail, "now has " + ", ".join(f"{key} {new}" for key, new in changed.items()), output)
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
@@ -317,15 +329,15 @@ def _act_on_all(
     if not jobs:
         raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
     for job in jobs:
-        _act(connection, lambda client, job=job: verb(client, job), output)  # type: ignore[misc]
+        detail, _ = ask(connection, lambda client, job=job: verb(client, job))  # type: ignore[misc]
+        _show_changed(detail, detail.job.because, output)
     return 0
 
 
-def _act(connection: Connection, verb: "Callable[[Client], Awaitable[JobDetail]]", output: Output) -> None:
-    detail, _ = ask(connection, verb)
+def _show_changed(detail: JobDetail, what: str, output: Output) -> None:
     if output in ("json", "yaml"):
         show_data(detail, output)
     else:
         line = status(detail.job.status)
-        line.append(f"  {detail.job.name}  {detail.job.because}", style="")
-        console().print(line, soft_wrap=True)
+        line.append(f"  {plain(detail.job.name)}  {plain(what)}", style="default")
+        show(line)

@@ -10,7 +10,7 @@ from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -40,11 +40,26 @@ class Column(NamedTuple, Generic[Row]):
     cut: bool = False
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """The terminal, or a pipe of any width. Colours only on a terminal."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=False)
+    return Console(
+        width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False, markup=False
+    )
+
+
+def width() -> int:
+    """How many letters a line may have."""
+    return console().width
+
+
+def show(*parts: RenderableType) -> None:
+    """Print parts below each other; texts are wrapped by the terminal, and a pipe gets no blanks at the ends of lines."""
+    out = console()
+    with out.capture() as capture:
+        for part in parts:
+            out.print(part, soft_wrap=isinstance(part, str | Text))
+    text = capture.get()
+    print(text if out.is_terminal else "\n".join(line.rstrip() for line in text.split("\n")), end="")
 
 
 def status(word: str) -> Text:
@@ -57,8 +72,7 @@ def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Forma
     if output in ("json", "yaml"):
         show_data(rows, output)
     elif rows:
-        out = console()
-        out.print(table(rows, columns, width=out.width, wide=output == "wide"))
+        show(table(rows, columns, width=width(), wide=output == "wide"))
     else:
         print(empty, file=sys.stderr)
 

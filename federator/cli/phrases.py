@@ -7,7 +7,7 @@ NONE = "-"
 
 def ago(at: float | None, now: float) -> str:
     """How long something has been so: `3m`."""
-    return NONE if at is None else format_duration(max(0.0, _coarse(now - at)))
+    return NONE if at is None else format_duration(max(0.0, _coarse(now - at)) // 1)
 
 
 def when(at: float | None, now: float) -> str:

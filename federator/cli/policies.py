@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
-from federator.cli.output import Output, show_data, show_rows
+from federator.cli.output import Output, say, show_data, show_rows
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -27,6 +27,8 @@ def show(*, output: Output = "table", connection: Connection = HERE) -> None:
     current, _ = ask(connection, lambda client: client.policies())
     if output in ("json", "yaml"):
         show_data(current, output)
+    elif not current.documents:
+        say("no policies are in force")
     else:
         print(f"# version {current.version}, by {plain(current.author)}: {plain(current.reason)}")
         print("---\n".join(document.text.rstrip("\n") + "\n" for document in current.documents), end="")

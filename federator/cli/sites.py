@@ -1,9 +1,10 @@
 """Sites: what they have, and taking them out of use."""
 
 from cyclopts import App
+from rich.console import RenderableType
 
 from federator.cli.columns import labels, pool_columns, site_columns
-from federator.cli.output import Output, console, facts, show_data, show_rows, status, table
+from federator.cli.output import Output, facts, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -34,16 +35,15 @@ def undrain(site: str, *, connection: Connection = HERE) -> None:
     print(f"{plain(site)} takes work again")
 
 
-@app.command
-def show(site: str, *, output: Output = "table", connection: Connection = HERE) -> None:
+@app.command(name="show")
+def show_site(site: str, *, output: Output = "table", connection: Connection = HERE) -> None:
     """Show one site and its pools."""
     row, _ = ask(connection, lambda client: client.site(site))
     if output in ("json", "yaml"):
         show_data(row, output)
         return
-    out = console()
     age = NONE if row.age_s is None else f"{duration(row.age_s)} ago"
-    out.print(
+    parts: list[RenderableType] = [
         facts(
             [
                 ("site", f"{row.name} ({row.kind}{', ' + row.region if row.region else ''})"),
@@ -57,10 +57,10 @@ def show(site: str, *, output: Output = "table", connection: Connection = HERE) 
                 ("labels", labels(row.labels)),
             ]
         )
-    )
+    ]
     if row.pools:
-        out.print()
-        out.print(table(row.pools, pool_columns(), width=out.width))
+        parts += ["", table(row.pools, pool_columns(), width=width())]
+    show(*parts)
 
 
 @app.command(name="declare-dead")

@@ -14,7 +14,6 @@ from federator.client.following import follow_events, follow_log
 from federator.client.transport import Transport
 from federator.client.workdir import Packed, pack, unpack
 from federator.kernel.errors import Invalid, NotFound
-from federator.kernel.ids import content_hash
 from federator.model.events import Event
 from federator.model.plans import Explanation
 from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Preview, SubmitResult, Submitted
@@ -90,11 +89,9 @@ class JobVerbs:
         results = await self.transport.patiently(once)
         return [msgspec.structs.replace(result, line=first + at) for at, result in enumerate(results, 1)]
 
-    async def preview(self, job: JobFile | str, *, workdir: Path | None = None) -> Preview:
-        """What would become of this job file now. Nothing is stored, not even the folder."""
-        document = dict(read_job_mapping(job))
-        if workdir is not None or "workdir" in document:
-            document["workdir"] = BLOB_PREFIX + content_hash(b"")
+    async def preview(self, job: JobFile | str) -> Preview:
+        """What would become of this job file now. Nothing is stored; its folder does not matter."""
+        document = {key: value for key, value in read_job_mapping(job).items() if key != "workdir"}
         headers = {"Content-Type": "application/json"}
         return await self.transport.call(
             "POST", "/v1/preview", Preview, body=_json(document), headers=headers

@@ -206,7 +206,7 @@ def _argument(value: object, path: str) -> str:
 
 def default_name(run: str | None, command: tuple[str, ...] | None) -> str:
     """A name for a job that has none: that of its program or script, as `train` for `python train.py --lr 0.1`."""
-    words = command or tuple((run or "").split()[:20])
+    words = (run or " ".join(command or ())).split()[:20]
     program = next((word for word in words if _names_program(word)), "")
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(program).stem)[:40].strip("._-")
     return stem or "job"

@@ -1,0 +1,26 @@
+"""A dispatcher to talk to, and a client that does not wait for long."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from federator.client import Client
+from federator.client import jobs as jobs_module
+from federator.client import transport as transport_module
+from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeDispatcher]:
+    with fake_dispatcher() as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def client(fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+    monkeypatch.setattr(transport_module, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(transport_module, "MAX_DELAY_S", 0.01)
+    monkeypatch.setattr(jobs_module, "POLL_S", 0.01)
+    async with Client(fake.url, "secret", patience_s=5.0) as opened:
+        yield opened
