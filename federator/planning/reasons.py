@@ -14,7 +14,7 @@ from federator.planning.feasibility import FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import gpus, moment, money, request
-from federator.planning.yard import lot_of, need_of
+from federator.planning.yard import Release, lot_of, need_of
 
 ORDER = {
     name: number
@@ -50,9 +50,17 @@ class Standing:
         for job, place in starts:
             self.caps.take(job, world.places[place])
             if world.places[place].offer is None:
-                self.lots[place].take(need_of(job), job.nodes)
+                self._occupy(job, place)
             else:
                 self.rented[place] = self.rented.get(place, 0) + 1
+
+    def _occupy(self, job: JobView, place: int) -> None:
+        """The job starts now and is expected to end in time."""
+        lot, need = self.lots[place], need_of(job)
+        hosts = lot.take(need, job.nodes)
+        if hosts is not None:
+            ends_at = self.world.now + self.world.places[place].run_s(job)
+            lot.release_later(Release(ends_at, len(lot.releases), need, hosts, job))
 
     def reason(self, job: JobView, place: int) -> SiteReason:
         """Why the job is not there, or that it could be, at which extra cost and when."""

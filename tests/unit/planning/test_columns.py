@@ -1,0 +1,114 @@
+"""The problem in numbers: classes are counted, only commitments are whole, and rows bound what hosts, hours and caps allow."""
+
+import pytest
+
+from federator.model.capacity import Shape
+from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Scope
+from federator.model.snapshot import Problem
+from federator.planning.columns import Columns, Kind, Row, build
+from federator.planning.objective import Evaluator
+from federator.planning.problem import World
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+
+
+def table(problem: Problem) -> Columns:
+    return build(Evaluator(World(problem)))
+
+
+def row(columns: Columns, name: str) -> Row:
+    return next(r for r in columns.rows if r.name == name)
+
+
+FULL = a_pool(
+    nodes=1,
+    busy=(busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + 2 * HOUR),),
+    free=(Shape(0, 63_000, 261_120),),
+)
+
+
+def test_identical_jobs_are_one_class_with_a_count() -> None:
+    jobs = [a_job(f"job-{n}") for n in range(50)]
+    found = table(a_world([*jobs, a_job("other", gpus=2)], [a_pool()]))
+    assert sorted(len(members) for members in found.classes) == [1, 50]
+    more = table(
+        a_world([*jobs, *(a_job(f"more-{n}") for n in range(50)), a_job("other", gpus=2)], [a_pool()])
+    )
+    assert len(more.cost) == len(found.cost)
+
+
+def test_every_class_is_served_exactly() -> None:
+    found = table(a_world([a_job("a"), a_job("b")], [a_pool()]))
+    served = row(found, "class/a")
+    assert (served.low, served.high) == (2.0, 2.0)
+    assert {found.kind[c] for c in served.columns} == {Kind.NOW, Kind.FUTURE, Kind.NEVER}
+
+
+def test_only_commitments_are_whole() -> None:
+    job = a_job("tight", gpus=4, models=("A100",), deadline_at=NOW + 1.2 * HOUR)
+    other = a_pool("other", nodes=1, model="T4")
+    found = table(a_world([job, a_job("any")], [FULL, other], [an_offer()], [bursting()]))
+    assert {found.kind[c] for c in found.committed()} == {Kind.NOW, Kind.RENT}
+
+
+def test_a_rental_that_need_not_begin_is_no_commitment() -> None:
+    job = a_job("relaxed", gpus=4, deadline_at=NOW + 2 * HOUR)
+    found = table(a_world([job], [FULL], [an_offer()], [bursting()]))
+    assert Kind.LATER in found.kind
+    assert Kind.RENT not in found.kind
+
+
+def test_nothing_starts_before_its_hosts_free() -> None:
+    found = table(a_world([a_job("one", gpus=4)], [FULL]))
+    assert Kind.NOW not in found.kind
+    hours = [r for r in found.rows if r.name.startswith("hours/")]
+    assert {r.name.rsplit("/", 1)[1] for r in hours if r.columns}.isdisjoint({"0h", "0.25h", "0.5h", "1h"})
+
+
+def test_node_fit_counts_hosts_not_totals() -> None:
+    pool = a_pool(nodes=4, free=(Shape(2, 64_000, 262_144, count=4),))
+    found = table(a_world([a_job("two", gpus=2), a_job("three", gpus=3)], [pool]))
+    assert row(found, "fit/home/home-1/gpu/2").high == 4.0
+    assert row(found, "fit/home/home-1/gpu/1").high == 8.0
+    assert all(
+        members[0].gpus != 3 or Kind.NOW not in _kinds_of(found, k) for k, members in enumerate(found.classes)
+    )
+
+
+def _kinds_of(columns: Columns, klass: int) -> set[Kind]:
+    return {kind for kind, k in zip(columns.kind, columns.klass, strict=True) if k == klass}
+
+
+def test_future_hours_are_what_is_free_and_what_frees() -> None:
+    found = table(a_world([a_job("one")], [FULL]))
+    assert row(found, "hours/home/home-1/gpu/2h").high == pytest.approx(4 * 2.0)
+
+
+def test_a_full_cap_leaves_no_room_and_never_less() -> None:
+    cap = CapRow("q", CapUnit.GPUS, 2.0, scope=Scope(queues=("batch",)))
+    pool = a_pool(
+        nodes=1,
+        busy=(busy("p", "j", gpus=3, cpus_milli=1000, memory_mib=1024),),
+        free=(Shape(1, 63_000, 261_120),),
+    )
+    assert row(table(a_world([a_job("one", queue="batch")], [pool], rules=[cap])), "cap/q/gpus").high == 0.0
+
+
+def test_a_guarantee_asks_for_no_more_than_there_is_work() -> None:
+    found = table(a_world([a_job("one", queue="prod")], [a_pool()], rules=[GuaranteeRow("g", "prod", 8)]))
+    assert row(found, "guarantee/prod/").low == 1.0
+
+
+def test_columns_cost_what_the_evaluator_says() -> None:
+    """A world in which everything starts now: both add up to the same."""
+    problem = a_world([a_job("a", gpus=2), a_job("b")], [a_pool(price_usd_gpu_h=0.7)])
+    found = table(problem)
+    now = sum(found.cost[c] * found.upper[c] for c in found.committed() if found.place[c] == 0)
+    assert now == pytest.approx(Evaluator(World(problem)).score({}).total)
+
+
+def test_values_become_starts_of_jobs_in_their_order() -> None:
+    problem = a_world([a_job("b", submitted_at=NOW), a_job("a", submitted_at=NOW - 10)], [a_pool()])
+    evaluator = Evaluator(World(problem))
+    found = build(evaluator)
+    values = [1.0 if kind is Kind.NOW else 0.0 for kind in found.kind]
+    assert found.jobs_for(values, evaluator) == {"a": 0}

@@ -1,0 +1,89 @@
+"""An explanation names every pool and offer, tells the plan's reason, and needs neither numpy nor a solver."""
+
+from federator.model.capacity import Shape
+from federator.model.rules import CapRow, CapUnit, Period
+from federator.planning.explain import explain_waiting
+from federator.planning.greedy import plan_greedily
+from federator.planning.preview import preview
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+
+FULL = a_pool(
+    nodes=1,
+    busy=(busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + 2 * HOUR),),
+    free=(Shape(0, 63_000, 261_120),),
+)
+EDGE = a_pool("edge", kind="edge", model="T4", nodes=1)
+
+
+def test_every_place_has_a_reason_and_those_that_pass_a_price() -> None:
+    job = a_job("tight", gpus=4, models=("A100",), deadline_at=NOW + 1.2 * HOUR)
+    cap = CapRow("burst", CapUnit.USD, 5.0, period=Period.DAY)
+    problem = a_world([job], [FULL, EDGE], [an_offer(), an_offer("h100", model="H100")], [bursting(), cap])
+    found = explain_waiting(problem, plan_greedily(problem), "tight")
+    reasons = {(site.site, site.pool): site for site in found.sites}
+    assert {key: site.filter for key, site in reasons.items()} == {
+        ("home", "gpu"): "busy",
+        ("edge", "gpu"): "gpu-model",
+        ("acme-eu", "eu/4xA100"): "budget",
+        ("acme-eu", "h100"): "gpu-model",
+    }
+    home = reasons["home", "gpu"]
+    assert (home.start_at, home.finish_at) == (NOW + 2 * HOUR, NOW + 3 * HOUR)
+    assert home.extra_cost_usd is not None
+    assert found.status == "waiting"
+    assert "cap of 5.00 USD per day" in found.because
+    assert found.changes[0].startswith("a higher cap in burst")
+    assert (found.home_finish_at, found.deadline_at) == (NOW + 3 * HOUR, NOW + 1.2 * HOUR)
+    assert found.policies == ("burst",)
+
+
+def test_what_the_plan_itself_takes_is_no_longer_free() -> None:
+    first, second = a_job("first", gpus=4, submitted_at=NOW - 900), a_job("second", gpus=4)
+    problem = a_world([first, second], [a_pool(nodes=1)])
+    found = explain_waiting(problem, plan_greedily(problem), "second")
+    assert found.sites[0].filter == "busy"
+    assert "0 GPUs free" in found.sites[0].text
+
+
+def test_a_job_that_starts_is_told_where_and_why() -> None:
+    problem = a_world([a_job("one")], [a_pool()])
+    found = explain_waiting(problem, plan_greedily(problem), "one")
+    assert found.status == "placed"
+    assert "fit now at home/home-1/gpu" in found.because
+    assert found.expected_finish_at == NOW + HOUR
+
+
+def test_a_rental_carries_its_evidence() -> None:
+    problem = a_world(
+        [a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)], [FULL], [an_offer()], [bursting()]
+    )
+    found = explain_waiting(problem, plan_greedily(problem), "tight")
+    assert found.status == "rented for"
+    assert found.burst is not None
+    assert found.burst.home_finish_at == found.home_finish_at == NOW + 3 * HOUR
+    assert found.burst.burst_finish_at < NOW + 1.2 * HOUR < found.burst.home_finish_at
+    assert found.burst.policy == "burst"
+    assert found.burst.decision == "dec-1"
+
+
+def test_an_unknown_job_is_answered_too() -> None:
+    problem = a_world([], [a_pool()])
+    assert explain_waiting(problem, plan_greedily(problem), "nobody").status == "unknown"
+
+
+def test_a_preview_is_what_submitting_would_bring() -> None:
+    problem = a_world([], [FULL], [an_offer()], [bursting()])
+    relaxed = preview(problem, a_job("new", gpus=4))
+    assert relaxed.status == "would wait"
+    assert relaxed.home_finish_at == NOW + 3 * HOUR
+    assert relaxed.sites[-1].filter == "no-need"
+    tight = preview(problem, a_job("new", gpus=4, deadline_at=NOW + 1.2 * HOUR))
+    assert tight.status == "would be rented for now"
+    assert tight.burst is not None
+    assert tight.sites[-1].extra_cost_usd is not None
+    assert preview(problem, a_job("new", models=("T4",))).status == "would wait"
+
+
+def test_a_preview_of_a_waiting_job_replaces_it() -> None:
+    problem = a_world([a_job("one", gpus=8)], [a_pool()])
+    assert preview(problem, a_job("one", gpus=1)).status == "would start now"

@@ -1,0 +1,155 @@
+"""Every filter rejects what it is for, says so in the published order, and offers a change that lifts it."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from federator.model.capacity import Market
+from federator.model.rules import BurstMode, Effect, Filter, PoolSelector, Rule, Scope, Window
+from federator.model.snapshot import JobView, OfferView, PoolView
+from federator.planning.feasibility import FILTERS, SITUATIONS, eligibility
+from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting
+
+BURST: tuple[Rule, ...] = (bursting(),)
+Case = tuple[str, JobView, PoolView | OfferView, tuple[Rule, ...], str]
+CASES: list[Case] = [
+    (
+        "closed",
+        a_job(),
+        a_pool(open=False, closed_because="draining for maintenance"),
+        (),
+        "draining for maintenance",
+    ),
+    ("offer-avoided", a_job(), an_offer(avoid_until_at=NOW + 60), BURST, "its last launch failed"),
+    ("sites", a_job(sites=("other",)), a_pool(), (), "may run only at other"),
+    ("not-sites", a_job(not_sites=("home",)), a_pool(), (), "excludes home"),
+    ("kinds", a_job(kinds=("edge",)), a_pool(), (), "this one is onprem"),
+    (
+        "site-labels",
+        a_job(site_labels={"region": "eu"}),
+        a_pool(labels={"region": "us"}),
+        (),
+        "a site with region=eu",
+    ),
+    ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
+    ("gpu-model", a_job(models=("H100",)), a_pool(), (), "it has A100"),
+    ("gpu-memory", a_job(gpu_memory_mib=100_000), a_pool(), (), "it has 80GiB"),
+    ("gpus-per-node", a_job(gpus=8), a_pool(), (), "a host there has 4"),
+    ("cpus-per-node", a_job(cpus_milli=65_000), a_pool(), (), "65 CPUs"),
+    ("memory-per-node", a_job(memory_mib=262_145), a_pool(), (), "a host there has 256GiB"),
+    ("gang", a_job(nodes=3, gpus=4), a_pool(), (), "even empty it holds 2 of the gang's 3 nodes"),
+    ("gang", a_job(nodes=2, gpus=4), an_offer(), BURST, "over several rented instances is not supported yet"),
+    ("spot-policy", a_job(spot_policy="on-demand"), an_offer(market=Market.SPOT), BURST, "it is spot"),
+    ("spot-policy", a_job(spot_policy="spot"), an_offer(), BURST, "the job asks for spot"),
+    (
+        "denied",
+        a_job(),
+        a_pool(),
+        (Filter("eu-only", Effect.DENY, pools=PoolSelector(sites=("home",)), reason="data stays in the EU"),),
+        "policy eu-only forbids it: data stays in the EU",
+    ),
+    ("no-burst-policy", a_job(), an_offer(), (), "no burst policy lets queue research/vision rent there"),
+    ("no-burst-policy", a_job(), an_offer(), (bursting(scope=Scope(queues=("prod",))),), "no burst policy"),
+    ("no-burst-policy", a_job(), an_offer(), (bursting(mode=BurstMode.OFF),), "burst is switched off"),
+    ("no-burst-policy", a_job(), an_offer(), (bursting(window=Window(days=(5,))),), "outside its hours"),
+    ("no-burst-policy", a_job(), a_lease(), (), "no burst policy"),
+    ("price-limit", a_job(), an_offer(), (bursting(max_price_usd_h=9.0),), "admits at most 9.00 USD"),
+    ("max-duration", a_job(max_duration_s=None), an_offer(), BURST, "the job has no max_duration"),
+    ("max-cost", a_job(max_cost_usd=10.0), an_offer(), BURST, "the job's max_cost leaves 10.00 USD"),
+    ("max-cost", a_job(max_cost_usd=25.0, spent_usd=10.0), an_offer(), BURST, "leaves 15.00 USD"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "place", "rules", "says"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+)
+def test_each_filter_rejects_what_it_is_for(
+    name: str, job: JobView, place: PoolView | OfferView, rules: tuple[Rule, ...], says: str
+) -> None:
+    found = eligibility(job, place, a_world(rules=rules).snapshot)
+    assert found is not None
+    assert found.filter == name
+    assert says in found.text
+
+
+def test_every_filter_but_the_switch_has_a_case() -> None:
+    assert {test.name for test in FILTERS} == {case[0] for case in CASES} | {"burst-paused"}
+
+
+def test_a_paused_federation_rents_nothing_and_uses_what_it_has() -> None:
+    snapshot = a_world(rules=BURST, burst_paused=True).snapshot
+    found = eligibility(a_job(), an_offer(), snapshot)
+    assert found is not None
+    assert found.filter == "burst-paused"
+    assert eligibility(a_job(), a_lease(), snapshot) is None
+
+
+@pytest.mark.parametrize("place", [a_pool(), an_offer(), a_lease()], ids=["pool", "offer", "lease"])
+def test_what_passes_all_filters_has_no_reason(place: PoolView | OfferView) -> None:
+    assert eligibility(a_job(), place, a_world(rules=BURST).snapshot) is None
+
+
+LIFTS: list[tuple[JobView, Callable[[JobView], JobView], str]] = [
+    (
+        a_job(sites=("other",)),
+        lambda job: replace(job, sites=(*job.sites, "home")),
+        "add home to placement.sites",
+    ),
+    (
+        a_job(kinds=("edge",)),
+        lambda job: replace(job, kinds=("edge", "onprem")),
+        "add onprem to placement.kinds",
+    ),
+    (a_job(models=("H100",)), lambda job: replace(job, models=("H100", "A100")), "allow A100"),
+    (
+        a_job(gpu_memory_mib=100_000),
+        lambda job: replace(job, gpu_memory_mib=80 * 1024),
+        "ask for 80GiB per GPU",
+    ),
+    (a_job(gpus=8), lambda job: replace(job, gpus=4), "ask for 4 GPUs per node"),
+    (a_job(nodes=3, gpus=4), lambda job: replace(job, nodes=2), "ask for 2 nodes"),
+]
+
+
+@pytest.mark.parametrize(("job", "change", "says"), LIFTS)
+def test_the_offered_change_makes_the_place_eligible(
+    job: JobView, change: Callable[[JobView], JobView], says: str
+) -> None:
+    snapshot = a_world().snapshot
+    found = eligibility(job, a_pool(), snapshot)
+    assert found is not None
+    assert says in found.change
+    assert eligibility(change(job), a_pool(), snapshot) is None
+
+
+def test_raising_max_cost_by_what_is_said_is_enough() -> None:
+    job, snapshot = a_job(max_cost_usd=10.0), a_world(rules=BURST).snapshot
+    found = eligibility(job, an_offer(), snapshot)
+    assert found is not None
+    assert "raise max_cost by 11.67 USD" in found.change
+    assert eligibility(replace(job, max_cost_usd=10.0 + 11.67), an_offer(), snapshot) is None
+
+
+def test_the_first_filter_in_the_published_order_is_the_reason() -> None:
+    job = a_job(not_sites=("home",), models=("H100",), gpus=8)
+    found = eligibility(job, a_pool(open=False), a_world().snapshot)
+    assert found is not None
+    assert found.filter == "closed"
+    found = eligibility(job, a_pool(), a_world().snapshot)
+    assert found is not None
+    assert found.filter == "not-sites"
+
+
+def test_the_worst_case_has_boot_limit_and_teardown_in_it() -> None:
+    enough = 10.0 * (540 + 2 * HOUR + 60) / HOUR
+    snapshot = a_world(rules=BURST).snapshot
+    assert eligibility(a_job(max_cost_usd=enough), an_offer(), snapshot) is None
+    assert eligibility(a_job(max_cost_usd=enough - 0.01), an_offer(), snapshot) is not None
+
+
+def test_names_are_unique_and_documented() -> None:
+    names = [test.name for test in FILTERS] + [name for name, _ in SITUATIONS]
+    assert len(set(names)) == len(names)
+    assert all(test.says.endswith(".") for test in FILTERS)
+    assert all(says.endswith(".") for _, says in SITUATIONS)

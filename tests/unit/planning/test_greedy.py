@@ -1,0 +1,204 @@
+"""What greedy commits to: whole gangs, sound actions, rentals that pay, preemption that is owed, a reason for everybody."""
+
+import pytest
+
+from federator.model.capacity import Market, Shape
+from federator.model.plans import Place, Preempt, Rent
+from federator.model.rules import (
+    BurstMode,
+    CapRow,
+    CapUnit,
+    GuaranteeRow,
+    PreemptRule,
+    PriceKind,
+    PriceTerm,
+    Scope,
+)
+from federator.model.snapshot import BusyView, PoolView
+from federator.planning.greedy import plan_greedily
+from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy, changed
+
+
+def full(hours: float = 2.0, **fields: object) -> PoolView:
+    """A host of four GPUs, all in use."""
+    running = busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + hours * HOUR, **fields)
+    return a_pool(nodes=1, busy=(running,), free=(Shape(0, 63_000, 261_120),))
+
+
+def test_a_place_names_member_session_revision_and_price() -> None:
+    plan = plan_greedily(
+        a_world([a_job("gang", nodes=2, gpus=4, revision=9)], [a_pool(price_usd_gpu_h=0.5)]), seed=4
+    )
+    (action,) = plan.actions
+    assert isinstance(action, Place)
+    assert action.members == ("home-1", "home-1")
+    assert (action.session, action.revision, action.price_usd_gpu_h) == ("session-home", 9, 0.5)
+    assert (action.expected_start_at, action.expected_end_at) == (NOW, NOW + HOUR)
+    assert (plan.seed, plan.winner, plan.decision) == (4, "greedy", "dec-1")
+
+
+def test_every_waiting_job_has_a_reason() -> None:
+    jobs = [a_job(f"job-{n}", gpus=4, nodes=1 + n % 3) for n in range(9)] + [a_job("odd", models=("X",))]
+    plan = plan_greedily(a_world(jobs, [a_pool()]))
+    placed = {action.job for action in plan.actions}
+    assert {waiting.job for waiting in plan.waiting} == {job.id for job in jobs} - placed
+    assert all(waiting.because for waiting in plan.waiting)
+
+
+def test_the_objective_is_the_sum_of_its_terms() -> None:
+    jobs = [a_job(f"job-{n}", gpus=4, deadline_at=NOW + 1.5 * HOUR) for n in range(5)]
+    plan = plan_greedily(a_world(jobs, [a_pool(price_usd_gpu_h=0.2)]))
+    assert plan.objective_usd == pytest.approx(sum(plan.terms.values()))
+    assert plan.terms["miss"] == pytest.approx(3 * 4 * 12.0)
+
+
+def test_a_rent_commits_its_worst_case_and_brings_its_evidence() -> None:
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    (action,) = plan_greedily(a_world([job], [full()], [an_offer()], [bursting()])).actions
+    assert isinstance(action, Rent)
+    assert action.committed_usd == pytest.approx(10.0 * (540 + 2 * HOUR + 60) / HOUR)
+    assert action.evidence.cost_usd == pytest.approx(10.0 * (540 + HOUR + 60) / HOUR)
+    assert action.evidence.value_usd == pytest.approx(48.0)
+    assert action.evidence.home_finish_at == NOW + 3 * HOUR
+    assert (action.evidence.mode, action.evidence.policy) == ("economic", "burst")
+
+
+def test_the_cheapest_offer_that_is_in_time_is_rented() -> None:
+    offers = [
+        an_offer("dear", price_usd_h=20.0),
+        an_offer("cheap", price_usd_h=10.0),
+        an_offer("slow", price_usd_h=1.0, delay_s=1200.0),
+    ]
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    (action,) = plan_greedily(a_world([job], [full()], offers, [bursting()])).actions
+    assert isinstance(action, Rent)
+    assert action.offer == "cheap"
+
+
+def test_spot_is_rented_only_while_there_is_time_to_start_again() -> None:
+    spot = an_offer("spot", market=Market.SPOT, price_usd_h=3.0)
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    plan = plan_greedily(a_world([job], [full()], [spot, an_offer()], [bursting()]))
+    (action,) = plan.actions
+    assert isinstance(action, Rent)
+    assert action.offer == "eu/4xA100"
+
+
+def test_two_jobs_never_rent_more_than_is_to_be_had() -> None:
+    jobs = [a_job(f"tight-{n}", gpus=4, deadline_at=NOW + 1.2 * HOUR) for n in range(3)]
+    plan = plan_greedily(a_world(jobs, [full()], [an_offer(available=2)], [bursting()]))
+    assert len([a for a in plan.actions if isinstance(a, Rent)]) == 2
+
+
+def test_caps_on_instances_count_what_is_rented_already() -> None:
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    lease = a_lease(
+        busy=(busy("q", "k", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + 9 * HOUR),), free=()
+    )
+    cap = CapRow("burst", CapUnit.INSTANCES, 1.0)
+    plan = plan_greedily(a_world([job], [full(), lease], [an_offer()], [bursting(), cap]))
+    assert not plan.actions
+    assert "cap of 1 instances of policy burst: 1 rented" in plan.waiting[0].because
+
+
+def test_a_must_deadline_is_worth_any_permitted_price() -> None:
+    job = a_job("must", gpus=4, deadline_at=NOW + 1.2 * HOUR, must=True)
+    (action,) = plan_greedily(a_world([job], [full()], [an_offer(price_usd_h=5000.0)], [bursting()])).actions
+    assert isinstance(action, Rent)
+
+
+def test_the_most_specific_queue_prices_the_deadline() -> None:
+    prices = [
+        PriceTerm("all", PriceKind.MISS, 100.0, scope=Scope(queues=("research",))),
+        PriceTerm("mine", PriceKind.MISS, 0.5, scope=Scope(queues=("research/vision",))),
+    ]
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    plan = plan_greedily(a_world([job], [full()], [an_offer()], [bursting(), *prices]))
+    assert not plan.actions
+    assert plan.terms["miss"] == pytest.approx(2.0)
+
+
+def test_threshold_and_always_rent_nothing_beside_room_at_home() -> None:
+    for mode in (BurstMode.THRESHOLD, BurstMode.ALWAYS):
+        rule = bursting(mode=mode, after_wait_s=60.0)
+        plan = plan_greedily(a_world([a_job("one")], [a_pool()], [an_offer()], [rule]))
+        assert [type(action) for action in plan.actions] == [Place]
+
+
+def test_a_guarantee_takes_back_the_least_that_makes_room() -> None:
+    works = tuple(
+        busy(
+            f"p{n}",
+            f"j{n}",
+            cpus_milli=1000,
+            memory_mib=1024,
+            ends_at=NOW + 5 * HOUR,
+            started_at=NOW - n * HOUR,
+        )
+        for n in range(1, 5)
+    )
+    pool = a_pool(nodes=1, busy=works, free=(Shape(0, 60_000, 258_048),))
+    rule = GuaranteeRow("prod", "prod", 2)
+    plan = plan_greedily(a_world([a_job("owed", gpus=2, queue="prod")], [pool], rules=[rule]))
+    assert [(a.job, a.beneficiary, a.revision) for a in plan.actions if isinstance(a, Preempt)] == [
+        ("j1", "owed", 3),
+        ("j2", "owed", 3),
+    ]
+
+
+def test_a_queue_within_its_own_guarantee_is_nobodys_victim() -> None:
+    pool = full(queue="batch")
+    rules = [GuaranteeRow("prod", "prod", 4), GuaranteeRow("batch", "batch", 4)]
+    plan = plan_greedily(a_world([a_job("owed", gpus=4, queue="prod")], [pool], rules=rules))
+    assert not plan.actions
+
+
+def test_a_preemption_rule_spares_young_work_and_equal_priority() -> None:
+    rule = PreemptRule(
+        "pre", Scope(queues=("prod",)), Scope(queues=("batch",)), minimum_run_s=HOUR, minimum_priority_gap=10
+    )
+    job = a_job("urgent", queue="prod", priority=50)
+    young, equal = full(started_at=NOW - 60, priority=10), full(started_at=NOW - 2 * HOUR, priority=45)
+    assert not plan_greedily(a_world([job], [young], rules=[rule])).actions
+    assert not plan_greedily(a_world([job], [equal], rules=[rule])).actions
+    old = full(started_at=NOW - 2 * HOUR, priority=10)
+    assert [type(a) for a in plan_greedily(a_world([job], [old], rules=[rule])).actions] == [Preempt]
+
+
+def test_local_work_of_a_site_is_never_stopped() -> None:
+    local = BusyView(nodes=1, gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + 9 * HOUR)
+    pool = a_pool(nodes=1, busy=(local,), free=(Shape(0, 63_000, 261_120),))
+    plan = plan_greedily(
+        a_world([a_job("owed", gpus=4, queue="prod")], [pool], rules=[GuaranteeRow("prod", "prod", 4)])
+    )
+    assert not plan.actions
+
+
+def test_a_node_that_lost_the_job_is_the_last_choice() -> None:
+    pools = [a_pool("home"), a_pool("other", price_usd_gpu_h=0.0)]
+    (action,) = plan_greedily(a_world([a_job("one", avoid_nodes=("home-1",))], pools)).actions
+    assert isinstance(action, Place)
+    assert action.site == "other"
+    (action,) = plan_greedily(a_world([a_job("one", avoid_nodes=("home-1",))], pools[:1])).actions
+    assert isinstance(action, Place)
+
+
+def test_what_the_wake_time_is_for() -> None:
+    job = a_job("relaxed", gpus=4, deadline_at=NOW + 2 * HOUR)
+    plan = plan_greedily(a_world([job], [full()], [an_offer()], [bursting()]))
+    assert not plan.actions
+    (waiting,) = plan.waiting
+    assert waiting.kind == "later"
+    assert plan.wake_at is not None
+    latest = NOW + 2 * HOUR - HOUR - 540
+    assert NOW < plan.wake_at < latest
+    assert waiting.expected_start_at == pytest.approx(plan.wake_at + 540)
+
+
+def test_when_the_wake_time_has_come_it_rents() -> None:
+    job = a_job("relaxed", gpus=4, deadline_at=NOW + 2 * HOUR)
+    problem = a_world([job], [full()], [an_offer()], [bursting()])
+    wake_at = plan_greedily(problem).wake_at
+    assert wake_at is not None
+    later = changed(problem, taken_at=wake_at)
+    assert [type(action) for action in plan_greedily(later).actions] == [Rent]
