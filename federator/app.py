@@ -90,10 +90,16 @@ async def _introduce(core: Core, state_dir: Path, address: str) -> None:
     """Leave what a user of this machine needs to reach us: the address, and on the first start the admin's token."""
     (state_dir / ADDRESS_FILE).write_text(address + "\n")
     if not core.admission.bootstrapped:
-        secret = await core.admission.bootstrap_admin()
-        descriptor = os.open(state_dir / ADMIN_TOKEN_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secret + "\n")
+        await core.admission.bootstrap_admin(
+            lambda secret: _keep_secret(state_dir / ADMIN_TOKEN_FILE, secret)
+        )
+
+
+def _keep_secret(path: Path, secret: str) -> None:
+    """Write it for this user's eyes only."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret + "\n")
 
 
 def _compile(text: str) -> Compiled:

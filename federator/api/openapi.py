@@ -17,6 +17,7 @@ _SECURITY: dict[Gate, list[dict[str, list[str]]]] = {
     Gate.OPEN: [],
     Gate.PERSON: [{"token": []}],
     Gate.OWNER: [{"token": []}],
+    Gate.AGENT: [],
     Gate.SESSION: [{"ticket": []}],
 }
 _PART = re.compile(r"{(\w+)}")
@@ -81,6 +82,8 @@ def _permission(route: Route) -> str:
             return "Open to everyone."
         case Gate.OWNER:
             return "For the job's owner and the roles platform and admin."
+        case Gate.AGENT:
+            return "For an agent: by its one-time join token, or by proving its key."
         case Gate.SESSION:
             return "For an agent, by the ticket of its session."
         case Gate.PERSON:

@@ -16,7 +16,7 @@ from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import http, link
 
-OPEN, PERSON, OWNER, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.SESSION
+OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
 PLATFORM = (Role.PLATFORM,)
 SITE_ADMIN = (Role.SITE_ADMIN,)
 TAR = "application/gzip"
@@ -78,8 +78,8 @@ ROUTES = (
     Route("GET", "/metrics", service.metrics, OPEN, "Metrics for Prometheus", content=TEXT),
     Route("GET", "/v1/openapi.json", _describe, OPEN, "This description", answer=dict[str, Any]),
     # Agents
-    Route("POST", "/agent/v1/join", agents.join, OPEN, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),
-    Route("GET", link.PATH, agents.open_link, OPEN, "An agent's control connection (WebSocket)", status=101),
+    Route("POST", "/agent/v1/join", agents.join, AGENT, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),
+    Route("GET", link.PATH, agents.open_link, AGENT, "An agent's control connection (WebSocket)", status=101),
     Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
     Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),
     Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=agents.LogLength),

@@ -17,11 +17,13 @@ class Gate(StrEnum):
     """Who is let in."""
 
     OPEN = "open"
-    """Everyone; a handler may check a credential of its own."""
+    """Everyone, also before the dispatcher is ready."""
     PERSON = "person"
     """A bearer token, with one of the route's roles if it names any. An admin may do everything."""
     OWNER = "owner"
     """The job's owner, or the roles platform and admin."""
+    AGENT = "agent"
+    """An agent that joins or opens its link: the handler checks its token or key."""
     SESSION = "session"
     """An agent, by the ticket of its live session."""
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -60,20 +61,22 @@ class Admission:
         """Whether an admin's token was ever made."""
         return any(token.role is Role.ADMIN for token in self.records.tokens.values())
 
-    async def bootstrap_admin(self) -> str:
-        """Make the first admin's token and return its secret. Raises `Conflict` when there was one already."""
+    async def bootstrap_admin(self, keep: Callable[[str], None]) -> None:
+        """Make the first admin's token. Raises `Conflict` when there was one already.
+
+        `keep` is given the secret before the token counts: a crash in between leaves a secret that is worth nothing, and the next start
+        makes another; the other way round it would leave a federation that nobody can enter.
+        """
+        if self.bootstrapped:
+            raise Conflict("this federation has an admin already")
         secret = _new_secret("fed")
-
-        def compute() -> Changes:
-            if self.bootstrapped:
-                raise Conflict("this federation has an admin already")
-            token = Token(
-                digest=digest_of(secret), name=BOOTSTRAP_NAME, role=Role.ADMIN, created_at=self.clock.now()
-            )
-            return self._recorded("dispatcher", "made the first admin's token", token)
-
-        await self.records.transact(compute)
-        return secret
+        keep(secret)
+        token = Token(
+            digest=digest_of(secret), name=BOOTSTRAP_NAME, role=Role.ADMIN, created_at=self.clock.now()
+        )
+        await self.records.transact(
+            lambda: self._recorded("dispatcher", "made the first admin's token", token)
+        )
 
     async def create_token(self, caller: Caller, request: TokenRequest) -> TokenAnswer:
         """A person's token (`role`), for which one has to be admin; or an agent's join token (`site`), also by that site's admin."""

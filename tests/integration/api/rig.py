@@ -57,7 +57,7 @@ class Rig:
     async def make_tokens(self) -> None:
         """One for each of PEOPLE, and the admin's."""
         admission = self.world.core.admission
-        self.secrets["root"] = await admission.bootstrap_admin()
+        await admission.bootstrap_admin(lambda secret: self.secrets.update(root=secret))
         for name, request in PEOPLE.items():
             self.secrets[name] = (await admission.create_token(ROOT, request)).secret
 

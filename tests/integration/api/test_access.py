@@ -6,12 +6,13 @@ import pytest
 
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
-from federator.kernel.errors import Bug
+from federator.kernel.errors import Bug, Conflict
 from federator.model.identity import Role
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import PEOPLE, ROOT, Rig
+from tests.support.dispatch import make_world
 
-GATED = [route for route in ROUTES if route.gate is not Gate.OPEN]
+GATED = [route for route in ROUTES if route.gate not in (Gate.OPEN, Gate.AGENT)]
 RESTRICTED = [route for route in ROUTES if route.gate is Gate.PERSON and route.roles]
 
 
@@ -120,9 +121,24 @@ async def test_what_an_admin_does_is_in_the_ledger(rig: Rig) -> None:
 
 
 async def test_only_the_first_admin_is_made_without_one(rig: Rig) -> None:
-    with pytest.raises(Exception, match="has an admin already"):
-        await rig.world.core.admission.bootstrap_admin()
+    kept: list[str] = []
+    with pytest.raises(Conflict, match="has an admin already"):
+        await rig.world.core.admission.bootstrap_admin(kept.append)
     assert (await rig.world.core.admission.create_token(ROOT, TokenRequest(name="z", role="admin"))).secret
+
+
+async def test_an_admins_secret_is_kept_before_it_counts_so_that_no_crash_locks_everybody_out() -> None:
+    world = await make_world()
+
+    def crash(_secret: str) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        await world.core.admission.bootstrap_admin(crash)
+    assert not world.core.admission.bootstrapped
+    kept: list[str] = []
+    await world.core.admission.bootstrap_admin(kept.append)
+    assert world.core.admission.authenticate(kept[0]).role is Role.ADMIN
 
 
 async def test_unknown_paths_and_methods_are_problems_too(rig: Rig) -> None:
@@ -149,6 +165,8 @@ async def test_a_bug_of_ours_is_answered_without_its_trace(rig: Rig, monkeypatch
 async def test_before_it_leads_only_health_is_answered(rig: Rig) -> None:
     rig.world.core.ready = False
     assert (await rig.ask("GET", "/v1/jobs")).status == 503
+    assert (await rig.ask("POST", "/agent/v1/join", None, json={"public_key": "00"})).status == 503
+    assert (await rig.ask("GET", "/agent/v1/link", None)).status == 503
     assert (await rig.ask("GET", "/readyz", None)).status == 503
     assert (await rig.ask("GET", "/healthz", None)).status == 200
     rig.world.core.ready = True
