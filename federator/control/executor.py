@@ -152,15 +152,13 @@ class Executor:
     async def _ready(self, lease: Lease) -> None:
         """Busy, idle, or idle for long enough; never past what was committed for it."""
         now = self._scribe.clock.now()
+        spent = _billed_by(lease, now + self._settings.poll_s) >= lease.committed_usd
         if placements_on(self._records, lease):
             if lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None)
         elif lease.idle_since_at is None:
             await self._set(lease.id, idle_since_at=now)
-        elif (
-            now - lease.idle_since_at >= self._settings.idle_s
-            or _billed_by(lease, now + self._settings.poll_s) >= lease.committed_usd
-        ):
+        elif spent or now - lease.idle_since_at >= self._settings.idle_s:
             await self._move(lease.id, "drain")
 
     async def _interrupted(self, lease: Lease) -> None:
