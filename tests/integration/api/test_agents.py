@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from federator.kernel.ids import content_hash
-from federator.model.capacity import Market
+from federator.model.capacity import Lease, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.sites import SiteKind
 from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
+from tests.support.dispatch import OFFER
 
 
 async def placed(rig: Rig, *members: str, **fields: Any) -> Placement:
@@ -82,6 +84,28 @@ async def test_a_site_keeps_its_kind_and_a_member_its_name(rig: Rig) -> None:
     assert await join(rig, tokens[1]) == 200
     assert await join(rig, tokens[2]) == 200
     assert set(rig.world.core.records.members) == {"box", "north", "north-2"}
+
+
+async def test_a_rented_machine_joins_as_its_leases_member_at_its_market_whatever_it_wishes(rig: Rig) -> None:
+    lease = Lease(
+        id="lease-1",
+        provider="cloudy",
+        site="cloud",
+        offer=msgspec.structs.replace(OFFER, market=Market.SPOT),
+        status=LeaseStatus.BOOTING,
+        requested_at=1.0,
+        because="a deadline",
+    )
+    await rig.world.put(lease)
+    secret = await rig.world.core.admission.make_join_token(
+        "cloud", SiteKind.CLOUD, region="r1", provider="cloudy", lease=lease.id, member=lease.member
+    )
+    assert await join(rig, secret, member="somebody-else") == 200
+    member = rig.world.core.records.members[lease.member]
+    assert (member.site, member.lease, member.market) == ("cloud", "lease-1", Market.SPOT)
+    site = rig.world.core.records.sites["cloud"]
+    assert (site.kind, site.provider, site.region) == (SiteKind.CLOUD, "cloudy", "r1")
+    assert list(rig.world.core.records.members) == [lease.member]
 
 
 @pytest.mark.parametrize("key", ["", "zz", "00", "0" * 63])
