@@ -56,6 +56,6 @@ def exit_of(job: Job) -> int:
         return OK
     if job.outcome is not None and job.outcome.reason is TerminalReason.MAX_DURATION:
         return TIMED_OUT
-    if job.outcome is not None and job.outcome.exit_code:
-        return job.outcome.exit_code & 0xFF if job.outcome.exit_code > 0 else 128 - job.outcome.exit_code
-    return NO_CODE
+    code = 0 if job.outcome is None or job.outcome.exit_code is None else job.outcome.exit_code
+    # A process that a signal ended has a negative code; shells show it above 128.
+    return (code if code >= 0 else 128 - code) & 0xFF or NO_CODE

@@ -29,7 +29,7 @@ JobName = Annotated[
     str, Parameter(help="Id of a job, or a name: then the newest job of that name, your own first.")
 ]
 MANY = 20
-"""Above this many jobs in one call they go as NDJSON instead of one by one."""
+"""So many jobs are told one by one; more are not."""
 
 
 def submit(
@@ -59,20 +59,17 @@ def submit(
             remedy="write federator submit job.yaml",
         )
     jobs = read_jobs(path)
-    many = _submit_all if len(jobs) > MANY else _submit_each
-    results, _ = ask(connection, lambda client: many(client, jobs))
+    submit_these = _submit_many if len(jobs) > 1 else _submit_one
+    results, _ = ask(connection, lambda client: submit_these(client, jobs))
     return _show_submitted(results, output)
 
 
-async def _submit_each(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
-    return [
-        SubmitResult(line, submitted=await client.submit(job.document, workdir=job.workdir))
-        for line, job in enumerate(jobs, 1)
-    ]
+async def _submit_one(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+    return [SubmitResult(1, submitted=await client.submit(jobs[0].document, workdir=jobs[0].workdir))]
 
 
-async def _submit_all(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
-    """Many at once; each folder is packed once."""
+async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+    """Many at once, each accepted or refused by itself; a folder that several share is packed once."""
     folders = {job.workdir: await client.upload(job.workdir) for job in jobs if job.workdir is not None}
     documents = (
         {**job.document, "workdir": f"sha256:{folders[job.workdir].hash}"}

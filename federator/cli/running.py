@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
 from federator.cli.jobfiles import PLACEHOLDER
 from federator.cli.phrases import plain
-from federator.cli.session import HERE, LONG_PATIENCE_S, PATIENCE_S, Connection, open_client
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.quantities import parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
@@ -270,7 +270,7 @@ def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) 
 
 
 async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
-    async with open_client(connection, patience_s=PATIENCE_S) as client:
+    async with open_client(connection) as client:
         ids = [(await client.job(job)).job.id for job in jobs]
         client.transport.patience_s = LONG_PATIENCE_S
         try:

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECTION = Group("Connection", sort_key=90)
 PATIENCE_S = 5.0
+"""How long a verb waits for a dispatcher that does not answer: long enough for a restart, short enough for a mistake."""
 LONG_PATIENCE_S = 600.0
 """For verbs that follow a job: as long as it may take to restart or move a dispatcher."""
 
@@ -39,28 +40,19 @@ class Connection:
 HERE = Connection()
 
 
-class Answer(NamedTuple):
-    """What came back, and the dispatcher's time then."""
-
-    value: object
-    now: float
-
-
-def open_client(connection: Connection, *, patience_s: float = PATIENCE_S) -> "Client":
+def open_client(connection: Connection) -> "Client":
     """A client for these options."""
     from federator.client import Client
 
     settings = read_settings(connection.server, connection.token)
-    return Client(settings.server, settings.token, patience_s=patience_s, on_wait=_Waiting().tell)
+    return Client(settings.server, settings.token, patience_s=PATIENCE_S, on_wait=_Waiting().tell)
 
 
-def ask(
-    connection: Connection, verb: "Callable[[Client], Awaitable[T]]", *, patience_s: float = PATIENCE_S
-) -> tuple[T, float]:
+def ask(connection: Connection, verb: "Callable[[Client], Awaitable[T]]") -> tuple[T, float]:
     """Run one verb to its end; answers the result and the dispatcher's time."""
 
     async def go() -> tuple[T, float]:
-        async with open_client(connection, patience_s=patience_s) as client:
+        async with open_client(connection) as client:
             return await verb(client), client.now()
 
     return asyncio.run(go())

@@ -54,6 +54,10 @@ class FakeDispatcher:
         method, path = route.split(" ")
         self._answers[method, path].append(handler)
 
+    def handle_any(self, method: str, handler: Handler) -> None:
+        """Answer a method with a handler wherever nothing else is told."""
+        self._answers[method, ""].append(handler)
+
     def of(self, route: str) -> list[Heard]:
         """What arrived for a route."""
         method, path = route.split(" ")
@@ -69,7 +73,7 @@ class FakeDispatcher:
         self.heard.append(
             Heard(request.method, request.path, dict(request.query), dict(request.headers), body)
         )
-        answers = self._answers.get((request.method, request.path))
+        answers = self._answers.get((request.method, request.path)) or self._answers.get((request.method, ""))
         if not answers:
             problem = {
                 "type": "about:blank",

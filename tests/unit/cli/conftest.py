@@ -1,0 +1,47 @@
+"""The command against a dispatcher that says what the test tells it to."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from federator.cli import session
+from federator.cli.app import run_command
+from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeDispatcher]:
+    """A running dispatcher, which the environment names; nothing of this machine's own settings is seen."""
+    with fake_dispatcher() as running:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("FEDERATOR_SERVER", running.url)
+        monkeypatch.setenv("FEDERATOR_TOKEN", "secret")
+        for name in ("XDG_CONFIG_HOME", "FEDERATOR_STATE_DIR"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(session, "PATIENCE_S", 0.0)
+        yield running
+
+
+@pytest.fixture
+def federator(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """Run the command with these words."""
+
+    def run(*words: str) -> Ran:
+        code = run_command(words)
+        captured = capsysbinary.readouterr()
+        return Ran(code, captured.out.decode(), captured.err.decode())
+
+    return run
