@@ -44,7 +44,7 @@ def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scor
     best, trials = evaluator.score(fixed or {}), 0
     for job in evaluator.world.jobs:
         for case in _worth_trying(evaluator, best, job):
-            if trials >= TRIALS:
+            if trials >= TRIALS or evaluator.work.spent:
                 break
             trials += 1
             rented = {other: best.starts[other] for other in best.rents}
@@ -82,7 +82,7 @@ def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case
 def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:
     """Forbid each rental in turn and choose again: one that does not pay its price is dropped, for good."""
     for job in scored.rents[:PROOFS]:
-        if job not in scored.rents:
+        if job not in scored.rents or evaluator.work.spent:
             continue
         other = evaluator.without_rentals_for(job)
         without = choose(other)

@@ -21,6 +21,8 @@ REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
+WORK = 600_000
+"""Looks at one job and one place that a decision may take while it tries rentals: some seconds at the very most."""
 EPSILON_USD = 1e-6
 """Differences below this are none."""
 
@@ -47,23 +49,39 @@ class Scored:
         return tuple(job for job in self.starts if self.schedule.bookings[job].rents)
 
 
+@dataclass
+class Work:
+    """Looks taken by all schedules of one decision. Improving stops at `WORK`: what is known by then is the answer."""
+
+    looks: int = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether there is to be no more trying."""
+        return self.looks > WORK
+
+
 class Evaluator:
     """Prices decisions in one world."""
 
-    def __init__(self, world: World, home: Mapping[str, HomeForecast] | None = None) -> None:
+    def __init__(
+        self, world: World, home: Mapping[str, HomeForecast] | None = None, work: Work | None = None
+    ) -> None:
         """Make the counterfactual once, unless it is given: it does not depend on what may be rented."""
         self.world = world
         self.home = home_forecast(world) if home is None else home
         self.bursting = Bursting(world, self.home)
+        self.work = work or Work()
 
     def without_rentals_for(self, job: str) -> "Evaluator":
         """The same world, except that nothing may be rented for the job."""
-        return Evaluator(World(self.world.problem, self.world.forbidden | {job}), self.home)
+        return Evaluator(World(self.world.problem, self.world.forbidden | {job}), self.home, self.work)
 
     def score(self, starts: Mapping[str, int]) -> Scored:
         """Carry out `starts`, fill what is left free, schedule the rest, and add up."""
         plan = schedule(self.world, self.bursting, starts)
         assert plan.caps is not None, "the schedule has passed its first moment"
+        self.work.looks += plan.attempts
         costs: dict[str, Cost] = {}
         later: dict[str, Case] = {}
         for job in self.world.jobs:

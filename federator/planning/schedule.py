@@ -9,7 +9,7 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from federator.planning.problem import ClassKey, World
 from federator.planning.wording import gpus, moment
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_of
 
-ATTEMPTS = 150_000
+ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
 
 
@@ -131,7 +131,7 @@ class _Engine:
         for job in waiting:
             key = self.world.key(job)
             if key not in failed and self._worth_a_look(job, at, fresh):
-                block = self._try(job, at)
+                block = self._try(job, at, self._gained(job, fresh))
                 if block is None:
                     self.stuck.pop(key, None)
                     continue
@@ -150,6 +150,11 @@ class _Engine:
         if block is BUSY:
             return any(place in fresh for place in self._places(job))
         return block is None or block.kind not in ("quota", "budget")
+
+    def _gained(self, job: JobView, fresh: set[int]) -> Sequence[int]:
+        """Places to try: where there was no room the last time, only those that have gained since."""
+        places = self._places(job)
+        return [p for p in places if p in fresh] if self.stuck.get(self.world.key(job)) is BUSY else places
 
     def _advance(self, at: float) -> set[int]:
         """Let everything due come back; return the places that gained. An ended cap's part frees every class it stopped."""
@@ -186,12 +191,12 @@ class _Engine:
             self.open[key] = places
         return self.open[key]
 
-    def _try(self, job: JobView, at: float) -> Block | None:
-        """Start the job at its cheapest place that fits, or say why not."""
+    def _try(self, job: JobView, at: float, places: Sequence[int]) -> Block | None:
+        """Start the job at the cheapest of these places that fits, or say why not."""
         capped: Block | None = None
         held = False
         fitting = []
-        for place in self._places(job):
+        for place in places:
             self.result.attempts += 1
             if not self.lots[place].fits(need_of(job), job.nodes):
                 continue

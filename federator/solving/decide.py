@@ -55,7 +55,7 @@ def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES)
     evaluator = Evaluator(World(problem))
     race = _race(evaluator, seed, stages)
     for job in race.best.rents[:PROOFS]:
-        if job in race.best.rents:
+        if job in race.best.rents and not evaluator.work.spent:
             other = _race(evaluator.without_rentals_for(job), seed, stages)
             if other.best.total <= race.best.total + EPSILON_USD:
                 race, evaluator = other, other.evaluator
@@ -93,7 +93,7 @@ def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
             StageReport(stage="lp", completed=False, note="the limit on iterations was reached")
         )
         return None
-    scored = choose(race.evaluator, table.jobs_for(answer.values, race.evaluator))
+    scored = _best_round(race.evaluator, table, answer)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.reports.append(
         StageReport(
@@ -101,7 +101,7 @@ def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
             completed=True,
             objective_usd=scored.total,
             bound_usd=round(answer.bound_usd, 6),
-            work=answer.solves,
+            work=len(answer.rounds),
             note=note,
         )
     )
@@ -110,12 +110,25 @@ def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
     return answer
 
 
+def _best_round(evaluator: Evaluator, table: Columns, answer: linear.LinearAnswer) -> Scored:
+    """The cheapest of what the dive's steps come to, once greedy has filled what they leave open."""
+    tried: list[dict[str, int]] = []
+    best: Scored | None = None
+    for values in answer.rounds:
+        starts = table.jobs_for(values, evaluator)
+        if starts in tried or (best is not None and evaluator.work.spent):
+            continue
+        tried.append(starts)
+        scored = evaluator.score(starts)
+        best = scored if best is None or scored.total < best.total - EPSILON_USD else best
+    assert best is not None, "a solved relaxation has at least one round"
+    return choose(evaluator, best.starts)
+
+
 def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int) -> None:
     found = integer.solve(table, answer, race.best.total, seed)
-    if found is None:
-        race.reports.append(
-            StageReport(stage="cpsat", completed=False, note="no whole plan within the limit")
-        )
+    if isinstance(found, str):
+        race.reports.append(StageReport(stage="cpsat", completed=False, note=found))
         return
     scored = choose(race.evaluator, table.jobs_for(found.values, race.evaluator))
     note = "proven best of its model" if found.proven else "best found within the limit"

@@ -35,12 +35,12 @@ class IntegerAnswer:
     branches: int
 
 
-def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -> IntegerAnswer | None:
-    """The best whole plan found within the limit; None without one, or when the model is too large for this stage."""
+def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -> IntegerAnswer | str:
+    """The best whole plan found within the limit; or why there is none: the model is too large for this stage, or too hard."""
     gap = max(0.0, known_usd - linear.bound_usd) + SLACK_USD
     kept = [c for c in range(len(columns.cost)) if linear.reduced[c] <= gap or linear.values[c] > 0]
     if len(kept) > MAX_COLUMNS:
-        return None
+        return f"left out: {len(kept)} columns, it takes {MAX_COLUMNS}"
     model = cp_model.CpModel()
     variables = {c: model.new_int_var(0, math.floor(columns.upper[c] + 1e-9), f"c{c}") for c in kept}
     for row in columns.rows:
@@ -55,7 +55,7 @@ def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -
     solver.parameters.max_deterministic_time = DETERMINISTIC_LIMIT
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
+        return "no whole plan within the limit"
     values = [0.0] * len(columns.cost)
     for column, variable in variables.items():
         values[column] = float(solver.value(variable))

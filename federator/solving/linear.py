@@ -6,6 +6,7 @@ itself exactly.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,20 +21,28 @@ from federator.planning.columns import Columns
 ITERATIONS = 200_000
 """Simplex iterations of one solve."""
 DIVE_STEPS = 12
-"""Solves after the first."""
+DIVE_COLUMNS = 120_000
+"""Solves after the first: so many, and no more columns in all of them together."""
 WHOLE = 1e-6
 """Distance from an integer that counts as none."""
 
 
 @dataclass(frozen=True)
 class LinearAnswer:
-    """The relaxation's bound, prices per row, reduced costs per column, and the dive's last values."""
+    """The relaxation's bound, prices per row, reduced costs per column, and what each step of the dive came to, last first.
+
+    In `rounds` the committed columns are rounded down: whatever that leaves open is greedy's to fill.
+    """
 
     bound_usd: float
     prices: dict[str, float]
     reduced: list[float]
-    values: list[float]
-    solves: int
+    rounds: list[list[float]]
+
+    @property
+    def values(self) -> list[float]:
+        """The dive's end."""
+        return self.rounds[0]
 
 
 def solve(columns: Columns) -> LinearAnswer | None:
@@ -43,40 +52,49 @@ def solve(columns: Columns) -> LinearAnswer | None:
     if first is None:
         return None
     bound, values, duals, reduced = first
-    values, solves = _dive(model, columns, values)
     committed = set(columns.committed())
-    whole = [float(math.floor(v + WHOLE)) if c in committed else v for c, v in enumerate(values)]
+    rounds = [
+        [float(math.floor(v + WHOLE)) if c in committed else v for c, v in enumerate(step)]
+        for step in reversed([values, *_dive(model, columns, values)])
+    ]
     prices = {
         r.name: round(dual, 6) for r, dual in zip(columns.rows, duals, strict=True) if abs(dual) > WHOLE
     }
-    return LinearAnswer(bound, prices, reduced, whole, solves)
+    return LinearAnswer(bound, prices, reduced, rounds)
 
 
 Bounds = dict[int, tuple[float, float]]
 
 
-def _dive(model: ModelBuilderHelper, columns: Columns, values: list[float]) -> tuple[list[float], int]:
-    """Fix now-columns from the most nearly whole on; return the last values and how many solves it took."""
-    bounds: Bounds = {}
+def _dive(model: ModelBuilderHelper, columns: Columns, values: list[float]) -> Iterator[list[float]]:
+    """Make now-columns whole, the most nearly whole first; yield the values after each step."""
+    committed = columns.committed()
+    lower, upper = dict.fromkeys(committed, 0.0), {c: columns.upper[c] for c in committed}
     solves = 1
-    while solves <= DIVE_STEPS:
-        broken = [c for c in columns.committed() if abs(values[c] - round(values[c])) > WHOLE]
+    steps = min(DIVE_STEPS, DIVE_COLUMNS // max(1, len(columns.cost)))
+    while solves <= steps:
+        broken = [c for c in committed if abs(values[c] - round(values[c])) > WHOLE]
         if not broken:
             break
-        column = max(broken, key=lambda c: (values[c] - math.floor(values[c]), -columns.cost[c], -c))
-        whole = {c: float(math.floor(values[c] + WHOLE)) for c in columns.committed()}
-        up, down = float(math.ceil(values[column])), whole[column]
-        bounds |= {c: (low, columns.upper[c]) for c, low in whole.items() if low and c not in bounds}
-        bounds[column] = (up, columns.upper[column])
-        answer = _relax(model, bounds)
-        if answer is None:
-            bounds[column] = (down, down)
-            answer = _relax(model, bounds)
+        lower |= {c: max(lower[c], math.floor(values[c] + WHOLE)) for c in committed}
+        broken.sort(key=lambda c: (math.floor(values[c]) - values[c], columns.cost[c], c))
+        batch = broken[: max(1, len(broken) // (steps - solves + 1))]
+        ups = {c: float(math.ceil(values[c])) for c in batch}
+        answer = _relax(model, _bounds(lower | ups, upper))
+        if answer is not None:
+            lower |= ups
+        else:
+            upper[batch[0]] = lower[batch[0]]
+            answer = _relax(model, _bounds(lower, upper))
         solves += 1
         if answer is None:
             break
         values = answer[1]
-    return values, solves
+        yield values
+
+
+def _bounds(lower: dict[int, float], upper: dict[int, float]) -> Bounds:
+    return {column: (low, max(low, upper[column])) for column, low in lower.items()}
 
 
 Relaxed = tuple[float, list[float], list[float], list[float]]
