@@ -19,6 +19,7 @@ from federator.cli import (
     tokens,
     top,
 )
+from federator.cli.demo.verb import demo
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
 from federator.cli.phrases import plain
 from federator.kernel.errors import FederatorError
@@ -58,7 +59,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "decisions": decisions.app,
         "ledger": decisions.ledger,
     },
-    "Server": {"serve": serve.serve, "token": tokens.app},
+    "Server": {"demo": demo, "serve": serve.serve, "token": tokens.app},
 }
 
 

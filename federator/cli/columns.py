@@ -14,7 +14,7 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
     """Jobs. What matters to the owner first; the reason last, because it may be cut."""
     return (
         Column("ID", lambda row: row.id),
-        Column("NAME", _job_name),
+        Column("NAME", _job_name, cap=24),
         Column("OWNER", lambda row: row.owner, wide=True),
         Column("QUEUE", lambda row: row.queue, wide=True),
         Column("PRIO", lambda row: str(row.priority), wide=True, right=True),
@@ -27,7 +27,7 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
         Column("STARTS", lambda row: when(row.expected_start_at, now), wide=True),
         Column("HOME FINISH", lambda row: when(row.home_finish_at, now), wide=True),
         Column("SPENT", lambda row: usd(row.spent_usd) if row.spent_usd else NONE, wide=True, right=True),
-        Column("BECAUSE", lambda row: row.because, cut=True),
+        Column("BECAUSE", lambda row: row.because, flow="cut"),
     )
 
 
@@ -74,7 +74,7 @@ def site_columns() -> tuple[Column[SiteRow], ...]:
         Column(
             "BECAUSE",
             lambda row: "paused by its owner" if row.paused and not row.because else row.because,
-            cut=True,
+            flow="cut",
         ),
     )
 
@@ -128,7 +128,7 @@ def lease_columns(now: float) -> tuple[Column[LeaseRow], ...]:
         Column("COMMITTED", lambda row: usd(row.committed_usd), right=True, least=110),
         Column("AGE", lambda row: ago(row.requested_at, now), right=True, least=80),
         Column("ENDED", lambda row: when(row.ended_at, now), wide=True),
-        Column("BECAUSE", lambda row: row.failure or row.because, cut=True),
+        Column("BECAUSE", lambda row: row.failure or row.because, flow="cut"),
     )
 
 
@@ -190,7 +190,7 @@ def ledger_columns() -> tuple[Column[LedgerEntry], ...]:
         Column("MARKET", lambda row: row.market, wide=True),
         Column("GPU-H", lambda row: f"{row.gpu_s / 3600:.3f}" if row.gpu_s else "", right=True),
         Column("USD", lambda row: f"{row.usd:.4f}" if row.usd else "", right=True),
-        Column("WHAT", lambda row: row.what, cut=True),
+        Column("WHAT", lambda row: row.what, flow="cut"),
     )
 
 
@@ -201,7 +201,7 @@ def policy_columns(now: float) -> tuple[Column[PolicySet], ...]:
         Column("APPLIED", lambda row: when(row.applied_at, now)),
         Column("AUTHOR", lambda row: row.author),
         Column("DOCUMENTS", lambda row: str(len(row.documents)), right=True),
-        Column("REASON", lambda row: row.reason, cut=True),
+        Column("REASON", lambda row: row.reason, flow="cut"),
     )
 
 
@@ -211,7 +211,7 @@ def event_columns(now: float) -> tuple[Column[Event], ...]:
         Column("WHEN", lambda row: when(row.at, now), right=True),
         Column("STATUS", lambda row: status(row.status)),
         Column("SITE", lambda row: row.site),
-        Column("WHAT", lambda row: row.text, cut=True),
+        Column("WHAT", lambda row: row.text, flow="cut"),
     )
 
 

@@ -105,13 +105,13 @@ def _site_columns(now: float) -> tuple[Column[SiteReason], ...]:
         Column("START", lambda row: when(row.start_at, now), right=True, least=100),
         Column("FINISH", lambda row: when(row.finish_at, now), right=True),
         Column("EXTRA", lambda row: NONE if row.filter else usd(row.extra_cost_usd), right=True),
-        Column("REASON", _reason),
+        Column("REASON", _reason, flow="fold"),
     )
 
 
 def _reason(row: SiteReason) -> Text:
-    """The reason, whole: here it wraps, because it is what was asked for."""
-    text = Text(plain(row.text), no_wrap=False, overflow="fold")
+    """The reason, whole, because it is what was asked for."""
+    text = Text(plain(row.text))
     if row.filter:
         text.append(f" [{plain(row.filter)}]", style="dim")
     if row.change:

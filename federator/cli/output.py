@@ -10,6 +10,7 @@ from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from cyclopts import Parameter
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,8 @@ Row = TypeVar("Row")
 Format = Literal["table", "wide", "json", "yaml"]
 Output = Annotated[Format, Parameter(name=("-o", "--output"), help="How to show it.")]
 PIPE_WIDTH = 100_000
+GAP = 2
+LEAST_FLOW = 20
 
 STYLES = {
     "RUNNING": "green", "SUCCEEDED": "green", "READY": "green", "PLACED": "cyan", "STARTING": "cyan", "BOOTING": "cyan",
@@ -30,14 +33,18 @@ STYLES = {
 
 
 class Column(NamedTuple, Generic[Row]):
-    """A column of a table. `least` is the terminal's width from which on it is shown; `wide` ones come with `-o wide`."""
+    """A column of a table. `least` is the terminal's width from which on it is shown; `wide` ones come with `-o wide`.
+
+    A column that flows has what the others leave: its text is cut there, or wrapped. `cap` bounds the width of another.
+    """
 
     title: str
     value: Callable[[Row], str | Text]
     wide: bool = False
     right: bool = False
     least: int = 0
-    cut: bool = False
+    cap: int = 1000
+    flow: Literal["", "cut", "fold"] = ""
 
 
 def console() -> Console:
@@ -52,14 +59,16 @@ def width() -> int:
     return console().width
 
 
-def show(*parts: RenderableType) -> None:
-    """Print parts below each other; texts are wrapped by the terminal, and a pipe gets no blanks at the ends of lines."""
+def show(*parts: RenderableType, whole: bool = False) -> None:
+    """Print parts below each other; the terminal wraps texts, and all that is `whole`. No line ends in blanks."""
     out = console()
+    if whole:
+        out.width = PIPE_WIDTH
     with out.capture() as capture:
         for part in parts:
             out.print(part, soft_wrap=isinstance(part, str | Text))
     text = capture.get()
-    print(text if out.is_terminal else "\n".join(line.rstrip() for line in text.split("\n")), end="")
+    print("\n".join(line.rstrip() for line in text.split("\n")), end="")
 
 
 def status(word: str) -> Text:
@@ -72,32 +81,56 @@ def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Forma
     if output in ("json", "yaml"):
         show_data(rows, output)
     elif rows:
-        show(table(rows, columns, width=width(), wide=output == "wide"))
+        show(table(rows, columns, width=width(), wide=output == "wide"), whole=output == "wide")
     else:
         print(empty, file=sys.stderr)
 
 
 def table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, width: int, wide: bool = False) -> Table:
-    """Rows under their titles, without lines."""
-    shown = [column for column in columns if (wide or not column.wide) and width >= column.least]
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in shown:
+    """Rows under their titles, without lines. With `wide` nothing is left out or cut."""
+    shown = [column for column in columns if wide or (not column.wide and width >= column.least)]
+    lines = [[_cell(column.value(row)) for column in shown] for row in rows]
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for column, room in zip(shown, _widths(shown, lines, PIPE_WIDTH if wide else width), strict=True):
         made.add_column(
             column.title,
             justify="right" if column.right else "left",
-            no_wrap=not column.cut,
-            overflow="ellipsis",
+            width=room,
+            no_wrap=column.flow != "fold",
+            overflow="fold" if column.flow == "fold" else "ellipsis",
         )
-    for row in rows:
-        made.add_row(*(_cell(column, column.value(row), wide=wide) for column in shown))
+    for line in lines:
+        made.add_row(*line)
     return made
 
 
-def _cell(column: Column[Row], value: str | Text, *, wide: bool) -> Text:
-    text = value if isinstance(value, Text) else Text(plain(value) or NONE)
-    if column.cut and not wide:
-        text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+def _widths(columns: Sequence[Column[Row]], lines: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """How many letters each column has. The first one names the row, so it is the last to be cut."""
+    cap = width < PIPE_WIDTH
+    widths = []
+    for index, column in enumerate(columns):
+        longest = max(
+            [
+                cell_len(column.title),
+                *(cell_len(part) for line in lines for part in line[index].plain.split("\n")),
+            ]
+        )
+        widths.append(min(longest, column.cap) if cap else longest)
+    flowing = next((index for index, column in enumerate(columns) if column.flow), None)
+    spare = width - sum(widths) - GAP * (len(widths) - 1)
+    if flowing is not None and spare < 0:
+        given = min(-spare, max(0, widths[flowing] - LEAST_FLOW))
+        widths[flowing] -= given
+        spare += given
+    while spare < 0 and len(widths) > 1 and max(widths[1:]) > 1:
+        widest = max(range(1, len(widths)), key=lambda index: widths[index])
+        widths[widest] -= 1
+        spare += 1
+    return widths
+
+
+def _cell(value: str | Text) -> Text:
+    return value if isinstance(value, Text) else Text(plain(value) or NONE)
 
 
 def show_data(value: object, output: Format) -> None:

@@ -27,7 +27,7 @@ def when_exactly(at: float | None, now: float) -> str:
 
 def duration(seconds: float | None) -> str:
     """A duration, or a dash."""
-    return NONE if seconds is None else format_duration(_coarse(seconds))
+    return NONE if seconds is None else format_duration(_coarse(seconds) if abs(seconds) >= 1 else 0.0)
 
 
 def usd(amount: float | None) -> str:
