@@ -1,0 +1,120 @@
+"""The site file: what it means, and what is said when it is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from federator.kernel.errors import Invalid
+from federator.model.sites import SiteKind
+from federator_agent import config
+from federator_agent.config import SITE_KEYS, USER_DATA_KEYS, USER_DATA_VARIABLE, AgentSettings
+from federator_agent.core.lending import Hours
+
+FULL = """
+site: basel
+kind: edge
+region: eu-central
+labels: {rack: r1}
+price_per_gpu_hour: 0.5 USD
+dispatcher: http://127.0.0.1:7070/
+member: basel-1
+state_dir: /tmp/basel
+clock: scaled:60@1760000000
+report_every: 2s
+pools:
+  - {name: a100, model: A100, gpu_memory: 80GiB, nodes: 2, gpus_per_node: 4, cpus_per_node: 1.5, memory_per_node: 64GiB}
+  - name: cpu
+    gpus_per_node: 0
+lend:
+  gpus: {a100: 6}
+  pools: [a100]
+  hours: 18:00-08:00
+  timezone: Europe/Zurich
+  queues: [research/vision]
+"""
+
+
+def parse(text: str, keys: tuple[str, ...] = SITE_KEYS) -> AgentSettings:
+    return config.parse(text, "site.yaml", keys, {"PATH": "/bin", "LC_ALL": "C", "AWS_SECRET": "x"})
+
+
+def test_every_field_has_its_meaning() -> None:
+    settings = parse(FULL)
+    site, pool = settings.site, settings.site.pools[0]
+    assert (site.name, settings.kind, settings.member) == ("basel", SiteKind.EDGE, "basel-1")
+    assert site.labels == {"region": "eu-central", "rack": "r1"}
+    assert (site.price_usd_gpu_h, settings.report_every_s) == (0.5, 2.0)
+    assert (settings.dispatcher, settings.state_dir) == ("http://127.0.0.1:7070", Path("/tmp/basel"))
+    assert (pool.model, pool.gpu_memory_mib, pool.nodes, pool.gpus_per_node) == ("A100", 81920, 2, 4)
+    assert (pool.cpus_milli_per_node, pool.memory_mib_per_node) == (1500, 65536)
+    assert (site.lend.gpus, site.lend.pools, site.lend.queues) == (
+        {"a100": 6},
+        ("a100",),
+        ("research/vision",),
+    )
+    assert site.lend.hours == Hours(18 * 60, 8 * 60, "Europe/Zurich")
+
+
+def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
+    pool = parse("site: basel").site.pools[0]
+    assert pool.name == "default"
+    assert pool.cpus_milli_per_node >= 1000
+    assert pool.memory_mib_per_node > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: onprem", ["$.site", "site: basel"]),
+        ("site: a\nkindd: edge", ["line 2", "$.kindd", "did you mean kind?"]),
+        ("site: a\npools:\n  - name: x\n    gpu_mem: 80GB", ["line 4", "$.pools[0].gpu_mem", "gpu_memory"]),
+        ("site: a\npools: [{name: x, gpus_per_node: 2}]", ["line 2", "$.pools[0].model"]),
+        ("site: a\npools: [{name: x, gpus_per_node: 0}, {name: x, gpus_per_node: 0}]", ["two pools"]),
+        ("site: a\nlend:\n  hours: at night", ["line 3", "$.lend.hours", "18:00-08:00"]),
+        ("site: a\nlend: {hours: 8:00-9:00, timezone: Atlantis}", ["$.lend.timezone", "Europe/Zurich"]),
+        ("site: a\nlend: {gpus: {nowhere: 3}}", ["$.lend.gpus.nowhere"]),
+        ("site: a\nclock: fast", ["line 2", "$.clock", "scaled:"]),
+        ("site: a\nreport_every: 5", ["$.report_every", "no unit"]),
+        ("site: a\ndispatcher: localhost", ["$.dispatcher", "http://"]),
+        ("site: a\njoin_token: secret", ["$.join_token"]),
+        ("site: [", ["site.yaml"]),
+    ],
+)
+def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse(text)
+    for word in ["site.yaml", *words]:
+        assert word in str(caught.value)
+
+
+def test_only_user_data_may_hold_a_join_token() -> None:
+    assert parse("site: a\njoin_token: secret", USER_DATA_KEYS).join_token == "secret"
+
+
+def test_jobs_get_where_programs_are_and_no_secrets() -> None:
+    environment = parse("site: a").environment
+    assert environment["PATH"] == "/bin"
+    assert environment["LC_ALL"] == "C"
+    assert "AWS_SECRET" not in environment
+
+
+def test_without_a_site_file_the_user_data_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "user-data"
+    path.write_text("site: rented\njoin_token: once")
+    assert config.load(None, {USER_DATA_VARIABLE: str(path)}).join_token == "once"
+    with pytest.raises(Invalid, match="--config"):
+        config.load(None, {})
+
+
+def test_hours_over_midnight_and_in_their_zone() -> None:
+    midnight = 1_760_054_400.0  # 2025-10-10T00:00Z
+    night = Hours(18 * 60, 8 * 60)
+    assert [night.contains(midnight + hour * 3600) for hour in (0, 7, 8, 17, 18)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    zurich = Hours(9 * 60, 10 * 60, "Europe/Zurich")  # two hours ahead in October
+    assert [zurich.contains(midnight + hour * 3600) for hour in (6, 7, 8)] == [False, True, False]
