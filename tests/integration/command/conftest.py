@@ -1,0 +1,100 @@
+"""A real dispatcher and a real agent with eight declared GPUs, for the whole of this folder's tests."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+WAIT_S = 20.0
+SITE = """
+site: north
+kind: onprem
+dispatcher: {address}
+state_dir: {folder}/agent
+report_every: 1s
+pools: [{{name: a100, model: A100, gpu_memory: 80GB, nodes: 2, gpus_per_node: 4, cpus_per_node: 8, memory_per_node: 64GiB}}]
+"""
+
+
+class Federation(NamedTuple):
+    """Where it runs, and the environment of somebody who uses it from the same machine."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def start(self, *words: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
+        """Start `federator` with these words."""
+        command = [sys.executable, "-m", "federator", *words]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.environ, cwd=cwd, text=True, stdout=pipe, stderr=pipe)
+
+    def run(self, *words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run `federator` with these words to its end."""
+        process = self.start(*words, cwd=cwd)
+        out, err = process.communicate(timeout=40)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def eventually(true: Callable[[], bool], what: str) -> None:
+    """Wait for something that real processes bring about."""
+    until = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < until, f"waited {WAIT_S:.0f} s for {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    folder = tmp_path_factory.mktemp("federation")
+    ours = ("FEDERATOR_", "XDG_CONFIG_HOME")
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    environ |= {
+        "HOME": str(folder),
+        "FEDERATOR_STATE_DIR": str(folder / "state"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    running = Federation(folder, environ)
+    processes = []
+    with (folder / "log").open("w") as log:
+
+        def start(*words: str) -> None:
+            processes.append(
+                subprocess.Popen([sys.executable, "-m", *words], env=environ, stdout=log, stderr=log)
+            )
+
+        try:
+            start("federator", "serve", "--port", "0")
+            eventually((folder / "state/address").exists, "the dispatcher")
+            eventually((folder / "state/admin.token").exists, "the admin's token")
+            _join(running)
+            start("federator_agent", "serve", "--config", str(folder / "site.yaml"))
+            eventually(lambda: "READY" in running.run("sites").stdout, "the agent")
+            yield running
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+            for process in processes:
+                process.wait(20)
+
+
+def _join(federation: Federation) -> None:
+    folder = federation.folder
+    address = (folder / "state/address").read_text().strip()
+    (folder / "site.yaml").write_text(SITE.format(address=address, folder=folder))
+    token = federation.run("token", "create", "--site", "north", "--kind", "onprem").stdout.strip()
+    command = [
+        sys.executable,
+        "-m",
+        "federator_agent",
+        "join",
+        "--config",
+        str(folder / "site.yaml"),
+        "--token",
+        token,
+    ]
+    subprocess.run(command, env=federation.environ, check=True, capture_output=True, timeout=20)
