@@ -66,6 +66,7 @@ class Board:
             signal=checkpoint.signal,
             array_index=job.array_index if job else None,
             resume=bool(job and job.resume_site),
+            queue=job.queue if job else "",
         )
 
     def _follow(self, changes: Written) -> None:
