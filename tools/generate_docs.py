@@ -223,7 +223,9 @@ def command_line() -> str:
     """The `federator` command, verb by verb."""
     from federator.cli.app import build_app
 
-    return page([build_app().generate_docs(output_format="markdown", heading_level=1).strip()])
+    text = build_app().generate_docs(output_format="markdown", heading_level=1)
+    # Run as `python -m ...`, the program's own name would stand in every line of usage.
+    return page([re.sub(r"^(federator [\w -]+) -m [\w.]+", r"\1", text, flags=re.MULTILINE).strip()])
 
 
 def agent_command_line() -> str:
