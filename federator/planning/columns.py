@@ -8,7 +8,7 @@ Costs are those of `prices`, in USD; the columns are built with numpy, one array
 Python costs more than solving it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -100,6 +100,24 @@ class Columns:
             able = [j for j in free if _able(evaluator, j, place, self.kind[column])]
             starts.update({job.id: place for job in able[:count]})
         return starts
+
+    def known(self, starts: Mapping[str, int]) -> list[float]:
+        """A feasible point of the model: these starts, and everybody else never. Where a search may begin."""
+        column_of = {(self.klass[c], self.place[c]): c for c in self.committed()}
+        values = [
+            upper if kind is Kind.SLACK else 0.0 for kind, upper in zip(self.kind, self.upper, strict=True)
+        ]
+        left = [len(members) for members in self.classes]
+        for klass, members in enumerate(self.classes):
+            for job in members:
+                column = column_of.get((klass, starts.get(job.id, -1)))
+                if column is not None:
+                    values[column] += 1.0
+                    left[klass] -= 1
+        for column, kind in enumerate(self.kind):
+            if kind is Kind.NEVER:
+                values[column] = float(left[self.klass[column]])
+        return values
 
 
 def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:

@@ -21,7 +21,7 @@ REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
-WORK = 600_000
+WORK = 300_000
 """Looks at one job and one place that a decision may take while it tries rentals: some seconds at the very most."""
 EPSILON_USD = 1e-6
 """Differences below this are none."""

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from federator.model.capacity import Shape
 from federator.model.snapshot import BusyView, JobView, PoolView
 from federator.planning.candidates import Candidate
 
@@ -82,17 +83,22 @@ class Lot:
     @classmethod
     def of_pool(cls, view: PoolView, now: float) -> "Lot":
         """The pool as its snapshot shows it; a lease that still boots has nothing before it is ready."""
+        whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
+        boots = view.ready_at is not None and view.ready_at > now
+        free = view.free if view.free or view.busy or not boots else (Shape(*whole, count=view.nodes),)
         hosts = [
-            Host(shape.gpus, shape.cpus_milli, shape.memory_mib)
-            for shape in sorted(view.free, reverse=True)
-            for _ in range(shape.count)
+            Host(s.gpus, s.cpus_milli, s.memory_mib)
+            for s in sorted(free, reverse=True)
+            for _ in range(s.count)
         ]
-        if view.ready_at is not None and view.ready_at > now:
-            whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
-            boots = [Release(view.ready_at, number, whole, (number,)) for number in range(view.nodes)]
-            return cls([Host(0, 0, 0) for _ in range(view.nodes)], boots)
         hosts += [Host(0, 0, 0) for _ in range(view.nodes - len(hosts))]
-        return cls(hosts, _lay_busy(view, hosts, now))
+        releases = _lay_busy(view, hosts, now)
+        if boots and view.ready_at is not None:
+            for number, host in enumerate(hosts):
+                room = (host.gpus, host.cpus_milli, host.memory_mib)
+                releases.append(Release(view.ready_at, -1 - number, room, (number,)))
+            hosts = [Host(0, 0, 0) for _ in hosts]
+        return cls(hosts, releases)
 
     def fits(self, need: Room, ranks: int) -> bool:
         """Whether so many ranks fit on what is free now."""

@@ -126,7 +126,8 @@ def _best_round(evaluator: Evaluator, table: Columns, answer: linear.LinearAnswe
 
 
 def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int) -> None:
-    found = integer.solve(table, answer, race.best.total, seed)
+    known = integer.Known(race.best.total, table.known(race.best.starts))
+    found = integer.solve(table, answer, known, seed)
     if isinstance(found, str):
         race.reports.append(StageReport(stage="cpsat", completed=False, note=found))
         return

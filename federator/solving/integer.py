@@ -6,15 +6,16 @@ best known plan). One worker, a fixed seed and a deterministic limit: the same p
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from federator.planning.columns import COMMITTED, Columns, Row
+from federator.planning.columns import Columns, Row
 from federator.solving.linear import LinearAnswer
 
-DETERMINISTIC_LIMIT = 1.0
-"""CP-SAT's own unit of work, near a second of one core."""
-MAX_COLUMNS = 20_000
+DETERMINISTIC_LIMIT = 0.5
+"""CP-SAT's own unit of work, near a second of one core for one."""
+MAX_COLUMNS = 10_000
 """Beyond this the stage is left out: the model would cost more to build than it can give."""
 CENTS = 10_000
 """Objective units per USD: a hundredth of a cent."""
@@ -35,10 +36,19 @@ class IntegerAnswer:
     branches: int
 
 
-def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -> IntegerAnswer | str:
+class Known(NamedTuple):
+    """The best plan so far: what it costs, and the point of the model that it stands for."""
+
+    usd: float
+    values: list[float]
+
+
+def solve(columns: Columns, linear: LinearAnswer, known: Known, seed: int) -> IntegerAnswer | str:
     """The best whole plan found within the limit; or why there is none: the model is too large for this stage, or too hard."""
-    gap = max(0.0, known_usd - linear.bound_usd) + SLACK_USD
-    kept = [c for c in range(len(columns.cost)) if linear.reduced[c] <= gap or linear.values[c] > 0]
+    gap = max(0.0, known.usd - linear.bound_usd) + SLACK_USD
+    kept = [
+        c for c in range(len(columns.cost)) if linear.reduced[c] <= gap or linear.values[c] or known.values[c]
+    ]
     if len(kept) > MAX_COLUMNS:
         return f"left out: {len(kept)} columns, it takes {MAX_COLUMNS}"
     model = cp_model.CpModel()
@@ -47,8 +57,7 @@ def solve(columns: Columns, linear: LinearAnswer, known_usd: float, seed: int) -
         _add_row(model, variables, row)
     model.minimize(sum(variables[c] * round(columns.cost[c] * CENTS) for c in kept))
     for column in kept:
-        if columns.kind[column] in COMMITTED:
-            model.add_hint(variables[column], round(linear.values[column]))
+        model.add_hint(variables[column], math.floor(known.values[column] + 1e-9))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed

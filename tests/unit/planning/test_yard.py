@@ -66,6 +66,13 @@ def test_a_booting_lease_has_room_when_it_is_ready() -> None:
     assert lot.earliest(NEED, 2) == NOW + 300
 
 
+def test_a_booting_lease_keeps_the_part_of_the_job_it_was_rented_for() -> None:
+    mine = busy("p", "j", gpus=3, cpus_milli=1000, memory_mib=1024, ends_at=NOW + HOUR)
+    lot = Lot.of_pool(a_lease(ready_at=NOW + 300, busy=(mine,), free=(Shape(1, 63_000, 261_120),)), NOW)
+    assert lot.earliest((1, 1000, 1024), 1) == NOW + 300
+    assert lot.earliest((2, 1000, 1024), 1) == NOW + HOUR
+
+
 def test_releases_come_in_order_and_only_when_due() -> None:
     lot = Lot([Host(0, 0, 0)], [Release(20.0, 1, NEED, (0,)), Release(10.0, 2, NEED, (0,))])
     assert [release.at for release in lot.advance(15.0)] == [10.0]

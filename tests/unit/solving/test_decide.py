@@ -53,7 +53,8 @@ def test_cpsat_finds_the_better_plan_by_itself() -> None:
     table = columns.build(evaluator)
     relaxed = linear.solve(table)
     assert relaxed is not None
-    found = integer.solve(table, relaxed, choose(evaluator).total, seed=0)
+    greedy = choose(evaluator)
+    found = integer.solve(table, relaxed, integer.Known(greedy.total, table.known(greedy.starts)), seed=0)
     assert not isinstance(found, str)
     assert found.proven
     assert found.objective_usd >= relaxed.bound_usd - 0.01
