@@ -32,6 +32,7 @@ from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
 from federator.store.sqlite import SqliteStore
+from federator.telemetry import configure_logging
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
 
@@ -43,6 +44,7 @@ ADMIN_TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
 
 async def serve(settings: Settings, *, started: Callable[[str], None] = print) -> None:
     """Run a dispatcher until SIGINT or SIGTERM. `started` is called with the address once it answers."""
+    configure_logging(level=settings.log_level)
     state_dir = _prepare_state_dir(settings)
     clock = parse_clock(settings.clock)
     listener = socket.create_server((settings.server.host, settings.server.port), backlog=1024)

@@ -17,6 +17,7 @@ from federator.kernel.errors import Invalid
 from federator.settings import Settings
 
 MIN_JOB_RETENTION_S = 7 * 86400.0
+LOG_LEVELS = ("debug", "info", "warning", "error")
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 
 
@@ -72,6 +73,12 @@ def check(settings: Settings) -> None:
         parse_clock(settings.clock)
     except ValueError as error:
         raise Invalid(str(error), field="$.clock") from error
+    if settings.log_level not in LOG_LEVELS:
+        raise Invalid(
+            f"{settings.log_level!r} is not a level",
+            field="$.log_level",
+            remedy=f"one of {', '.join(LOG_LEVELS)}",
+        )
     if not _loopback(settings.server.host):
         raise Invalid(
             f"{settings.server.host} is not a loopback address",
