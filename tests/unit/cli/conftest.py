@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from federator.cli import session
+from federator.cli import running, session
 from federator.cli.app import run_command
+from federator.client import jobs as client_jobs
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 
 
@@ -45,3 +46,10 @@ def federator(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
         return Ran(code, captured.out.decode(), captured.err.decode())
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often: no test waits for real time."""
+    monkeypatch.setattr(client_jobs, "POLL_S", 0.01)
+    monkeypatch.setattr(running, "LAST_OUTPUT_S", 1.0)

@@ -1,0 +1,137 @@
+"""The verbs for those who run a federation: lists of the platform, policies, acts on sites."""
+
+import json
+from pathlib import Path
+
+from federator.model.rules import PolicyDocument, PolicySet
+from federator.wire.http import (
+    DecisionRow,
+    LeaseRow,
+    Overview,
+    PolicyVerdict,
+    Problem,
+    QueueRow,
+    SiteRow,
+    TokenAnswer,
+)
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.answers import NOW, TIME, row
+from tests.unit.cli.conftest import Command
+
+SITE = SiteRow(
+    name="north", kind="onprem", status="READY", gpus=8, busy=3, running=2, largest_gang="1x4", age_s=2.0
+)
+LEASE = LeaseRow(
+    id="lease-1", site="cloud", offer="a100-spot", market="spot", status="READY", gpus=4, price_usd_h=3.2, billed_usd=1.5,
+    committed_usd=4.0, requested_at=NOW - 600, because="train would miss its deadline",
+)  # fmt: skip
+
+
+def test_lists_of_the_platform(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/sites", [SITE], headers=TIME)
+    fake.answer("GET /v1/queues", [QueueRow(queue="research", guaranteed_gpus=4, limit_gpus=8, gpus=3)])
+    fake.answer("GET /v1/leases", [LEASE], headers=TIME)
+    fake.answer("GET /v1/offers", [])
+    fake.answer("GET /v1/budgets", [])
+    decision = DecisionRow(
+        id="dec-1",
+        at=NOW,
+        winner="lp",
+        objective_usd=1.0,
+        actions=2,
+        jobs=3,
+        stages="greedy, lp",
+        size_bytes=9,
+    )
+    fake.answer("GET /v1/decisions", [decision])
+    assert federator("sites").out.splitlines()[1].split() == [
+        "north",
+        "onprem",
+        "READY",
+        "8",
+        "3",
+        "2",
+        "1x4",
+        "2s",
+        "ago",
+        "-",
+    ]
+    assert "research" in federator("queues").out
+    assert "train would miss its deadline" in federator("leases").out
+    assert federator("offers").err == "no offers: the dispatcher has no provider\n"
+    assert federator("budgets").code == 0
+    assert "dec-1" in federator("decisions", "list").out
+
+
+def test_top_draws_once_into_a_pipe(federator: Command, fake: FakeDispatcher) -> None:
+    overview = Overview(
+        now=NOW, sites=(SITE,), queues=(), leases=(LEASE,), jobs=(row(1, status="SUCCEEDED"), row(2)),
+        spent_usd=1.5, committed_usd=4.0, caps=(), turn="greedy",
+    )  # fmt: skip
+    fake.answer("GET /v1/overview", overview)
+    out = federator("top").out
+    assert "3/8 GPUs busy  0 running  1 waiting  1.50 USD spent, 4.00 USD committed" in out
+    assert out.index("job-2") < out.index("job-1"), "what waits stands above what is over"
+
+
+def test_policies_are_read_from_files_and_folders_and_applied_with_a_reason(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/a.yaml").write_text("---\nkind: Queue\n")
+    (tmp_path / "set/b.yml").write_text("kind: BurstPolicy\n")
+    (tmp_path / "set/notes.txt").write_text("no policy")
+    fake.answer("POST /v1/policies", PolicyVerdict(3, ("Queue/a", "BurstPolicy/b"), 2))
+    ran = federator("policy", "apply", str(tmp_path / "set"), "-m", "nights")
+    assert (ran.code, ran.out) == (0, "version 3 is in force: 2 documents\n")
+    assert json.loads(fake.heard[0].body) == {
+        "text": "kind: Queue\n---\nkind: BurstPolicy\n",
+        "reason": "nights",
+    }
+    assert "--reason: is missing" in federator("policy", "apply", str(tmp_path / "set")).err
+    assert federator("policy", "validate").code == 2
+
+
+def test_an_invalid_set_is_told_problem_by_problem(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("kind: Queue\n")
+    problem = Problem("about:blank", "x", 400, "is missing", "invalid", "$.spec.limit", "write a number")
+    fake.answer("POST /v1/policies/validate", PolicyVerdict(None, problems=(problem,)))
+    ran = federator("policy", "validate", str(tmp_path / "a.yaml"))
+    assert (ran.code, ran.err) == (1, "error: $.spec.limit: is missing (write a number)\n")
+
+
+def test_policy_diff_shows_what_would_change(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("kind: Queue\nlimit: 8\n")
+    document = PolicyDocument("Queue", "a", "kind: Queue\nlimit: 4\n")
+    fake.answer(
+        "GET /v1/policies",
+        PolicySet(version=2, author="ada", reason="x", applied_at=NOW, documents=(document,)),
+    )
+    out = federator("policy", "diff", str(tmp_path / "a.yaml")).out
+    assert "-limit: 4\n+limit: 8\n" in out
+    (tmp_path / "a.yaml").write_text("kind: Queue\nlimit: 4\n")
+    assert federator("policy", "diff", str(tmp_path / "a.yaml")).out == "no difference\n"
+
+
+def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("POST /v1/burst/pause", None, 204)
+    fake.answer("POST /v1/sites/north/declare-dead", {"placements": ["pl-1"]})
+    fake.answer("POST /v1/decisions/dec-1/replay", {"identical": False, "differences": ["actions"]})
+    fake.answer("POST /v1/tokens", TokenAnswer("fed_secret", "ada", "user"), 201)
+    assert federator("burst", "pause").code == 0
+    assert "--reason" in federator("site", "declare-dead", "north").err
+    assert "1 attempts are given up" in federator("site", "declare-dead", "north", "--reason", "burnt").out
+    assert federator("decisions", "replay", "dec-1").code == 1
+    assert federator("token", "create", "ada", "--role", "user").out == "fed_secret\n"
+    assert "--role: is missing" in federator("token", "create", "ada").err
+
+
+def test_ledger_takes_an_instant(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/ledger", [])
+    federator("ledger", "--since", "2026-01-01T00:00:00Z", "--job", "job-1")
+    assert fake.heard[0].query == {"since": "1767225600.0", "job": "job-1", "limit": "100"}
+    assert federator("ledger", "--since", "yesterday").code == 2
