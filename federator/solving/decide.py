@@ -41,13 +41,9 @@ class _Race:
     def because(self) -> str:
         """Why the winner won."""
         if self.winner != "greedy":
-            return _comparison(self.evaluator, self.winner, self.best, self.greedy)
+            return _comparison(self.evaluator, self.best, self.greedy)
         others = [report.stage for report in self.reports[1:] if report.completed]
-        return (
-            f"greedy: {' and '.join(others)} found nothing cheaper"
-            if others
-            else "greedy: the only stage that completed"
-        )
+        return f"{' and '.join(others)} found nothing cheaper" if others else "the only stage that completed"
 
 
 def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES) -> Plan:
@@ -146,9 +142,9 @@ def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int
     race.offer("cpsat", scored)
 
 
-def _comparison(evaluator: Evaluator, stage: str, scored: Scored, greedy: Scored) -> str:
+def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:
     """Why a plan won: what it saves, and the job or the promise that made most of the difference."""
-    text = f"{stage}: {money(greedy.total - scored.total)} lower than greedy"
+    text = f"{money(greedy.total - scored.total)} lower than greedy"
     gains = {job: greedy.costs[job].total - price.total for job, price in scored.costs.items()}
     job = max(gains, key=lambda name: (gains[name], name))
     promised = {term: greedy.terms[term] - scored.terms[term] for term in ("shortfall", "policy")}
