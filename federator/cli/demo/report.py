@@ -1,0 +1,84 @@
+"""The end of the demonstration: what came of it, and what to type next."""
+
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from federator.cli.demo.result import Check, JobResult, Result
+from federator.cli.demo.screen import clock
+from federator.cli.demo.story import Told
+from federator.cli.output import Column, facts, show, status, table
+from federator.cli.phrases import NONE, usd
+
+
+def show_end(told: Told, width: int) -> None:
+    """Jobs, checks, money, GPU-hours, and why things are as they are."""
+    result = told.result
+    show(
+        heading(f"What happened, in {result.took_s:.0f} s"),
+        table(result.jobs, _job_columns(result), width=width),
+        Text(""),
+        facts(_sums(result)),
+    )
+    show_checks(result.checks)
+
+
+def _sums(result: Result) -> list[tuple[str, str | Text]]:
+    cap = "" if result.cap_usd is None else f", capped at {usd(result.cap_usd)}"
+    rentals = f"{len(result.leases)} rental{'' if len(result.leases) == 1 else 's'}"
+    hours = ", ".join(f"{site} {spent:.2f}" for site, spent in result.gpu_hours.items() if spent)
+    return [
+        ("deadlines met", f"{result.met} of {len(result.due)}" if result.due else "nothing was due"),
+        ("money", f"{usd(result.spent_usd)} (pretended) spent on {rentals}{cap}"),
+        ("GPU-hours", hours),
+    ]
+
+
+def show_checks(checks: tuple[Check, ...]) -> None:
+    """What must hold, each with what was seen."""
+    show(heading("What was checked"), *(_check(check) for check in checks))
+
+
+def heading(text: str) -> RenderableType:
+    """A line above a part."""
+    return Text(f"\n{text}", style="bold cyan")
+
+
+def next_steps(server: str, token: str, folder: Path) -> list[str]:
+    """What to type while the federation is left up."""
+    return [
+        f"export FEDERATOR_SERVER={server} FEDERATOR_TOKEN={token}",
+        "federator top",
+        "federator explain review-figures",
+        f"federator demo --stop {folder}    # ends it and removes its folder",
+    ]
+
+
+def _check(check: Check) -> Text:
+    mark, style = ("ok  ", "green") if check.holds else ("FAIL", "bold red")
+    line = Text(f"{mark}  ", style=style)
+    line.append(f"{check.name}: ", style="bold" if not check.holds else "")
+    line.append(check.seen, style="" if not check.holds else "dim")
+    return line
+
+
+def _job_columns(result: Result) -> tuple[Column[JobResult], ...]:
+    return (
+        Column("JOB", lambda row: row.name),
+        Column("OWNER", lambda row: row.owner),
+        Column("STATE", lambda row: status(row.status)),
+        Column("GPUS", lambda row: str(row.gpus or NONE), right=True),
+        Column("SITE", lambda row: row.site),
+        Column("STARTED", lambda row: clock(row.started_at, result.began_at), right=True),
+        Column("ENDED", lambda row: clock(row.finished_at, result.began_at), right=True),
+        Column("DUE", lambda row: clock(row.deadline_at, result.began_at), right=True),
+        Column("DEADLINE", _met),
+        Column("TRIES", lambda row: str(row.attempts), right=True),
+    )
+
+
+def _met(row: JobResult) -> Text:
+    if row.met is None:
+        return Text(NONE)
+    return Text("met", style="green") if row.met else Text("missed", style="red")

@@ -1,0 +1,57 @@
+"""The options of `federator demo`. What they do is imported when it is asked for, so that `federator --help` stays fast."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def demo(
+    *,
+    no_deadlines: Annotated[bool, Parameter(negative=())] = False,
+    tighten: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    keep: Annotated[bool, Parameter(negative=())] = False,
+    stop: Path | None = None,
+    state_dir: Path | None = None,
+    json: Path | None = None,
+    trace: Path | None = None,
+    jobs: int = 40,
+    speedup: float = 3600.0,
+    sites: Path | None = None,
+) -> int:
+    """Run a whole federation on this machine: submit, plan, burst, survive a kill -9, finish.
+
+    Takes about a minute and a half. Time runs faster than life, GPUs are declared, money is not real; the processes are.
+
+    Parameters
+    ----------
+    no_deadlines:
+        Take all deadlines away: the same work then rents nothing.
+    tighten:
+        JOB=DURATION: that job is due so soon after it was submitted, such as nightly-embed=45m. May be repeated.
+    keep:
+        Leave the federation up at the end, and say how to use and stop it.
+    stop:
+        Folder of a demonstration that was left up: end everything in it, and remove it.
+    state_dir:
+        Folder to work in, new or empty, which stays; else a temporary one.
+    json:
+        Write what was found to this file.
+    trace:
+        Run the jobs of a real trace instead: a gzipped CSV with cluster, job, submit_s, duration_s and num_gpu.
+    jobs:
+        How many of the trace's jobs, the earliest by submit time.
+    speedup:
+        How much faster than life the trace runs.
+    sites:
+        The trace's clusters: a CSV with cluster, sim_gpus and gpus_per_node; else itp10_sites_x0.2.csv beside the trace.
+    """
+    from federator.cli.demo import runs
+
+    if stop is not None:
+        return runs.stop(stop)
+    if trace is not None:
+        return runs.trace(trace, sites=sites, jobs=jobs, speedup=speedup, state_dir=state_dir, json=json)
+    return runs.demonstrate(
+        no_deadlines=no_deadlines, tighten=tighten, keep=keep, state_dir=state_dir, json=json
+    )
