@@ -217,7 +217,8 @@ def _no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
             f"burst policy {off.policy} is switched off",
             f"a platform team sets another mode in {off.policy}",
         )
-    if at.offer is None or any(ground.book.in_force(permit) for permit in permits):
+    open_ones = [permit for permit in permits if permit.mode is not BurstMode.OFF]
+    if (at.offer is None and open_ones) or any(ground.book.in_force(permit) for permit in open_ones):
         return None
     first = permits[0].policy
     return f"burst policy {first} is outside its hours", f"wait for the hours of {first}"

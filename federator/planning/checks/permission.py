@@ -55,6 +55,9 @@ def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Faul
             )
     if target.owned:
         return
+    for rule in ground.filters_on(Effect.ALLOW, job, target):
+        if rule.mode is BurstMode.OFF and window_holds(rule.window, ground.now):
+            yield Fault(PERMISSION, f"policy {rule.policy} has bursting off, whatever others permit")
     if target.offer is not None:
         if ground.snapshot.burst_paused:
             yield Fault(PERMISSION, "bursting is paused")

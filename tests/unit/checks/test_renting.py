@@ -129,6 +129,7 @@ def test_an_offer_that_the_job_does_not_want_is_found(wants: dict[str, Any]) -> 
         [bursting(window=Window(days=(2,)))],
         [bursting(max_price_usd_h=9.99)],
         [bursting(mode=BurstMode.OFF)],
+        [bursting(), bursting("off", mode=BurstMode.OFF)],
         [bursting(), Filter("residency", Effect.DENY, pools=PoolSelector(kinds=("cloud",)))],
     ],
 )
@@ -137,6 +138,13 @@ def test_renting_is_closed_unless_a_policy_opens_it_for_this_job_offer_hour_and_
 ) -> None:
     job, offer = a_job(**IN_TIME), an_offer()
     assert blamed(a_world([job], offers=[offer], rules=rules), a_plan(rented(job, offer))) == {("job-a", 0)}
+
+
+def test_a_policy_that_is_off_denies_only_in_its_hours() -> None:
+    job, offer = a_job(**IN_TIME), an_offer()
+    off = bursting("off", mode=BurstMode.OFF, window=Window(days=(2,)))
+    world = a_world([job], offers=[offer], rules=[bursting(), off])
+    assert blamed(world, a_plan(rented(job, offer))) == set()
 
 
 def test_a_policy_that_admits_exactly_this_price_opens_it() -> None:

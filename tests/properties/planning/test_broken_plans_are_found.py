@@ -1,0 +1,227 @@
+"""Plans of the real planners, broken in one way each: the checker blames the action, whatever world it is in.
+
+Each world is a random one with two jobs added that always start: one on a pool of its own, one on an offer of its own. One kind of damage
+each: a check that silently does nothing fails its own test.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from federator.model.capacity import Market
+from federator.model.plans import Action, Place, Plan, Rent
+from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Rule, Scope
+from federator.model.snapshot import JobView, OfferView, PoolView, Problem
+from federator.planning.checks import check, fatal_subjects
+from federator.planning.greedy import plan_greedily
+from tests.support.worlds import (
+    HOUR,
+    NOW,
+    QUEUES,
+    a_job,
+    a_pool,
+    an_offer,
+    bursting,
+    busy,
+    changed,
+    worlds_at_random,
+)
+
+STAYER, BURSTER = "job-stays", "job-bursts"
+OWN = Scope(queues=("own",))
+PRIVATE = Filter("private", Effect.DENY, Scope(queues=QUEUES), PoolSelector(sites=("own-site", "own-cloud")))
+"""Keeps random jobs off the pool and the offer of the two."""
+
+
+class Case(NamedTuple):
+    """A problem, a valid plan for it, and its two parts that may be damaged."""
+
+    problem: Problem
+    plan: Plan
+    place: Place
+    rent: Rent
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A random world in which one job surely stays and one surely bursts."""
+    problem = draw(worlds_at_random(most_jobs=3))
+    stays = a_job(STAYER, queue="own/stay", nodes=2, gpus=3, models=("B1",), max_cost_usd=1000.0)
+    bursts = a_job(
+        BURSTER, queue="own/burst", models=("B2",), deadline_at=NOW + HOUR + 620.0, value_usd=500.0
+    )
+    snapshot = problem.snapshot
+    pool = a_pool("own-site", model="B1", member="own-member", price_usd_gpu_h=0.0)
+    offer = an_offer("own-offer", model="B2", site="own-cloud", available=1)
+    problem = changed(
+        problem,
+        jobs=(*snapshot.jobs, stays, bursts),
+        pools=(*snapshot.pools, pool),
+        offers=(*snapshot.offers, offer),
+        rules=(*(rule for rule in snapshot.rules if not _meddles(rule)), bursting("own", scope=OWN), PRIVATE),
+        burst_paused=False,
+    )
+    plan = plan_greedily(problem)
+    actions = {action.job: action for action in plan.actions}
+    place, rent = actions[STAYER], actions[BURSTER]
+    assert isinstance(place, Place)
+    assert isinstance(rent, Rent)
+    assert not fatal_subjects(check(problem, plan))
+    return Case(problem, plan, place, rent)
+
+
+def _meddles(rule: Rule) -> bool:
+    """Whether a random rule could keep the two jobs from starting."""
+    return not isinstance(rule, GuaranteeRow) and getattr(rule, "scope", OWN).queues in ((), ("own",))
+
+
+Damaged = tuple[Problem, Plan]
+
+
+def _action(case: Case, old: Action, **fields: Any) -> Damaged:
+    new = replace(old, **fields)
+    return case.problem, replace(case.plan, actions=tuple(new if a is old else a for a in case.plan.actions))
+
+
+def _job(case: Case, name: str, **fields: Any) -> Damaged:
+    jobs = tuple(replace(job, **fields) if job.id == name else job for job in case.problem.snapshot.jobs)
+    return changed(case.problem, jobs=jobs), case.plan
+
+
+def _pool(case: Case, **fields: Any) -> Damaged:
+    pools = tuple(replace(p, **fields) if p.site == "own-site" else p for p in case.problem.snapshot.pools)
+    return changed(case.problem, pools=pools), case.plan
+
+
+def _offer(case: Case, *, avoid_until_at: float | None = None, **fields: Any) -> Damaged:
+    def change(view: OfferView) -> OfferView:
+        return replace(view, offer=replace(view.offer, **fields), avoid_until_at=avoid_until_at)
+
+    offers = tuple(change(o) if o.site == "own-cloud" else o for o in case.problem.snapshot.offers)
+    return changed(case.problem, offers=offers), case.plan
+
+
+def _rule(case: Case, rule: Rule) -> Damaged:
+    return changed(case.problem, rules=(*case.problem.snapshot.rules, rule)), case.plan
+
+
+def _without_permits(case: Case) -> Damaged:
+    return changed(
+        case.problem, rules=tuple(r for r in case.problem.snapshot.rules if r.policy != "own")
+    ), case.plan
+
+
+def _evidence(case: Case, **fields: Any) -> Damaged:
+    return _action(case, case.rent, evidence=replace(case.rent.evidence, **fields))
+
+
+def _twice(case: Case, action: Action) -> Damaged:
+    return case.problem, replace(case.plan, actions=(*case.plan.actions, action))
+
+
+def _crowded(case: Case) -> Damaged:
+    """Another job is given the same GPUs, before this one."""
+    other: JobView = a_job("job-other", queue="own", nodes=2, gpus=2, models=("B1",))
+    problem = changed(case.problem, jobs=(*case.problem.snapshot.jobs, other))
+    first = replace(case.place, job=other.id, revision=other.revision)
+    return problem, replace(case.plan, actions=(first, *case.plan.actions))
+
+
+def _running(case: Case) -> Damaged:
+    elsewhere: PoolView = a_pool("else", busy=(busy("pl-own", STAYER),))
+    return changed(case.problem, pools=(*case.problem.snapshot.pools, elsewhere)), case.plan
+
+
+DAMAGE_TO_A_PLACE: dict[str, Callable[[Case], Damaged]] = {
+    "the job is gone": lambda c: (
+        changed(c.problem, jobs=tuple(j for j in c.problem.snapshot.jobs if j.id != STAYER)),
+        c.plan,
+    ),
+    "the job has changed": lambda c: _job(c, STAYER, revision=999),
+    "the job runs already": _running,
+    "the job is placed twice": lambda c: _twice(c, c.place),
+    "the job is in its backoff": lambda c: _job(c, STAYER, not_before_at=NOW + 1.0),
+    "a rank is missing": lambda c: _action(c, c.place, members=c.place.members[1:]),
+    "a rank too many": lambda c: _action(c, c.place, members=(*c.place.members, c.place.members[0])),
+    "a rank elsewhere": lambda c: _action(c, c.place, members=(c.place.members[0], "another")),
+    "no ranks": lambda c: _action(c, c.place, members=()),
+    "another pool": lambda c: _action(c, c.place, pool="no-such-pool"),
+    "another site": lambda c: _action(c, c.place, site="no-such-site"),
+    "the session has ended": lambda c: _pool(c, session="a later one"),
+    "the plan saw another session": lambda c: _action(c, c.place, session="an earlier one"),
+    "the pool is closed": lambda c: _pool(c, open=False),
+    "the pool boots": lambda c: _pool(c, ready_at=NOW + 1.0),
+    "nothing is free": lambda c: _pool(c, free=()),
+    "GPUs are double-used": _crowded,
+    "one host left": lambda c: _pool(c, free=(replace(a_pool().free[0], count=1),)),
+    "no CPUs left": lambda c: _pool(c, free=(replace(a_pool().free[0], cpus_milli=999),)),
+    "no memory left": lambda c: _pool(c, free=(replace(a_pool().free[0], memory_mib=1023),)),
+    "another model": lambda c: _pool(c, model="B9"),
+    "less memory per GPU": lambda c: _job(c, STAYER, gpu_memory_mib=10**6),
+    "another kind of site": lambda c: _job(c, STAYER, kinds=("edge",)),
+    "a site not named": lambda c: _job(c, STAYER, sites=("home",)),
+    "a site excluded": lambda c: _job(c, STAYER, not_sites=("own-site",)),
+    "a label missing": lambda c: _job(c, STAYER, site_labels={"no": "such"}),
+    "lent to others": lambda c: _pool(c, lends_to=("others",)),
+    "denied": lambda c: _rule(c, Filter("no", Effect.DENY, scope=OWN)),
+    "over a cap on GPUs": lambda c: _rule(c, CapRow("cap", CapUnit.GPUS, 5, Scope(queues=("own/stay",)))),
+    "over a cap on jobs": lambda c: _rule(c, CapRow("cap", CapUnit.JOBS, 0, OWN)),
+    "over a borrowing limit": lambda c: _rule(c, GuaranteeRow("g", "own/stay", gpus=3, borrowing_limit=2)),
+    "rented after all": lambda c: _pool(c, market=Market.SPOT, lease="lease-9"),
+}
+DAMAGE_TO_A_RENTAL: dict[str, Callable[[Case], Damaged]] = {
+    "the job has changed": lambda c: _job(c, BURSTER, revision=999),
+    "the job is rented for twice": lambda c: _twice(c, c.rent),
+    "the offer is gone": lambda c: _action(c, c.rent, offer="no-such-offer"),
+    "another provider": lambda c: _action(c, c.rent, provider="no-such-provider"),
+    "another site": lambda c: _action(c, c.rent, site="own-site"),
+    "sold out": lambda c: _offer(c, available=0),
+    "avoided": lambda c: _offer(c, avoid_until_at=NOW + 1.0),
+    "too small": lambda c: _offer(c, gpus=0),
+    "another model": lambda c: _offer(c, model="B9"),
+    "spot for a job that refuses it": lambda c: _job(c, BURSTER, spot_policy="spot"),
+    "bursting is paused": lambda c: (changed(c.problem, burst_paused=True), c.plan),
+    "no permit": _without_permits,
+    "denied": lambda c: _rule(c, Filter("no", Effect.DENY, scope=OWN)),
+    "nothing ends it": lambda c: _job(c, BURSTER, max_duration_s=None),
+    "dearer than its own cap": lambda c: _job(c, BURSTER, max_cost_usd=1.0),
+    "its own cap is spent": lambda c: _job(c, BURSTER, max_cost_usd=100.0, spent_usd=99.0),
+    "dearer than it was": lambda c: _offer(c, price_usd_h=11.0),
+    "commits too little": lambda c: _action(c, c.rent, committed_usd=c.rent.committed_usd - 0.01),
+    "over a budget": lambda c: _rule(c, CapRow("cap", CapUnit.USD, c.rent.committed_usd - 0.01, OWN)),
+    "over an hourly rate": lambda c: _rule(c, CapRow("cap", CapUnit.USD_PER_H, 9.99, OWN)),
+    "over a cap on instances": lambda c: _rule(c, CapRow("cap", CapUnit.INSTANCES, 0, OWN)),
+    "over a cap on GPUs": lambda c: _rule(c, CapRow("cap", CapUnit.GPUS, 0, Scope(queues=("own/burst",)))),
+    "another's evidence": lambda c: _evidence(c, job="job-0"),
+    "evidence of another deadline": lambda c: _evidence(c, deadline_at=NOW),
+    "evidence of another policy": lambda c: _evidence(c, policy="no-such-policy"),
+    "evidence of another mode": lambda c: _evidence(c, mode="always"),
+    "in time at home": lambda c: _evidence(c, home_finish_at=NOW + HOUR),
+    "too late even there": lambda c: _evidence(c, burst_finish_at=NOW + 3 * HOUR),
+    "too good to be true": lambda c: _evidence(c, burst_finish_at=NOW + HOUR),
+    "its deadline is gone": lambda c: _job(c, BURSTER, deadline_at=None),
+}
+often = settings(
+    max_examples=15,
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGE_TO_A_PLACE)
+@often
+@given(case=cases())
+def test_a_damaged_place_is_blamed(damage: str, case: Case) -> None:
+    assert STAYER in fatal_subjects(check(*DAMAGE_TO_A_PLACE[damage](case)))
+
+
+@pytest.mark.parametrize("damage", DAMAGE_TO_A_RENTAL)
+@often
+@given(case=cases())
+def test_a_damaged_rental_is_blamed(damage: str, case: Case) -> None:
+    assert BURSTER in fatal_subjects(check(*DAMAGE_TO_A_RENTAL[damage](case)))
