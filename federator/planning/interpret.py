@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
+from federator.planning.blocks import Block
 from federator.planning.burst import Case
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.reasons import KINDS, Standing, closest
 from federator.planning.reclaim import Reclaim, reclaim
-from federator.planning.schedule import Block
 from federator.planning.wording import moment, money, request, span
 
 

@@ -9,34 +9,22 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from federator.model.rules import CapRow
 from federator.model.snapshot import BusyView, JobView
+from federator.planning import blocks
+from federator.planning.blocks import BUSY, Block, better_elsewhere, not_before, to_be_rented
 from federator.planning.burst import Bursting
 from federator.planning.candidates import size
-from federator.planning.caps import QUEUE_UNITS, Caps
+from federator.planning.caps import Caps
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
-from federator.planning.wording import gpus, moment
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_of
 
 ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
-
-
-class Block(NamedTuple):
-    """Why a job did not start at its last look. `kind` is that of `Waiting`, `situation` a name of `feasibility.SITUATIONS`."""
-
-    kind: str
-    situation: str
-    text: str = ""
-    change: str = ""
-
-
-BUSY = Block("capacity", "busy")
 
 
 @dataclass(frozen=True)
@@ -103,7 +91,9 @@ class _Engine:
         wakes = sorted({j.not_before_at for j in waiting if j.not_before_at and j.not_before_at > self.now})
         waiting = self._pass(waiting, self.now, set(range(len(self.lots))))
         self.result.caps = self.caps.copy()
-        self.result.blocks = {job.id: self._block_of(job) for job in waiting}
+        self.result.blocks = {
+            job.id: not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY) for job in waiting
+        }
         at = self.now
         while waiting and self.result.attempts <= ATTEMPTS:
             ahead = [lot.releases[0].at for lot in self.lots if lot.releases] + [w for w in wakes if w > at][
@@ -118,7 +108,7 @@ class _Engine:
                 self.stuck.clear()
             waiting = self._pass(waiting, at, fresh)
         if self.result.attempts > ATTEMPTS:
-            self._estimate(waiting, at)
+            self.result.bookings |= _estimate(self.world, [(job, self._places(job)) for job in waiting], at)
         return self.result
 
     # -- one moment ---------------------------------------------------------------------------------------------------
@@ -202,7 +192,7 @@ class _Engine:
                 continue
             row = self.caps.blocking(job, self.world.places[place], shares=place in self.rented)
             if row is not None:
-                capped = capped or self._capped(row, job, place)
+                capped = capped or blocks.capped(self.caps, row, job, self.world.places[place])
             elif not self._leaves_hold(job, place, at):
                 held = True
             else:
@@ -213,8 +203,8 @@ class _Engine:
             if better is None:
                 self._start(job, best.place, at)
             return better
-        if held:
-            return self._held()
+        if held and self.hold is not None:
+            return blocks.held(self.hold, self.world.places[self.hold.place], self.now)
         return capped or BUSY
 
     def _rank(self, job: JobView, place: int, at: float) -> "_Rank":
@@ -320,50 +310,26 @@ class _Engine:
             self.result.attempts += 1
             start, candidate = self.lots[place].earliest(need_of(job), job.nodes), self.world.places[place]
             if start is not None and start > at and start + candidate.run_s(job) <= deadline:
-                text = f"where it fits now it would miss its deadline; {candidate.key} is free at about {moment(start, self.now)}"
-                return Block("later", "better-elsewhere", text, "a later deadline")
+                return better_elsewhere(candidate, start, self.now)
         if self.bursting is None or at > self.now:
             return None
         case = self.bursting.later_case(job, self.caps)
         if case is None:
             return None
-        where, when = self.world.places[case.place].key, moment(case.rent_at, self.now)
-        text = f"where it fits now it would miss its deadline; {where} is to be rented at {when}"
-        return Block("later", "not-yet", text, "a later deadline")
+        return to_be_rented(self.world.places[case.place], case.rent_at, self.now)
 
-    # -- words and estimates ------------------------------------------------------------------------------------------
 
-    def _held(self) -> Block:
-        assert self.hold is not None, "only a hold holds"
-        job, site, until = (
-            self.hold.job,
-            self.world.places[self.hold.place].key,
-            moment(self.hold.at, self.now),
-        )
-        text = f"free GPUs at {site} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
-        return Block("capacity", "held", text, f"an estimate short enough to end by {until}")
-
-    def _capped(self, row: CapRow, job: JobView, place: int) -> Block:
-        kind, situation = ("quota", "queue-limit") if row.unit in QUEUE_UNITS else ("budget", "budget")
-        return Block(kind, situation, *self.caps.describe(row, job, self.world.places[place]))
-
-    def _block_of(self, job: JobView) -> Block:
-        """Why a job did not start at once."""
-        if job.not_before_at is not None and job.not_before_at > self.now:
-            when = moment(job.not_before_at, self.now)
-            return Block("time", "not-before", f"it is not tried again before {when}", f"wait until {when}")
-        return self.stuck.get(self.world.key(job), BUSY)
-
-    def _estimate(self, waiting: list[JobView], at: float) -> None:
-        """Beyond the work limit: start times from the backlog of each place, as if it were a fluid."""
-        backlog_s = [0.0] * len(self.lots)
-        for job in waiting:
-            places = self._places(job)
-            if not places:
-                continue
-            place = min(places, key=lambda p: (backlog_s[p], p))
-            candidate = self.world.places[place]
-            capacity = max(size(job), float(candidate.gpus * candidate.nodes))
-            start, run_s = at + backlog_s[place], candidate.run_s(job)
-            backlog_s[place] += size(job) * run_s / capacity
-            self.result.bookings[job.id] = Booking(place, start, start + run_s, exact=False)
+def _estimate(
+    world: World, waiting: list[tuple[JobView, tuple[int, ...]]], at: float
+) -> Iterator[tuple[str, Booking]]:
+    """Beyond the work limit: start times from the backlog of each place, as if it were a fluid."""
+    backlog_s = [0.0] * len(world.places)
+    for job, places in waiting:
+        if not places:
+            continue
+        place = min(places, key=lambda p: (backlog_s[p], p))
+        candidate = world.places[place]
+        capacity = max(size(job), float(candidate.gpus * candidate.nodes))
+        start, run_s = at + backlog_s[place], candidate.run_s(job)
+        backlog_s[place] += size(job) * run_s / capacity
+        yield job.id, Booking(place, start, start + run_s, exact=False)
