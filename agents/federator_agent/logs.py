@@ -54,6 +54,11 @@ class LogUploads:
         self._uploads.setdefault((placement, rank), Upload(path, 0 if fresh else None))
         self._any.set()
 
+    def ask_again(self) -> None:
+        """A new session: the dispatcher's copies may have lost what was not yet on its disk."""
+        for upload in self._uploads.values():
+            upload.sent = None
+
     async def run(self) -> None:
         """Upload what grows, for ever. Waits without waking while nothing is followed."""
         while True:

@@ -70,6 +70,7 @@ class Agent:
     def link_up(self, welcome: Welcome) -> None:
         """A session stands."""
         self._report_every_s = self._settings.report_every_s or welcome.report_every_s
+        self._logs.ask_again()
         self.tell(ev.LinkUp(welcome.incarnation, welcome.term))
 
     def link_down(self) -> None:
@@ -123,7 +124,7 @@ class Agent:
         }
         specs = {name: spec for name in hashes if (spec := self._spool.spec(name))}
         self._state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
-        self._spool.drop_specs({entry.spec_hash for entry in state.desired.values()} | hashes)
+        self._tidy()
         self._staging.clear()
         for record in state.records.values():
             if record.phase in (Phase.RUNNING, Phase.STOPPING, Phase.COLLECTING):
@@ -166,6 +167,7 @@ class Agent:
             self._carry_out(instruction)
         if self._spool.long:
             self._spool.rewrite(whole(self._state))
+            self._tidy()
 
     def _carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901 - a flat dispatch
         match instruction:
@@ -195,6 +197,14 @@ class Agent:
                 self._spawn(self._collect(record, spec))
             case do.Discard(placement, checkpoints_of):
                 self._discard(placement, checkpoints_of)
+
+    def _tidy(self) -> None:
+        """Drop what no placement needs: specs, and checkpoints that nobody came back to."""
+        entries = [record.entry for record in self._state.records.values()] + list(
+            self._state.desired.values()
+        )
+        self._spool.drop_specs({entry.spec_hash for entry in entries})
+        self._spool.drop_checkpoints({entry.job for entry in entries})
 
     # What the core asks for ----------------------------------------------------------------------------------------
 
@@ -230,8 +240,7 @@ class Agent:
         placement = record.entry.placement
         first = record.slots[0].rank
         log_file = self._rank_directory(placement, first) / "log"
-        log_file.unlink(missing_ok=True)
-        self._follow_logs(record, fresh=True)
+        self._follow_logs(record, fresh=not log_file.exists())
         environment = setup_environment(self._settings.environment, spec, self._where(record))
         try:
             await self._staging.prepare(
@@ -315,7 +324,7 @@ class Agent:
         return self._placement_directory(placement) / "work"
 
     def _checkpoints(self, job: str) -> Path:
-        return self._spool.directory / "checkpoints" / job
+        return self._spool.checkpoints / job
 
     def _where(self, record: Record) -> Where:
         return Where(self._identity.site, ADDRESS, self._checkpoints(record.entry.job))

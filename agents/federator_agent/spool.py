@@ -7,6 +7,8 @@ it is dropped. The journal is rewritten, atomically, when most of it is history.
 
 import fcntl
 import os
+import shutil
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,8 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator_agent.core.state import Change
 
+KEEP_CHECKPOINTS_S = 30 * 86400.0
+"""Real seconds for which a job's checkpoints are kept untouched when the job does not end well here."""
 COMPACT_LINES = 4000
 """The journal is rewritten after this many lines."""
 
@@ -48,6 +52,11 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _last_touched(directory: Path) -> float:
+    """The newest real time of change of a directory or of anything in it."""
+    return max(path.lstat().st_mtime for path in [directory, *directory.rglob("*")])
 
 
 class Spool:
@@ -156,6 +165,17 @@ class Spool:
         for path in (self.directory / "specs").iterdir():
             if path.name not in needed:
                 path.unlink(missing_ok=True)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where jobs save themselves, a directory for each."""
+        return self.directory / "checkpoints"
+
+    def drop_checkpoints(self, needed: set[str]) -> None:
+        """Remove the checkpoints of jobs that have nothing here and that nobody has touched for long."""
+        for path in self.checkpoints.glob("*"):
+            if path.name not in needed and _last_touched(path) < time.time() - KEEP_CHECKPOINTS_S:
+                shutil.rmtree(path, ignore_errors=True)
 
     @property
     def paused(self) -> bool:

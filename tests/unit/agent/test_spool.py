@@ -1,10 +1,12 @@
 """The disk: what a crash may do to it, and what must be read back."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator_agent import spool as spool_module
 from federator_agent.core.lending import Site
 from federator_agent.core.state import (
     DesiredChange,
@@ -66,9 +68,10 @@ def test_damage_elsewhere_is_not_passed_over(tmp_path: Path) -> None:
         Spool(tmp_path).load()
 
 
-def test_rewriting_keeps_what_matters_and_is_shorter(tmp_path: Path) -> None:
+def test_rewriting_keeps_what_matters_and_is_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "COMPACT_LINES", 50)
     spool = opened(tmp_path)
-    for _ in range(1500):
+    for _ in range(17):
         spool.append(CHANGES)
     was_long = spool.long
     empty = State(site=Site(name="here", pools=()))
@@ -98,3 +101,15 @@ def test_records_of_all_phases_survive(tmp_path: Path) -> None:
     spool.append(records)
     assert tuple(Spool(tmp_path).read()) == records
     spool.close()
+
+
+def test_checkpoints_go_only_when_old_and_not_needed(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for job in ("old", "old-but-here", "touched"):
+        (spool.checkpoints / job).mkdir(parents=True)
+        (spool.checkpoints / job / "state").touch()
+        for path in (spool.checkpoints / job / "state", spool.checkpoints / job):
+            os.utime(path, (0, 0))
+    (spool.checkpoints / "touched" / "state").touch()
+    spool.drop_checkpoints({"old-but-here"})
+    assert sorted(path.name for path in spool.checkpoints.iterdir()) == ["old-but-here", "touched"]

@@ -1,0 +1,98 @@
+"""Logs on their way: what the dispatcher's copy has is the truth, and one that does not grow is not fed for ever."""
+
+import os
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from federator.kernel.errors import TooLarge
+from federator_agent import logs
+from federator_agent.link import Bulk
+from federator_agent.logs import LogUploads
+
+
+class Copy:
+    """The dispatcher's copy of logs; `limit` is where it stops to take more."""
+
+    def __init__(self, limit: int = 10**9) -> None:
+        self.data = b""
+        self.limit = limit
+        self.puts: list[tuple[int, int]] = []
+        self.error: Exception | None = None
+
+    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> int:
+        self.puts.append((offset, len(data)))
+        if self.error:
+            raise self.error
+        if offset == len(self.data):
+            self.data = (self.data + data)[: self.limit]
+        return len(self.data)
+
+
+@pytest.fixture
+def copy(monkeypatch: pytest.MonkeyPatch) -> Copy:
+    monkeypatch.setattr(logs, "CHUNK_BYTES", 4)
+    return Copy()
+
+
+def uploads(copy: Copy) -> LogUploads:
+    return LogUploads(cast(Bulk, copy))
+
+
+async def test_a_log_goes_in_chunks_from_where_the_copy_ends(copy: Copy, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"0123456789")
+    copy.data = b"012"
+    sending = uploads(copy)
+    sending.follow("p", 0, tmp_path / "log", fresh=False)
+    assert await sending.finish("p") == ""
+    assert copy.data == b"0123456789"
+    assert copy.puts == [(0, 0), (3, 4), (7, 3)]
+
+
+async def test_a_copy_that_lost_its_tail_gets_it_again(copy: Copy, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"01234567")
+    sending = uploads(copy)
+    sending.follow("p", 0, path, fresh=True)
+    await sending._send(("p", 0), sending._uploads["p", 0], once=False)
+    copy.data = b"01"
+    sending.ask_again()
+    with path.open("ab") as file:
+        file.write(b"89")
+    assert await sending.finish("p") == ""
+    assert copy.data == b"0123456789"
+
+
+async def test_a_copy_that_takes_no_more_is_not_fed_for_ever(copy: Copy, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"0123456789")
+    copy.limit = 6
+    sending = uploads(copy)
+    sending.follow("p", 0, tmp_path / "log", fresh=True)
+    assert await sending.finish("p") == "the log of rank 0 is incomplete"
+    assert len(copy.puts) < 10
+
+
+async def test_a_refused_log_does_not_hold_up_the_end(copy: Copy, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"0123456789")
+    copy.error = TooLarge("no")
+    sending = uploads(copy)
+    sending.follow("p", 0, tmp_path / "log", fresh=True)
+    assert "incomplete" in await sending.finish("p")
+
+
+def test_the_oldest_logs_of_ended_placements_go_first(
+    copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "KEEP_BYTES", 15)
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        path = tmp_path / name / "rank-0" / "log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"0123456789")
+        os.utime(path, (1000 - age, 1000 - age))
+    uploads(copy).drop_oldest({name: tmp_path / name for name in ("newest", "middle", "oldest")})
+    assert [(tmp_path / name / "rank-0" / "log").exists() for name in ("newest", "middle", "oldest")] == [
+        True,
+        False,
+        False,
+    ]
