@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LAST_OUTPUT_S = 30.0
 """How long after a job's end its output is still waited for."""
+REASON_S = 2.0
+"""How often a waiting job's reason is looked at."""
 NO_FOLDER = Path("none")
 
 
@@ -46,7 +48,7 @@ def run(
 ) -> int:
     """Run a command somewhere in the federation as if it ran here.
 
-    Its output is streamed and its exit code passed on. Ctrl-C cancels the job; a second one leaves at once.
+    Its output is streamed and its exit code passed on. Ctrl-C (or SIGTERM) cancels the job; a second one leaves at once.
     When a word of the command names a file in the current folder (as in `-- python train.py`), that folder goes along, without
     what .gitignore and .federatorignore exclude; `--workdir` names another one, `--workdir none` none.
 
@@ -176,7 +178,8 @@ class _Watched:
 
     async def to_the_end(self) -> int:
         """Stream until the job is over, or until the person leaves."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self.interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self.interrupt)
         following = asyncio.ensure_future(self._follow())
         leaving = asyncio.ensure_future(self._left.wait())
         await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -206,15 +209,17 @@ class _Watched:
 
     async def _follow(self) -> Job:
         outputs = [asyncio.ensure_future(self._stream(node)) for node in range(self._nodes)]
+        reasons = asyncio.ensure_future(self._tell_reasons())
         try:
             await self._tell_events()
             await asyncio.wait(outputs, timeout=LAST_OUTPUT_S)
             job = (await self._client.wait(self._job)).job
         finally:
-            for output in outputs:
+            for output in (reasons, *outputs):
                 output.cancel()
-            done = await asyncio.gather(*outputs, return_exceptions=True)
-        for ending in done:
+            endings = await asyncio.gather(*outputs, return_exceptions=True)
+            await asyncio.gather(reasons, return_exceptions=True)
+        for ending in endings:
             if isinstance(ending, FederatorError) and job.started_at is not None:
                 self.say(f"its output is not whole: {ending.describe()}")
         self.say(f"{job.status}: {job.because}")
@@ -226,6 +231,16 @@ class _Watched:
                 return
             if event.text:
                 self.say(f"{event.status}: {event.text}")
+
+    async def _tell_reasons(self) -> None:
+        """While the job waits: why, whenever that changes."""
+        said = ""
+        while not self._quiet:
+            await asyncio.sleep(REASON_S)
+            waiting = (await self._client.job(self._job)).waiting
+            if waiting is not None and waiting.because != said:
+                said = waiting.because
+                self.say(f"waits: {said}")
 
     async def _stream(self, node: int) -> None:
         """Pass a node's output on; a gang's lines carry the rank."""

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from federator.cli import running
 from federator.client.workdir import pack
 from federator.model.jobs import JobStatus
+from federator.model.plans import Waiting
 from federator.wire.http import (
     JobPage,
     Submitted,
@@ -53,6 +55,35 @@ def test_run_of_a_gang_marks_each_line_with_its_rank(federator: Command, fake: F
     ran = federator("run", "-q", "--nodes", "2", "--", "hostname")
     assert sorted(ran.out.splitlines()) == ["[0] line of 0", "[0] rest", "[1] line of 1", "[1] rest"]
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_run_says_why_it_waits(
+    federator: Command, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once per reason: or a person would stare at PENDING."""
+    monkeypatch.setattr(running, "REASON_S", 0.01)
+    route = "GET /v1/jobs/job-1"
+
+    async def events(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while len(fake.of(route)) < 5:
+            await asyncio.sleep(0.01)
+        await response.write(frames("SUCCEEDED"))
+        return response
+
+    async def show(_request: web.Request) -> web.StreamResponse:
+        over = len(fake.of(route)) >= 5
+        shown = detail(JobStatus.SUCCEEDED, 0) if over else detail(JobStatus.PENDING, placement=None)
+        waiting = None if over else Waiting(job="job-1", kind="capacity", because="north is full")
+        return web.Response(body=msgspec.json.encode(msgspec.structs.replace(shown, waiting=waiting)))
+
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "sh"), 201)
+    fake.handle(route, show)
+    fake.handle("GET /v1/jobs/job-1/events", events)
+    fake.answer("GET /v1/jobs/job-1/logs", b"")
+    ran = federator("run", "--", "x")
+    assert (ran.code, ran.err.count("federator: waits: north is full\n")) == (0, 1)
 
 
 def test_run_takes_the_folder_along_when_the_command_names_a_file_in_it(
