@@ -310,7 +310,7 @@ class Admission:
         changes = Changes()
         if rows:
             entry = LedgerEntry(
-                id=self.ids.new("led"),
+                id=self.ids.new("le"),
                 at=self.clock.now(),
                 kind=LedgerKind.ACT,
                 who=who,
