@@ -14,7 +14,7 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dev test lint fmt unit docs lock clean
+.PHONY: help demo dev test lint fmt unit kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -48,6 +48,9 @@ fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by 
 
 unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
 	@$(BIN)/python -m pytest tests/unit tests/scenarios tests/properties tests/contract tests/architecture $(ARGS)
+
+kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (some half an hour)
+	@$(BIN)/python -m tests.kills
 
 docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again
 	@$(BIN)/python -m tools.generate_docs

@@ -1,0 +1,34 @@
+"""A job that does nothing but say that it lives: start, a beat every 50 ms and its end, each with the boot clock, in a file of its own."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+BEAT_S = 0.05
+
+
+def main(folder: Path, run_s: float) -> None:
+    """Beat for `run_s` real seconds; a TERM ends it at once, as a checkpoint would."""
+    where = os.environ
+    name = f"{where['FEDERATOR_JOB_ID']}.{where['FEDERATOR_PLACEMENT_ID']}.{where['FEDERATOR_NODE_RANK']}.{os.getpid()}"
+    with (folder / name).open("a", buffering=1) as file:
+
+        def write(word: str) -> None:
+            file.write(f"{word} {time.clock_gettime(time.CLOCK_BOOTTIME):.4f}\n")
+
+        def stop(*_: object) -> None:
+            write("stopped")
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, stop)
+        write("start")
+        until = time.monotonic() + run_s
+        while time.monotonic() < until:
+            time.sleep(BEAT_S)
+            write("beat")
+        write("end")
+
+
+main(Path(sys.argv[1]), float(sys.argv[2]))
