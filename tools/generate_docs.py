@@ -144,6 +144,33 @@ def policies() -> str:
     return page(text)
 
 
+def reasons() -> str:
+    """Why a job does not run at a place: filters and situations, in their order."""
+    from federator.planning.feasibility import FILTERS, SITUATIONS
+    from federator.planning.reasons import KINDS
+
+    filters = ((str(n), f"`{each.name}`", each.says) for n, each in enumerate(FILTERS, 1))
+    situations = (
+        (str(n), f"`{name}`", f"`{KINDS[name]}`", says) for n, (name, says) in enumerate(SITUATIONS, 1)
+    )
+    return page([
+        "# Reasons",
+        (
+            "`federator explain` names one reason for each site. Filters are asked first, in this order, and the first that fails is "
+            "the reason. They look at one job and one place only, so they always answer. How they are used is told in "
+            "[planning](../explanation/planning.md)."
+        ),
+        "## Filters",
+        table(("order", "filter", "what it says"), filters),
+        "## Situations",
+        (
+            "What can keep a job from a place that passes all filters: it depends on the moment and on other jobs. `kind` is that of "
+            "the waiting job when this is what keeps it; a job that fails a filter everywhere is of kind `filter`."
+        ),
+        table(("order", "situation", "kind", "what it says"), situations),
+    ])  # fmt: skip
+
+
 def metrics() -> str:
     """The catalogue of metrics."""
     from federator.telemetry import CATALOGUE
@@ -260,6 +287,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors,
     "exit-codes.md": exit_codes,
     "metrics.md": metrics,
+    "reasons.md": reasons,
     "lifecycles.md": lifecycles,
 }
 
