@@ -28,6 +28,7 @@ def explain(job: JobName, *, output: Output = "table", connection: Connection = 
 
 def preview(
     file: Path | None = None,
+    /,
     *,
     job_file: Annotated[
         Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")

@@ -34,6 +34,7 @@ MANY = 20
 
 def submit(
     file: Path | None = None,
+    /,
     *,
     job_file: Annotated[
         Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")
