@@ -95,7 +95,8 @@ def run_command(words: Sequence[str]) -> int:
         sys.stdout = None
         return 0
     except OSError as error:
-        say_error(f"{error.filename or 'the system'}: {error.strerror or error}")
+        where = f"{error.filename}: " if error.filename else ""
+        say_error(f"{where}{error.strerror or error}")
         return USAGE
     return code if isinstance(code, int) else 0
 
