@@ -105,9 +105,9 @@ class LogUploads:
             upload.refused = upload.stalls > MAX_STALLS
         upload.sent = length
 
-    def drop_oldest(self, ended: dict[str, Path]) -> None:
+    def drop_oldest(self, ended: list[Path]) -> None:
         """Keep the logs of ended placements within the limit: the oldest are cut to nothing. `ended`: their directories."""
-        files = [file for path in ended.values() for file in path.glob("rank-*/log")]
+        files = [file for path in ended for file in path.glob("rank-*/log")]
         sizes = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in files)
         over = sum(size for _, size, _ in sizes) - KEEP_BYTES
         for _, size, file in sizes:

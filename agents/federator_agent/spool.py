@@ -167,6 +167,11 @@ class Spool:
                 path.unlink(missing_ok=True)
 
     @property
+    def placements(self) -> Path:
+        """Where placements have their files, a directory for each."""
+        return self.directory / "placements"
+
+    @property
     def checkpoints(self) -> Path:
         """Where jobs save themselves, a directory for each."""
         return self.directory / "checkpoints"

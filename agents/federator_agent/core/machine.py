@@ -2,7 +2,7 @@
 
 Ideal: what the desired set says runs, once, on slots that hold it; what it says to stop, stops; everything else goes on; and
 the dispatcher learns each end exactly as it was. Departures: a placement that the site cannot hold is refused; a rank that
-vanished without an exit code is reported lost; a reservation ends after `RESERVE_FOR_S`.
+vanished without an exit code is reported lost; a reservation ends after `admitting.RESERVE_FOR_S`.
 
 Rules that hold in every step: intent is durable before ranks are started; a placement stops only on a `stop` entry, its time
 limit, or the failure of one of its own ranks; absence from the desired set changes nothing that runs; a status is dropped only
@@ -14,9 +14,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
-from federator_agent.core import ending
+from federator_agent.core import admitting, ending
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import (
     Acknowledged,
@@ -49,12 +48,7 @@ from federator_agent.core.instructions import (
     StartRanks,
     StopStaging,
 )
-from federator_agent.core.lending import free_hosts, lent_hosts, seat
-from federator_agent.core.reporting import taken_slots
 from federator_agent.core.state import DesiredChange, Phase, RankState, Record, State
-
-RESERVE_FOR_S = 300.0
-"""A reservation that is not raised to `run` within this time gives its slots back."""
 
 
 def step(state: State, event: Event, now: Now) -> tuple[State, list[Instruction]]:
@@ -93,7 +87,7 @@ def _resume(draft: Draft, record: Record) -> None:
     if record.phase is Phase.FETCHING:
         draft.do(FetchSpec(record.entry.spec_hash))
     elif record.phase is Phase.RESERVED:
-        draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + RESERVE_FOR_S))
+        draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + admitting.RESERVE_FOR_S))
     elif record.phase is Phase.STAGING and spec is not None:
         draft.do(Stage(record, spec))
     elif record.phase is Phase.UNSTAGING:
@@ -159,7 +153,7 @@ def _follow(draft: Draft, entry: DesiredEntry) -> None:
         if entry.order is Order.STOP:
             ending.end_unknown(draft, entry)
         else:
-            _admit(draft, entry)
+            admitting.admit(draft, entry)
         return
     record = draft.entry_changed(record, entry)
     if entry.order is Order.STOP:
@@ -167,85 +161,7 @@ def _follow(draft: Draft, entry: DesiredEntry) -> None:
             draft.tell(record, record.report.status, record.verdict)
         ending.stop(draft, record, Cause.STOPPED, entry.reason or "told to stop")
     elif entry.order is Order.RUN and record.phase is Phase.RESERVED:
-        _stage(draft, record)
-
-
-def _admit(draft: Draft, entry: DesiredEntry) -> None:
-    why = _unwilling(draft, entry)
-    if why:
-        ending.refuse(draft, Record(entry=entry), why)
-        return
-    record = draft.put(Record(entry=entry))
-    spec = draft.state.specs.get(entry.spec_hash)
-    if spec is None:
-        draft.do(FetchSpec(entry.spec_hash))
-    else:
-        _seat(draft, record, spec)
-
-
-def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
-    """Why the site does not take this work at all; empty: it does."""
-    site = draft.state.site
-    if draft.state.paused:
-        return "the site's owner has paused new work"
-    if site.pool(entry.pool) is None:
-        return f"there is no pool {entry.pool!r} here"
-    if not site.lend.serves(entry.queue):
-        return f"the site does not lend to the queue {entry.queue}"
-    if not site.lend.open_at(draft.now.at):
-        return "the site does not lend at this hour"
-    return ""
-
-
-def _spec_arrived(draft: Draft, event: SpecArrived) -> None:
-    waiting = _fetching(draft, event.spec_hash)
-    if waiting:
-        draft.set(specs={**draft.state.specs, event.spec_hash: event.spec})
-    for record in waiting:
-        _seat(draft, record, event.spec)
-
-
-def _spec_unknown(draft: Draft, event: SpecUnknown) -> None:
-    for record in _fetching(draft, event.spec_hash):
-        ending.refuse(draft, record, event.detail)
-
-
-def _fetching(draft: Draft, spec_hash: str) -> list[Record]:
-    return [
-        record
-        for record in draft.records.values()
-        if record.phase is Phase.FETCHING and record.entry.spec_hash == spec_hash
-    ]
-
-
-def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
-    """Give all ranks their slots, or refuse: a gang is whole."""
-    pool = draft.state.site.pool(record.entry.pool)
-    assert pool is not None
-    why = pool.suits(spec.resources)
-    if not why:
-        free = free_hosts(lent_hosts(draft.state.site, pool), taken_slots(draft.records))
-        slots = seat(free, pool.name, record.entry.ranks, spec.resources)
-        if slots is not None:
-            _seated(draft, replace(record, slots=slots))
-            return
-        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.count} GPUs each"
-        why = f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
-    ending.refuse(draft, record, why)
-
-
-def _seated(draft: Draft, record: Record) -> None:
-    if record.entry.order is Order.RUN:
-        _stage(draft, record)
-        return
-    until = draft.now.boot_s + RESERVE_FOR_S
-    held = replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until)
-    draft.tell(held, PlacementStatus.ACCEPTED)
-
-
-def _stage(draft: Draft, record: Record) -> None:
-    staging = draft.tell(replace(record, phase=Phase.STAGING), PlacementStatus.STARTING)
-    draft.do(Stage(staging, draft.state.specs[record.entry.spec_hash]))
+        admitting.stage(draft, record)
 
 
 def _setting_up(draft: Draft, event: SettingUp) -> None:
@@ -397,8 +313,8 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     LinkDown: _link_down,
     DesiredChanged: _desired_changed,
     Acknowledged: _acknowledged,
-    SpecArrived: _spec_arrived,
-    SpecUnknown: _spec_unknown,
+    SpecArrived: admitting.spec_arrived,
+    SpecUnknown: admitting.spec_unknown,
     SettingUp: _setting_up,
     Staged: _staged,
     StagingFailed: _staging_failed,

@@ -85,7 +85,7 @@ async def test_a_rank_whose_shim_is_gone_is_lost_and_nothing_of_it_runs(
     await agent.start()
     end = await dispatcher.ended("p1")
     assert (end.status, end.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
-    assert "shim was killed" in end.detail
+    assert "without an exit code" in end.detail
     for pid in pids.read_text().split():
         assert not _alive(int(pid))
 

@@ -90,7 +90,7 @@ def test_the_oldest_logs_of_ended_placements_go_first(
         path.parent.mkdir(parents=True)
         path.write_bytes(b"0123456789")
         os.utime(path, (1000 - age, 1000 - age))
-    uploads(copy).drop_oldest({name: tmp_path / name for name in ("newest", "middle", "oldest")})
+    uploads(copy).drop_oldest([tmp_path / name for name in ("newest", "middle", "oldest")])
     assert [(tmp_path / name / "rank-0" / "log").exists() for name in ("newest", "middle", "oldest")] == [
         True,
         False,

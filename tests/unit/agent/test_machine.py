@@ -5,8 +5,9 @@ from msgspec.structs import replace
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
+from federator_agent.core.admitting import RESERVE_FOR_S
 from federator_agent.core.lending import Hours
-from federator_agent.core.machine import RESERVE_FOR_S, next_wake_boot_s
+from federator_agent.core.machine import next_wake_boot_s
 from tests.unit.agent.worlds import World, entry, lending, only, spec, spec_hash
 
 JOB = spec()

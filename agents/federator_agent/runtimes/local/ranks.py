@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
 from federator_agent.runtimes.local import traces
@@ -85,16 +85,13 @@ class LocalRanks:
 
     async def find(self, directory: Path, ended: Ended) -> Found:
         """What became of a rank that an earlier life of the agent was to start; `ended` is told when it is, or already was, over."""
-        for _ in range(_LOOKS):
-            lock = traces.take_lock(directory)
-            if lock is not None:
-                os.close(lock)
-                return self._over(directory, ended)
+        while (lock := traces.take_lock(directory)) is None:
             shim = traces.read_shim(directory)
             if shim is not None and self._adopt(directory, shim, ended):
                 return Found.RUNNING
             await asyncio.sleep(_LOOK_AGAIN_S)
-        raise OSError(f"{directory} is locked by a process that does not say who it is")
+        os.close(lock)
+        return self._over(directory, ended)
 
     def started_at(self, directory: Path) -> float:
         """When a rank's shim said that it is there, by this agent's clock; now, if it never did."""
@@ -146,7 +143,11 @@ class LocalRanks:
         elif shim.boot_id != traces.boot_id():
             ended(self._clock.now(), None, "the machine was restarted")
         else:
-            ended(self._clock.now(), None, "its shim was killed; what was left of it has been ended")
+            ended(
+                self._clock.now(),
+                None,
+                "its shim ended without an exit code; what was left of it has been ended",
+            )
 
     @staticmethod
     async def end_all(directory: Path) -> None:
@@ -161,7 +162,10 @@ class LocalRanks:
 
     def signal(self, directory: Path, name: str) -> None:
         """Send a signal to a rank's process group; `KILL` to everything it ever started. The shim lives on to note the end."""
-        number = Signals[f"SIG{name}"]
+        number = Signals.__members__.get(f"SIG{name.removeprefix('SIG')}")
+        if number is None:
+            log.warning("there is no signal %s here; TERM is sent instead", name)
+            number = SIGTERM
         self._keep(self._signal(directory, number))
 
     async def _signal(self, directory: Path, number: Signals) -> None:

@@ -1,0 +1,100 @@
+"""How placements come in: whether the site takes them, on which slots, and what is told when it does not."""
+
+from msgspec.structs import replace
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import DesiredEntry, Order, PlacementStatus
+from federator_agent.core import ending
+from federator_agent.core.draft import Draft
+from federator_agent.core.events import SpecArrived, SpecUnknown
+from federator_agent.core.instructions import FetchSpec, Stage
+from federator_agent.core.lending import free_hosts, lent_hosts, seat
+from federator_agent.core.reporting import taken_slots
+from federator_agent.core.state import Phase, Record
+
+RESERVE_FOR_S = 300.0
+"""A reservation that is not raised to `run` within this time gives its slots back."""
+
+
+def admit(draft: Draft, entry: DesiredEntry) -> None:
+    """Take up a placement that is new here, or refuse it."""
+    why = _unwilling(draft, entry)
+    if why:
+        ending.refuse(draft, Record(entry=entry), why)
+        return
+    record = draft.put(Record(entry=entry))
+    spec = draft.state.specs.get(entry.spec_hash)
+    if spec is None:
+        draft.do(FetchSpec(entry.spec_hash))
+    else:
+        _seat(draft, record, spec)
+
+
+def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
+    """Why the site does not take this work at all; empty: it does."""
+    site = draft.state.site
+    if not entry.ranks:
+        return "it names no rank to run here"
+    if draft.state.paused:
+        return "the site's owner has paused new work"
+    if site.pool(entry.pool) is None:
+        return f"there is no pool {entry.pool!r} here"
+    if not site.lend.serves(entry.queue):
+        return f"the site does not lend to the queue {entry.queue}"
+    if not site.lend.open_at(draft.now.at):
+        return "the site does not lend at this hour"
+    return ""
+
+
+def spec_arrived(draft: Draft, event: SpecArrived) -> None:
+    """A spec is here: seat all that waited for it."""
+    waiting = _fetching(draft, event.spec_hash)
+    if waiting:
+        draft.set(specs={**draft.state.specs, event.spec_hash: event.spec})
+    for record in waiting:
+        _seat(draft, record, event.spec)
+
+
+def spec_unknown(draft: Draft, event: SpecUnknown) -> None:
+    """No spec, no work: refuse all that waited for it."""
+    for record in _fetching(draft, event.spec_hash):
+        ending.refuse(draft, record, event.detail)
+
+
+def _fetching(draft: Draft, spec_hash: str) -> list[Record]:
+    return [
+        record
+        for record in draft.records.values()
+        if record.phase is Phase.FETCHING and record.entry.spec_hash == spec_hash
+    ]
+
+
+def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
+    """Give all ranks their slots, or refuse: a gang is whole."""
+    pool = draft.state.site.pool(record.entry.pool)
+    assert pool is not None
+    why = pool.suits(spec.resources)
+    if not why:
+        free = free_hosts(lent_hosts(draft.state.site, pool), taken_slots(draft.records))
+        slots = seat(free, pool.name, record.entry.ranks, spec.resources)
+        if slots is not None:
+            _seated(draft, replace(record, slots=slots))
+            return
+        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.count} GPUs each"
+        why = f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
+    ending.refuse(draft, record, why)
+
+
+def _seated(draft: Draft, record: Record) -> None:
+    if record.entry.order is Order.RUN:
+        stage(draft, record)
+        return
+    until = draft.now.boot_s + RESERVE_FOR_S
+    held = replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until)
+    draft.tell(held, PlacementStatus.ACCEPTED)
+
+
+def stage(draft: Draft, record: Record) -> None:
+    """Begin to get a seated placement ready."""
+    staging = draft.tell(replace(record, phase=Phase.STAGING), PlacementStatus.STARTING)
+    draft.do(Stage(staging, draft.state.specs[record.entry.spec_hash]))
