@@ -17,7 +17,7 @@ from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, Told, play
 from federator.cli.demo.trace import read_trace, replay
-from federator.cli.demo.world import World, load_world, read_tightenings, tightened, without_deadlines
+from federator.cli.demo.world import World, load_world, tightened, without_deadlines
 from federator.cli.exits import FAILED, OK
 from federator.cli.explaining import drawn
 from federator.cli.output import console, show
@@ -40,8 +40,8 @@ def demonstrate(
 ) -> int:
     """The demonstration; its exit code."""
     world = load_world()
-    for name, within in read_tightenings(tighten):
-        world = tightened(world, name, within)
+    for given in tighten:
+        world = tightened(world, given)
     if no_deadlines:
         world = without_deadlines(world)
     place = _make_folder(state_dir)

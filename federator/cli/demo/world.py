@@ -6,7 +6,7 @@ ask for are made here too: taking all deadlines away, and tightening one.
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -79,34 +79,22 @@ def without_deadlines(world: World) -> World:
     return msgspec.structs.replace(world, jobs=jobs, policies=policies)
 
 
-def tightened(world: World, name: str, within: str) -> World:
-    """The same world, but that job is due `within` after it was submitted. Raises `Invalid` for an unknown job or a bad duration."""
+def tightened(world: World, given: str) -> World:
+    """`JOB=DURATION`: the same world, but that job is due so soon after it was submitted. Raises `Invalid`."""
+    name, _, within = given.partition("=")
+    if not name or not within:
+        raise Invalid(
+            f"{given!r} is not JOB=DURATION", field="--tighten", remedy="write for example nightly-embed=45m"
+        )
     duration_s(within, "--tighten")
     names = [job.name for job in world.jobs]
     if name not in names:
         raise Invalid(
             f"there is no job {name!r}", field="--tighten", remedy=f"name one of {', '.join(sorted(names))}"
         )
-    return msgspec.structs.replace(
-        world,
-        jobs=tuple(
-            _with(job, drop=DEADLINE_KEYS, add={"finish_within": within}) if job.name == name else job
-            for job in world.jobs
-        ),
-    )
-
-
-def read_tightenings(given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """`JOB=DURATION` as pairs. Raises `Invalid`."""
-    for text in given:
-        name, _, within = text.partition("=")
-        if not name or not within:
-            raise Invalid(
-                f"{text!r} is not JOB=DURATION",
-                field="--tighten",
-                remedy="write for example nightly-embed=45m",
-            )
-        yield name, within
+    due = {"finish_within": within}
+    jobs = [_with(job, drop=DEADLINE_KEYS, add=due) if job.name == name else job for job in world.jobs]
+    return msgspec.structs.replace(world, jobs=tuple(jobs))
 
 
 def provider_settings(folder: Path, command: tuple[str, ...]) -> Document:

@@ -1,0 +1,152 @@
+"""The demonstration, as `make demo` runs it: real processes, one kill -9, and money that is spent for a cause or not at all."""
+
+import csv
+import gzip
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from federator.cli.demo.processes import Processes
+from federator.client import Client
+from federator.model.plans import Rent
+from federator.model.snapshot import Problem
+from federator.planning.forecast import list_schedule
+from federator.planning.greedy import plan_greedily
+from tests.support.demo_runs import Run, federator, run_demo
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(200)]
+
+JOBS = 18
+
+
+def test_it_ends_well_and_every_job_is_done(plain: Run) -> None:
+    assert plain.code == 0, plain.output
+    assert plain.failed_checks == []
+    assert len(plain.result["jobs"]) == JOBS
+    assert {job["status"] for job in plain.result["jobs"]} == {"SUCCEEDED"}
+    assert plain.result["took_s"] < 120, "it is promised to be over within two minutes"
+
+
+def test_one_job_bursts_and_makes_its_deadline(plain: Run) -> None:
+    burst = [job["name"] for job in plain.result["jobs"] if job["burst"]]
+    assert burst == ["review-figures"]
+    assert plain.job("review-figures")["market"] == "on-demand"
+    assert plain.job("review-figures")["met"] is True
+    assert 0 < plain.result["spent_usd"] <= plain.result["cap_usd"]
+
+
+def test_jobs_of_every_kind_did_what_they_are_for(plain: Run) -> None:
+    pretrain, flaky = plain.job("pretrain"), plain.job("flaky-eval")
+    assert (pretrain["gpus"], pretrain["site"]) == (8, "hall")
+    assert flaky["attempts"] == 2, "it fails once, and asks to be tried again"
+    assert plain.job("evaluate")["started_at"] >= pretrain["finished_at"]
+    assert plain.job("count-visitors")["site"] == "shop"
+    assert sum(job["name"].startswith("sweep[") for job in plain.result["jobs"]) == 4
+
+
+def test_the_kill_was_a_real_one_and_lost_nothing(plain: Run) -> None:
+    survival = plain.result["survival"]
+    assert survival["killed_pid"] != survival["new_pid"]
+    assert survival["faults"] == []
+    assert survival["jobs_before"] == survival["jobs_after"] == JOBS
+    assert survival["kept"] == survival["running_before"] > 0
+    assert survival["worked_on"] > 0, "nothing ran while the dispatcher was dead"
+
+
+def test_nothing_is_left_behind(plain: Run) -> None:
+    assert Processes(plain.folder).living() == {}
+    assert plain.result["leases"]
+    for lease in plain.result["leases"]:
+        assert (lease["status"], lease["provider_status"]) == ("GONE", "ENDED")
+        assert lease["billed_usd"] == pytest.approx(lease["provider_billed_usd"], abs=0.005)
+
+
+def test_what_it_prints_explains_both_and_says_what_to_type_next(plain: Run) -> None:
+    assert "federator explain review-figures" in plain.output
+    assert "Why capacity was rented" in plain.output
+    assert "federator explain nightly-embed" in plain.output
+    assert "federator demo --keep" in plain.output
+
+
+def test_without_deadlines_nothing_is_rented(undue: Run) -> None:
+    """The burst is caused, not scripted: take the cause away, and the same work spends nothing."""
+    assert undue.code == 0, undue.output
+    assert len(undue.result["jobs"]) == JOBS
+    assert undue.result["spent_usd"] == 0
+    assert undue.result["leases"] == []
+    assert not any(job["deadline_at"] for job in undue.result["jobs"])
+    assert undue.job("review-figures")["market"] == "owned"
+
+
+def test_a_tightened_deadline_bursts_that_job_too(plain: Run, kept: Run) -> None:
+    assert kept.code == 0, kept.output
+    assert plain.job("nightly-embed")["burst"] is None
+    assert {job["name"] for job in kept.result["jobs"] if job["burst"]} == {"review-figures", "nightly-embed"}
+
+
+async def test_every_burst_has_a_cause_that_can_be_recomputed(kept: Run) -> None:
+    """Each recorded decision, planned again without the offers: the job misses the deadline that the rental was to meet."""
+    async with Client(*_exports(kept.output)) as client:
+        for lease in kept.result["leases"]:
+            evidence = lease["evidence"]
+            assert evidence["home_finish_at"] > evidence["deadline_at"]
+            assert evidence["policy"] == "BurstPolicy/deadlines-only"
+            recorded = await client.decision(evidence["decision"])
+            problem = msgspec.convert(recorded["problem"], Problem)
+            assert any(
+                isinstance(a, Rent) and a.job == evidence["job"] for a in plan_greedily(problem).actions
+            )
+            home = _without_offers(problem)
+            again = {waiting.job: waiting for waiting in plan_greedily(home).waiting}[evidence["job"]]
+            assert again.expected_finish_at is not None
+            assert again.expected_finish_at > evidence["deadline_at"]
+            assert list_schedule(home)[evidence["job"]].finish_at == pytest.approx(evidence["home_finish_at"])
+            assert (await client.replay(evidence["decision"])).identical
+
+
+def test_what_is_left_up_can_be_used_and_stopped(kept: Run) -> None:
+    server, token = _exports(kept.output)
+    listed = federator("list", "--server", server, "--token", token)
+    assert "review-figures" in listed.stdout
+    stopped = federator("demo", "--stop", str(kept.folder))
+    assert stopped.returncode == 0, stopped.stdout
+    assert Processes(kept.folder).living() == {}
+    assert not kept.folder.exists()
+
+
+def test_a_trace_runs_on_ten_sites(tmp_path: Path) -> None:
+    _write_trace(tmp_path)
+    run = run_demo(tmp_path, "--trace", str(tmp_path / "trace.csv.gz"), "--jobs", "20", "--speedup", "600")
+    assert run.code == 0, run.output
+    assert (run.result["jobs"], run.result["done"], run.result["lost"]) == (20, 20, [])
+    assert run.result["met"] == 20
+    assert len(run.result["sites"]) == 10
+    assert sum(site["jobs"] for site in run.result["sites"]) == 20
+    expected_h = sum((1 + number % 4) * 3600 for number in range(20)) / 3600
+    assert sum(site["gpu_hours"] for site in run.result["sites"]) == pytest.approx(expected_h, rel=0.5)
+    assert Processes(run.folder).living() == {}
+
+
+def _exports(output: str) -> tuple[str, str]:
+    """Server and token, as printed for a person."""
+    found = re.search(r"export FEDERATOR_SERVER=(\S+) FEDERATOR_TOKEN=(\S+)", output)
+    assert found is not None, output
+    return found[1], found[2]
+
+
+def _without_offers(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, snapshot=msgspec.structs.replace(problem.snapshot, offers=()))
+
+
+def _write_trace(folder: Path) -> None:
+    """Twenty-five jobs of an hour on one to four GPUs, submitted one a minute, the last ones first."""
+    names = [f"itp{number:02}" for number in range(1, 11)]
+    with (folder / "itp10_sites_x0.2.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("cluster", "sim_gpus", "gpus_per_node"), *((name, 16, 8) for name in names)]
+        )
+    rows = [(names[n % 10], f"{n:02}", 60 * n, 3600, 1 + n % 4) for n in range(25)]
+    with gzip.open(folder / "trace.csv.gz", "wt", newline="") as file:
+        csv.writer(file).writerows([("cluster", "job", "submit_s", "duration_s", "num_gpu"), *reversed(rows)])
