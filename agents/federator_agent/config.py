@@ -16,6 +16,7 @@ from federator.kernel.clock import parse_clock
 from federator.kernel.errors import FederatorError, Invalid
 from federator.model.sites import SiteKind
 from federator.wire import fields
+from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site
@@ -163,7 +164,7 @@ def _pool(pool: Mapping[str, object], path: str) -> HostPool:
     gpus = fields.whole(
         pool.get("gpus_per_node", found.number if found else 0), f"{path}.gpus_per_node", low=0, high=1024
     )
-    model = fields.name(pool["model"], f"{path}.model") if "model" in pool else (found.model if found else "")
+    model = read_model(pool["model"], f"{path}.model") if "model" in pool else (found.model if found else "")
     if gpus and not model:
         raise Invalid("is missing", field=f"{path}.model", remedy="name the GPUs, for example 'model: A100'")
     memory = found.memory_mib if found else 0

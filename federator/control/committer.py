@@ -175,6 +175,7 @@ class Committer:
             job,
             "place",
             because,
+            site=placement.site,
             placement=placement.id,
             epoch=placement.epoch,
             not_before_at=None,

@@ -17,7 +17,7 @@ from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.model.capacity import Market
-from federator.model.events import LedgerKind
+from federator.model.events import Event, LedgerKind
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus
@@ -170,6 +170,7 @@ class Progress:
             self._stories[report.status](changes, _Told(report, moved, job))
         else:
             changes.put(job)
+        _locate(changes, moved)
 
     def _succeed(self, changes: Changes, told: _Told, job: Job) -> None:
         """Any attempt's success completes the job; a newer copy is told to stop, for nothing."""
@@ -354,6 +355,12 @@ _ENDINGS = frozenset(
         PlacementStatus.REFUSED,
     }
 )
+
+
+def _locate(changes: Changes, placement: Placement) -> None:
+    """Whatever this change tells of happened to this placement, at its site."""
+    for event in [row for row in changes.rows.values() if isinstance(row, Event)]:
+        changes.put(msgspec.structs.replace(event, site=placement.site, placement=placement.id))
 
 
 def _expected_end(placement: Placement, started_at: float | None) -> float | None:

@@ -34,9 +34,10 @@ class Scribe:
         *,
         outcome: Outcome | None = None,
         at: float | None = None,
+        site: str = "",
         **fields: Any,
     ) -> Job:
-        """Move the job along `event`. Raises `BadTransition` for an edge that is not in the tables."""
+        """Move the job along `event`, which happened at `site`. Raises `BadTransition` for an edge that is not in the tables."""
         now = self.clock.now()
         status = advance(job.status, event)
         if status in TERMINAL:
@@ -45,7 +46,7 @@ class Scribe:
             outcome = msgspec.structs.replace(outcome or Outcome(TerminalReason.DONE), missed_deadline=missed)
             fields |= {"finished_at": finished_at, "outcome": outcome, "pause_for": None}
         moved = msgspec.structs.replace(job, status=status, because=because, **fields)
-        changes.put(moved, self.event(moved, event, because))
+        changes.put(moved, self.event(moved, event, because, site=site))
         return moved
 
     def event(self, job: Job, kind: str, text: str, *, site: str = "") -> Event:

@@ -49,7 +49,7 @@ def _from_text(text: str, path: str) -> Accelerators:
         elif _MEMORY.fullmatch(part) and memory_mib is None:
             memory_mib = fields.size_mib(part, path, high_mib=MAX_GPU_MEMORY_MIB)
         elif not _COUNT.fullmatch(part) and not _MEMORY.fullmatch(part) and models is None:
-            models = tuple(_model(word.strip(), path) for word in part.split("|"))
+            models = tuple(read_model(word.strip(), path) for word in part.split("|"))
         else:
             raise Invalid(f"{part[:80]!r} in {text[:80]!r} cannot be read", field=path, remedy=_REMEDY)
     return _accelerators(1 if count is None else count, models or (), memory_mib or 0, path)
@@ -68,7 +68,7 @@ def _from_mapping(value: object, path: str) -> Accelerators:
         raise _fraction(f"{path}.count")
     return _accelerators(
         _count(count, f"{path}.count"),
-        fields.words(given.get("models", ()), f"{path}.models", _model),
+        fields.words(given.get("models", ()), f"{path}.models", read_model),
         fields.size_mib(given["memory"], f"{path}.memory", high_mib=MAX_GPU_MEMORY_MIB)
         if "memory" in given
         else 0,
@@ -92,7 +92,8 @@ def _count(value: object, path: str) -> int:
     return fields.whole(value, path, low=0, high=MAX_GPUS_PER_NODE)
 
 
-def _model(value: object, path: str) -> str:
+def read_model(value: object, path: str) -> str:
+    """A GPU model, in upper case: sites, offers, policies and users write `a100` and `A100` for the same thing."""
     if not isinstance(value, str) or not _MODEL.fullmatch(value):
         raise Invalid(
             "is not the name of a GPU model"
@@ -101,7 +102,7 @@ def _model(value: object, path: str) -> str:
             field=path,
             remedy=_REMEDY,
         )
-    return value
+    return value.upper()
 
 
 def _fraction(path: str) -> NotSupported:

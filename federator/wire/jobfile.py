@@ -16,7 +16,7 @@ from federator.kernel.ids import content_hash
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementConstraints, Resources, Retry
 from federator.model.sites import SiteKind
 from federator.wire import fields
-from federator.wire.accelerators import read_accelerators
+from federator.wire.accelerators import read_accelerators, read_model
 from federator.wire.yamltext import Document, read_document
 
 MAX_NODES = 4096
@@ -301,7 +301,7 @@ def _cpus_milli(value: object, path: str) -> int:
 def _speed(value: object) -> dict[str, float]:
     given = fields.mapping(value, "$.speed")
     return {
-        model: float(fields.number(factor, f"$.speed.{model}", low=0.001, high=1000))
+        read_model(model, "$.speed"): float(fields.number(factor, f"$.speed.{model}", low=0.001, high=1000))
         for model, factor in given.items()
     }
 

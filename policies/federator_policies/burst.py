@@ -229,7 +229,7 @@ def _pools(where: Where) -> PoolSelector:
         providers=where.providers,
         regions=where.regions,
         markets=tuple(Market(market) for market in where.markets) or RENTED,
-        models=where.models,
+        models=tuple(model.upper() for model in where.models),
     )
 
 

@@ -25,6 +25,8 @@ async def test_a_job_runs_and_succeeds(world: World) -> None:
     await world.sites["lab"].finish(job)
     done = world.job(job)
     assert done.status is JobStatus.SUCCEEDED
+    told = [(event.kind, event.site) for event in await world.core.views.events(job, None)]
+    assert told == [("submit", ""), ("place", "lab"), ("running", "lab"), ("succeed", "lab")]
     assert done.outcome is not None
     assert done.outcome.reason is TerminalReason.DONE
     assert done.gpu_s == pytest.approx(2 * 1800)

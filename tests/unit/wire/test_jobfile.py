@@ -370,3 +370,10 @@ def test_hostile_parts_are_read_or_refused(document: object) -> None:
         read_job(document, now=NOW)
     except FederatorError as error:
         error.describe().encode()
+
+
+def test_gpu_models_are_the_same_in_small_letters() -> None:
+    """A user of Slurm writes a100; a site says A100. They mean the same."""
+    request = read_job({"run": "x", "resources": {"gpus": "a100|h100:2"}, "speed": {"a100": 1.0}}, now=0.0)
+    assert request.spec.resources.gpus.models == ("A100", "H100")
+    assert request.spec.speed == {"A100": 1.0}
