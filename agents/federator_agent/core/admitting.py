@@ -39,6 +39,8 @@ def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
         return "the site's owner has paused new work"
     if site.pool(entry.pool) is None:
         return f"there is no pool {entry.pool!r} here"
+    if site.lend.pools and entry.pool not in site.lend.pools:
+        return f"the site does not lend its pool {entry.pool}"
     if not site.lend.serves(entry.queue):
         return f"the site does not lend to the queue {entry.queue}"
     if not site.lend.open_at(draft.now.at):
