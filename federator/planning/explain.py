@@ -48,6 +48,8 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     )
     standing = _standing(problem, plan, job, home_at)
     sites = standing.reasons(job)
+    if said.waiting is not None:
+        sites = tuple(_not_chosen(site, said.waiting) for site in sites)
     return Explanation(
         job=job.id,
         status=said.status,
@@ -98,6 +100,14 @@ def _standing(problem: Problem, plan: Plan, job: JobView, home_finish_at: float 
     if home_finish_at is not None:
         home[job.id] = HomeForecast(job.id, "", home_finish_at, home_finish_at)
     return Standing(world, Bursting(world, home), starts)
+
+
+def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
+    """A place that has room for a job that waits nevertheless: the plan's reason is the place's."""
+    if site.filter:
+        return site
+    name = "held" if waiting.kind == "capacity" else "better-elsewhere"
+    return replace(site, filter=name, text=f"{site.text}, but {waiting.because}", change=waiting.change)
 
 
 def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:

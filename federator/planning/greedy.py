@@ -72,7 +72,8 @@ def _drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
 
 def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case]:
     """Rentals that begin now, for a job that this decision leaves late or waiting."""
-    booking, now, misses = best.booking(job.id), evaluator.world.now, bool(best.costs[job.id].miss)
+    booking, now = best.booking(job.id), evaluator.world.now
+    misses = bool(best.costs[job.id].miss) or job.id in best.later
     if booking is not None and (booking.rents or (booking.start_at <= now and not misses)):
         return []
     cases = [case for case in evaluator.bursting.cases(job) if case.is_now(now)]

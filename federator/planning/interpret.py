@@ -212,10 +212,15 @@ class _Writer:
 
     def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
-        at = f"at {moment(home.finish_at, self.now)}, after its deadline" if home else "never"
-        where = self.world.places[case.place].key
-        text = f"would rent {where} at {when} for about {money(case.cost_usd)} if home capacity does not free first: at home it would finish {at}"
-        return "later", text, f"a deadline after {moment(home.finish_at, self.now)}" if home else ""
+        where, price = self.world.places[case.place].key, money(case.cost_usd)
+        late = (
+            f"it would finish at {moment(home.finish_at, self.now)}, after its deadline"
+            if home
+            else "it can never run"
+        )
+        text = f"would rent {where} at {when} for about {price} if home capacity does not free first: at home {late}"
+        change = f"a deadline after {moment(home.finish_at, self.now)}" if home else ""
+        return "later", text, change
 
     def _busy(self, job: JobView) -> str:
         booking = self.scored.booking(job.id)

@@ -6,6 +6,8 @@ place at once, without planning again, so that waiting jobs always have a reason
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
@@ -80,8 +82,13 @@ class Standing:
         )
 
     def reasons(self, job: JobView) -> tuple[SiteReason, ...]:
-        """One per pool and offer, in the order of their keys."""
-        return tuple(self.reason(job, place) for place in range(len(self.world.places)))
+        """One per pool and offer, in the order of their keys; costs are those beyond the cheapest place."""
+        found = [self.reason(job, place) for place in range(len(self.world.places))]
+        least = min((r.extra_cost_usd for r in found if r.extra_cost_usd is not None), default=0.0)
+        return tuple(
+            r if r.extra_cost_usd is None else replace(r, extra_cost_usd=round(r.extra_cost_usd - least, 4))
+            for r in found
+        )
 
     def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
         at = self.world.places[place]

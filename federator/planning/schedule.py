@@ -104,7 +104,6 @@ class _Engine:
             at = max(at, min(ahead))
             fresh = self._advance(at)
             if at in wakes:
-                fresh = set(range(len(self.lots)))
                 self.stuck.clear()
             waiting = self._pass(waiting, at, fresh)
         if self.result.attempts > ATTEMPTS:

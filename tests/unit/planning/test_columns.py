@@ -3,7 +3,7 @@
 import pytest
 
 from federator.model.capacity import Shape
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Scope
+from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
 from federator.planning.columns import Columns, Kind, Row, build
 from federator.planning.objective import Evaluator
@@ -96,6 +96,27 @@ def test_a_full_cap_leaves_no_room_and_never_less() -> None:
 def test_a_guarantee_asks_for_no_more_than_there_is_work() -> None:
     found = table(a_world([a_job("one", queue="prod")], [a_pool()], rules=[GuaranteeRow("g", "prod", 8)]))
     assert row(found, "guarantee/prod/").low == 1.0
+
+
+def test_what_a_policy_requires_costs_more_not_to_do() -> None:
+    rule = bursting(mode=BurstMode.THRESHOLD, after_wait_s=60.0)
+    found = table(a_world([a_job("patient")], [FULL], [an_offer()], [rule]))
+    required = row(found, "required/patient")
+    slack = next(c for c in required.columns if found.kind[c] is Kind.SLACK)
+    rent = next(c for c in required.columns if found.kind[c] is Kind.RENT)
+    assert required.low == 1.0
+    assert found.cost[slack] > found.cost[rent]
+
+
+def test_the_known_point_is_feasible() -> None:
+    jobs = [a_job("a", gpus=4), a_job("b", gpus=4), a_job("c", gpus=4)]
+    evaluator = Evaluator(World(a_world(jobs, [a_pool()], rules=[GuaranteeRow("g", "research", 8)])))
+    found, scored = build(evaluator), evaluator.score({})
+    values = found.known(scored.starts)
+    assert sum(values[c] for c in found.committed()) == len(scored.starts) == 2
+    for each in found.rows:
+        total = sum(k * values[c] for c, k in zip(each.columns, each.coefficients, strict=True))
+        assert each.low - 1e-9 <= total <= each.high + 1e-9, each.name
 
 
 def test_columns_cost_what_the_evaluator_says() -> None:

@@ -66,6 +66,23 @@ def test_a_rental_carries_its_evidence() -> None:
     assert found.burst.decision == "dec-1"
 
 
+def test_costs_are_those_beyond_the_cheapest_place() -> None:
+    pools = [a_pool("cheap", price_usd_gpu_h=0.1), a_pool("dear", price_usd_gpu_h=0.6)]
+    problem = a_world([a_job("one", gpus=2)], pools)
+    found = explain_waiting(problem, plan_greedily(problem), "one")
+    assert {site.site: site.extra_cost_usd for site in found.sites} == {"cheap": 0.0, "dear": 1.0}
+
+
+def test_a_place_that_is_held_for_another_is_told_as_such() -> None:
+    running = busy("p", "j", gpus=2, cpus_milli=1000, memory_mib=1024)
+    pool = a_pool(nodes=1, busy=(running,), free=(Shape(2, 63_000, 261_120),))
+    jobs = [a_job("gang", gpus=4, priority=90), a_job("long", gpus=2, run_s=3 * HOUR)]
+    problem = a_world(jobs, [pool])
+    (site,) = explain_waiting(problem, plan_greedily(problem), "long").sites
+    assert site.filter == "held"
+    assert "are held for gang" in site.text
+
+
 def test_an_unknown_job_is_answered_too() -> None:
     problem = a_world([], [a_pool()])
     assert explain_waiting(problem, plan_greedily(problem), "nobody").status == "unknown"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Shape
 from federator.model.rules import CapRow, CapUnit, Scope
-from federator.model.snapshot import PoolView
+from federator.model.snapshot import BusyView, PoolView
 from federator.planning import schedule as engine
 from federator.planning.forecast import RUNTIME_MARGIN, list_schedule, runtime_quantiles
 from federator.planning.problem import World
@@ -132,6 +132,30 @@ def test_backfill_may_use_what_a_gang_leaves_over() -> None:
     assert found["gang"].start_at == NOW + HOUR
     assert found["short"].start_at == NOW
     assert found["long"].start_at >= NOW + HOUR
+
+
+def test_a_hold_ends_when_its_time_has_come_and_a_cap_still_stops_the_gang() -> None:
+    def running(name: str, hours: float) -> BusyView:
+        return busy(
+            name,
+            f"j{name}",
+            gpus=2,
+            cpus_milli=1000,
+            memory_mib=1024,
+            ends_at=NOW + hours * HOUR,
+            queue="batch",
+        )
+
+    half = (Shape(2, 63_000, 261_120),)
+    pools = [
+        a_pool(nodes=1, busy=(running("p1", 1),), free=half),
+        a_pool("far", nodes=1, busy=(running("p2", 3),), free=()),
+    ]
+    cap = CapRow("q", CapUnit.GPUS, 4.0, scope=Scope(queues=("batch",)))
+    gang = a_job("gang", gpus=4, queue="batch", priority=90, not_sites=("far",))
+    other = a_job("other", gpus=2, run_s=5 * HOUR, not_sites=("far",))
+    found = list_schedule(a_world([gang, other], pools, rules=[cap]))
+    assert found["other"].start_at == NOW + HOUR
 
 
 def test_without_the_gang_nothing_is_held() -> None:

@@ -15,7 +15,12 @@ from federator.model.rules import (
     Scope,
 )
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning.greedy import plan_greedily
+from federator.planning.candidates import of_pool
+from federator.planning.greedy import choose, plan_greedily
+from federator.planning.objective import Evaluator
+from federator.planning.prices import cost
+from federator.planning.problem import World
+from federator.planning.rulebook import RuleBook
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy, changed
 
 
@@ -77,11 +82,46 @@ def test_the_cheapest_offer_that_is_in_time_is_rented() -> None:
 
 def test_spot_is_rented_only_while_there_is_time_to_start_again() -> None:
     spot = an_offer("spot", market=Market.SPOT, price_usd_h=3.0)
-    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
-    plan = plan_greedily(a_world([job], [full()], [spot, an_offer()], [bursting()]))
-    (action,) = plan.actions
+    job = a_job("tight", gpus=4, deadline_at=NOW + 4600)
+    (waiting,) = plan_greedily(a_world([job], [full()], [spot, an_offer()], [bursting()])).waiting
+    assert "would rent acme/eu/4xA100" in waiting.because
+    relaxed = a_job("relaxed", gpus=4, deadline_at=NOW + 9100)
+    (waiting,) = plan_greedily(a_world([relaxed], [full(9.0)], [spot, an_offer()], [bursting()])).waiting
+    assert "would rent acme/spot" in waiting.because
+
+
+def test_a_rental_that_would_not_pay_is_not_put_off_either() -> None:
+    job = a_job("cheap", gpus=4, deadline_at=NOW + 2 * HOUR, value_usd=1.0)
+    plan = plan_greedily(a_world([job], [full()], [an_offer()], [bursting()]))
+    assert plan.waiting[0].kind == "capacity"
+    assert plan.wake_at is None
+
+
+def test_no_gpu_idles_for_a_rental_that_would_not_pay() -> None:
+    slow = a_pool("slow", model="T4")
+    job = a_job("cheap", gpus=4, speed={"T4": 0.25}, deadline_at=NOW + 2 * HOUR, value_usd=1.0)
+    (action,) = plan_greedily(a_world([job], [full(), slow], [an_offer()], [bursting()])).actions
+    assert isinstance(action, Place)
+    assert action.site == "slow"
+    worth_it = a_job("dear", gpus=4, speed={"T4": 0.25}, deadline_at=NOW + 2 * HOUR, value_usd=90.0)
+    (waiting,) = plan_greedily(a_world([worth_it], [full(), slow], [an_offer()], [bursting()])).waiting
+    assert waiting.kind == "later"
+
+
+def test_a_cheaper_rental_now_is_taken_before_a_dearer_one_later() -> None:
+    slow = an_offer("slow", price_usd_h=2.0, delay_s=3000.0)
+    job = a_job("due", gpus=4, deadline_at=NOW + 3000 + HOUR + 30)
+    (action,) = plan_greedily(a_world([job], [full()], [slow, an_offer()], [bursting()])).actions
     assert isinstance(action, Rent)
-    assert action.offer == "eu/4xA100"
+    assert action.offer == "slow"
+
+
+def test_a_rental_forced_on_a_job_that_home_has_room_for_is_dropped() -> None:
+    world = World(a_world([a_job("one")], [a_pool()], [an_offer()], [bursting(mode=BurstMode.ALWAYS)]))
+    offer = next(n for n, place in enumerate(world.places) if place.offer is not None)
+    chosen = choose(Evaluator(world), {"one": offer})
+    assert not chosen.rents
+    assert world.places[chosen.starts["one"]].site == "home"
 
 
 def test_two_jobs_never_rent_more_than_is_to_be_had() -> None:
@@ -99,6 +139,22 @@ def test_caps_on_instances_count_what_is_rented_already() -> None:
     plan = plan_greedily(a_world([job], [full(), lease], [an_offer()], [bursting(), cap]))
     assert not plan.actions
     assert "cap of 1 instances of policy burst: 1 rented" in plan.waiting[0].because
+
+
+def test_using_a_lease_is_no_new_instance() -> None:
+    job = a_job("tight", gpus=4, deadline_at=NOW + 1.2 * HOUR)
+    caps = [CapRow("burst", CapUnit.INSTANCES, 1.0), CapRow("burst", CapUnit.USD_PER_H, 10.0)]
+    (action,) = plan_greedily(a_world([job], [full(), a_lease()], [an_offer()], [bursting(), *caps])).actions
+    assert isinstance(action, Place)
+    assert action.lease == "lease-1"
+
+
+def test_what_a_lease_is_needed_for_anyway_is_not_charged_twice() -> None:
+    book, lease = RuleBook([], NOW), of_pool(a_lease())
+    alone = cost(book, a_job(), lease, NOW)
+    beside = cost(book, a_job(), lease, NOW, committed_until=NOW + HOUR / 2)
+    within = cost(book, a_job(), lease, NOW, committed_until=NOW + 2 * HOUR)
+    assert [alone.rent, beside.rent, within.rent] == pytest.approx([10.0, 5.0, 0.0])
 
 
 def test_a_must_deadline_is_worth_any_permitted_price() -> None:
@@ -144,6 +200,19 @@ def test_a_guarantee_takes_back_the_least_that_makes_room() -> None:
         ("j1", "owed", 3),
         ("j2", "owed", 3),
     ]
+
+
+def test_who_is_not_needed_is_spared() -> None:
+    works = (
+        busy("p1", "small", cpus_milli=1000, memory_mib=1024, ends_at=NOW + 5 * HOUR, priority=5),
+        busy("p2", "large", gpus=3, cpus_milli=1000, memory_mib=1024, ends_at=NOW + 5 * HOUR, priority=10),
+    )
+    pool = a_pool(nodes=1, busy=works, free=(Shape(0, 62_000, 260_096),))
+    plan = plan_greedily(
+        a_world([a_job("owed", gpus=3, queue="prod")], [pool], rules=[GuaranteeRow("prod", "prod", 3)])
+    )
+    assert [action.job for action in plan.actions] == ["large"]
+    assert plan.terms["shortfall"] == pytest.approx(3 * 20.0)
 
 
 def test_a_queue_within_its_own_guarantee_is_nobodys_victim() -> None:
