@@ -11,6 +11,7 @@ import pytest
 
 from federator.model.placements import DesiredEntry, Order
 from federator_agent.link import join, load_key
+from federator_agent.runtimes.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 
@@ -116,6 +117,8 @@ async def agent(dispatcher: FakeDispatcher, tmp_path: Path) -> AsyncIterator[Age
     await dispatcher.until(lambda: dispatcher.reports)
     yield process
     await process.end(signal.SIGKILL)
+    for rank in process.state.glob("placements/*/rank-*"):
+        traces.kill_all(rank, spare=None)  # work outlives its agent: that is what is promised
 
 
 def entry(
