@@ -13,8 +13,8 @@ from federator.control.money import outstanding_usd, spend
 from federator.control.records import Records
 from federator.kernel.clock import Clock
 from federator.model.capacity import Lease, LeaseStatus, Pool, Shape
-from federator.model.jobs import Job, JobSpec, JobStatus
-from federator.model.placements import Placement
+from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus
+from federator.model.placements import Order, Placement
 from federator.model.rules import QueueTerms
 from federator.model.sites import Member, Site, SiteReport
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
@@ -165,9 +165,7 @@ class Observer:
                 gpus=placement.gpus_per_node,
                 cpus_milli=placement.cpus_milli,
                 memory_mib=placement.memory_mib,
-                ends_at=max(
-                    placement.expected_end_at or now, now + OVERDUE_S if _overdue(placement, now) else now
-                ),
+                ends_at=self._ends_at(placement, now),
                 placement=placement.id,
                 job=job.id,
                 revision=self._records.revision_of(job),
@@ -183,6 +181,15 @@ class Observer:
                 yield BusyView(
                     nodes=work.nodes, gpus=work.gpus_per_node, ends_at=work.ends_at or now + 3600.0
                 )
+
+    def _ends_at(self, placement: Placement, now: float) -> float:
+        """When it is expected to be over: as planned; a while from now, once that is past; after its grace, once it is told to stop."""
+        if placement.order is Order.STOP:
+            checkpoint = self._records.spec(placement.spec_hash).checkpoint or Checkpoint()
+            return now + checkpoint.grace_s
+        if placement.expected_end_at is None or placement.expected_end_at < now:
+            return now + OVERDUE_S
+        return placement.expected_end_at
 
     def _booting_pool(self, lease: Lease, placements: list[Placement], now: float) -> PoolView:
         site = self._records.sites.get(lease.site)
@@ -237,10 +244,6 @@ def _lease_fields(lease: Lease | None) -> dict[str, Any]:
 def booting_session(lease: Lease) -> str:
     """What stands for the session of a member that has not joined yet: placements wait there for its agent."""
     return f"booting:{lease.id}"
-
-
-def _overdue(placement: Placement, now: float) -> bool:
-    return placement.expected_end_at is None or placement.expected_end_at < now
 
 
 def take(free: tuple[Shape, ...], placements: Iterable[Placement]) -> tuple[Shape, ...]:

@@ -80,6 +80,19 @@ async def test_a_guaranteed_queue_gets_its_share_back_from_a_borrower(world: Wor
     assert world.job(borrower).status is JobStatus.RUNNING, "a preempted job runs again by itself"
 
 
+async def test_one_victim_is_enough(world: World) -> None:
+    """While the victim saves itself, the next turns count its GPUs as coming free, and stop nobody else."""
+    await world.add_site("hall", nodes=1, gpus=4)
+    borrowers = [await world.submit(resources={"gpus": 4}, estimate="10h") for _ in range(2)]
+    await world.turn()
+    world.clock.advance(600)
+    await world.submit(queue="owed", resources={"gpus": 4}, estimate="1h")
+    for _ in range(3):
+        await world.core.turn.once()
+    statuses = sorted(world.job(job).status for job in borrowers)
+    assert statuses == [JobStatus.RUNNING, JobStatus.SUSPENDING]
+
+
 async def test_the_higher_priority_starts_first(world: World) -> None:
     filler = await world.submit(resources={"gpus": 4})
     await world.turn()
