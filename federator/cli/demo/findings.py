@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -41,7 +42,9 @@ async def gather(federation: Federation, survival: Survival | None, began_s: flo
         gpu_hours=await gpu_hours(federation.admin),
         survival=survival,
     )
-    return msgspec.structs.replace(result, checks=tuple(_checks(result, federation.folder / "journal")))
+    journal = federation.folder / "journal"
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return msgspec.structs.replace(result, checks=tuple(checks(result, lines)))
 
 
 async def gpu_hours(client: Client) -> dict[str, float]:
@@ -112,10 +115,11 @@ def _cap(overview: Overview) -> float | None:
     return min((cap.limit for cap in overview.caps if cap.unit == "usd"), default=None)
 
 
-def _checks(result: Result, journal: Path) -> list[Check]:
+def checks(result: Result, journal: Iterable[str]) -> list[Check]:
+    """What must hold of any run, whatever its world. `journal` has the lines that the jobs wrote."""
     failed = [f"{job.name} {job.status}" for job in result.jobs if job.status != JobStatus.SUCCEEDED]
-    copies = second_copies(journal.read_text().splitlines() if journal.exists() else ())
-    checks = [
+    copies = second_copies(journal)
+    made = [
         Check(
             "every accepted job has been done",
             not failed,
@@ -129,8 +133,8 @@ def _checks(result: Result, journal: Path) -> list[Check]:
         ),
     ]
     if result.survival is not None:
-        checks.append(_survived(result.survival))
-    return [*checks, *_rentals(result)]
+        made.append(_survived(result.survival))
+    return [*made, *_rentals(result)]
 
 
 def _survived(survival: Survival) -> Check:

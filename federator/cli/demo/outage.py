@@ -50,7 +50,7 @@ async def kill_and_restart(federation: Federation, watch: Watch) -> Survival:
         running_before=len(running),
         kept=len(kept),
         worked_on=len(working),
-        faults=tuple(_faults(before, after, ranks)),
+        faults=tuple(losses(before, after, ranks)),
     )
     watch.say(
         f"{survival.jobs_after} of {survival.jobs_before} jobs are there, "
@@ -87,8 +87,8 @@ def _same_attempt(before: Job, after: Job) -> bool:
     return after.placement == before.placement and after.epoch == before.epoch
 
 
-def _faults(before: dict[str, Job], after: dict[str, Job], ranks: set[RunningRank]) -> list[str]:
-    """What was lost, or is there twice."""
+def losses(before: dict[str, Job], after: dict[str, Job], ranks: set[RunningRank]) -> list[str]:
+    """What was lost, or is there twice. `ranks` are those that live afterwards."""
     faults = [f"job {job.name} ({id_}) is gone" for id_, job in before.items() if id_ not in after]
     for id_, job in before.items():
         now = after.get(id_)

@@ -105,7 +105,7 @@ class PlainScreen:
         """A line that sums everything up, if the last one is old enough."""
         if time.monotonic() - self._drawn_s >= FRAME_EVERY_S:
             self._drawn_s = time.monotonic()
-            self.say(f"  {clock(frame.overview.now, frame.began_at)}  {_summary(frame)}")
+            self.say(f"  {moment(frame.overview.now, frame.began_at)}  {_summary(frame)}")
 
 
 def open_screen(console: Console) -> Screen:
@@ -115,10 +115,13 @@ def open_screen(console: Console) -> Screen:
 
 def clock(at: float | None, began_at: float) -> str:
     """The time of day that explanations speak of too, `14:05`; `+3d` for what is days after the start."""
-    if at is None:
-        return NONE
+    return NONE if at is None else moment(at, began_at).partition(" ")[0]
+
+
+def moment(at: float, began_at: float) -> str:
+    """The same with the time of day also when it is days after the start: `+3d 14:05`."""
     days = int(max(0.0, at - began_at) // 86400)
-    return f"+{days}d" if days else f"{datetime.fromtimestamp(at, UTC):%H:%M}"
+    return f"{f'+{days}d ' if days else ''}{datetime.fromtimestamp(at, UTC):%H:%M}"
 
 
 def money(overview: Overview) -> str:
@@ -129,36 +132,31 @@ def money(overview: Overview) -> str:
 
 
 def picture(frame: Frame, width: int, height: int) -> RenderableType:
-    """One frame, at most that high."""
+    """One frame, at most that high: jobs get what room the rest leaves, and notes what the jobs leave."""
     overview, width = frame.overview, max(width, 60)
-    rented = [lease for lease in overview.leases if lease.status not in LEASE_ENDED] or overview.leases[:1]
-    parts: list[RenderableType] = [_head(frame, width), _sites_and_queues(overview, width)]
-    used = 3 + 1 + max(len(overview.sites), len(overview.queues))
-    parts.append(Text(f"\nRented: {money(overview)}", style="bold cyan"))
-    parts.append(
-        table(rented[:3], _lease_columns(frame), width=width) if rented else Text("nothing", style="dim")
-    )
-    used += 2 + (1 + len(rented[:3]) if rented else 1)
-    room = max(4, height - used - 3 - 1)
-    shown = sorted(overview.jobs, key=_urgency)[:room]
-    shown.sort(key=lambda job: job.id)
+    parts: list[RenderableType] = [_head(frame), _sites_and_queues(overview, width)]
+    left = height - 1 - 3 - (1 + max(len(overview.sites), len(overview.queues)))
+    if overview.leases or overview.caps:
+        rented = [lease for lease in overview.leases if lease.status not in LEASE_ENDED][:3]
+        rented = rented or list(overview.leases[:1])
+        parts.append(Text(f"\nRented: {money(overview)}", style="bold cyan"))
+        parts.append(table(rented, _lease_columns(frame), width=width) if rented else Text("nothing", "dim"))
+        left -= 3 + len(rented)
+    shown = sorted(sorted(overview.jobs, key=_urgency)[: max(1, left - 3)], key=lambda job: job.id)
     done = sum(job.status in TERMINAL for job in overview.jobs)
     parts.append(Text(f"\nJobs: {done} of {len(overview.jobs)} done", style="bold cyan"))
     parts.append(table(shown, _job_columns(frame), width=width))
-    used += 3 + len(shown)
-    left = min(NOTES, height - used - 1)
-    parts += [
-        Text(note, style="dim", no_wrap=True, overflow="ellipsis") for note in frame.notes[-left:] if left > 0
-    ]
+    notes = max(0, min(NOTES, left - 3 - len(shown)))
+    recent = frame.notes[len(frame.notes) - notes :]
+    parts += [Text(note, style="dim", no_wrap=True, overflow="ellipsis") for note in recent]
     return Group(*parts)
 
 
-def _head(frame: Frame, width: int) -> RenderableType:
-    when = clock(frame.overview.now, frame.began_at)
-    first = Text(f"{when:>5}  {frame.title}", style="bold", no_wrap=True, overflow="ellipsis")
+def _head(frame: Frame) -> RenderableType:
+    when = moment(frame.overview.now, frame.began_at)
+    first = Text(f"{when}  {frame.title}", style="bold", no_wrap=True, overflow="ellipsis")
     second = Text(frame.outage or frame.phase, no_wrap=True, overflow="ellipsis")
     second.stylize("bold white on red" if frame.outage else "bold green")
-    second.truncate(width)
     return Group(first, second, Text(""))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from rich.text import Text
 
 from federator.cli.demo.federation import Federation
 from federator.cli.demo.findings import gpu_hours
@@ -17,7 +18,7 @@ from federator.cli.demo.screen import open_screen
 from federator.cli.demo.watch import Watch
 from federator.cli.demo.world import Document
 from federator.cli.exits import FAILED, OK
-from federator.cli.output import Column, console, facts, show, table
+from federator.cli.output import Column, console, facts, show, table, width
 from federator.cli.phrases import duration
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
@@ -240,24 +241,20 @@ def _site_result(cluster: Cluster, done: Iterable[JobRow], hours: Mapping[str, f
 
 
 def _show(result: TraceResult) -> None:
-    out = console()
     share = f"{100 * result.moved / max(1, result.done):.0f} %"
-    show(
-        heading(f"What happened, in {result.took_s:.0f} s"),
-        table(result.sites, _SITE_RESULT_COLUMNS, width=out.width),
-        facts(
-            [
-                ("jobs done", f"{result.done} of {result.jobs}"),
-                ("deadlines met", f"{result.met} of {result.jobs} (submit + {DEADLINE_FACTOR:g} × duration)"),
-                (
-                    "wait",
-                    f"{duration(result.mean_wait_s)} on average, {duration(result.longest_wait_s)} at most",
-                ),
-                ("away from home", f"{result.moved} of {result.done} ({share})"),
-                ("lost", ", ".join(result.lost)),
-            ]
+    wait = f"{duration(result.mean_wait_s)} on average, {duration(result.longest_wait_s)} at most"
+    pairs: list[tuple[str, str | Text]] = [
+        ("jobs done", f"{result.done} of {result.jobs}"),
+        ("deadlines met", f"{result.met} of {result.jobs} (submit + {DEADLINE_FACTOR:g} × duration)"),
+        ("wait", f"{wait}; each real second of planning and starting counts as {duration(result.speedup)}"),
+        (
+            "away from home",
+            f"{result.moved} of {result.done} ({share}); nothing ties a job to its own cluster",
         ),
-    )
+        ("lost", ", ".join(result.lost)),
+    ]
+    columns = table(result.sites, _SITE_RESULT_COLUMNS, width=width())
+    show(heading(f"What happened, in {result.took_s:.0f} s"), columns, Text(""), facts(pairs))
 
 
 _SITE_RESULT_COLUMNS: tuple[Column[SiteResult], ...] = (

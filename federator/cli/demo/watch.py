@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from federator.cli.demo.federation import Federation, NotStarted
-from federator.cli.demo.screen import Frame, Screen, clock, job_name
+from federator.cli.demo.screen import Frame, Screen, job_name, moment
 from federator.cli.phrases import plain, usd
 from federator.client import Client
 from federator.kernel.errors import FederatorError, Transient
@@ -59,8 +59,8 @@ class Watch:
 
     def say(self, line: str) -> None:
         """Note something that has happened, with the world's time."""
-        when = clock(self._federation.clock.now(), self._federation.origin_at)
-        self._notes.append(f"{when:>5}  {plain(line)}")
+        when = moment(self._federation.clock.now(), self._federation.origin_at)
+        self._notes.append(f"{when}  {plain(line)}")
         self._screen.say(self._notes[-1])
 
     async def until(self, holds: Callable[[Overview], bool], what: str, *, within_s: float) -> Overview:
