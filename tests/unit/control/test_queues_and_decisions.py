@@ -10,6 +10,7 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
+from federator.model.plans import Preempt
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
 from federator.wire.http import JobPatch
@@ -87,8 +88,9 @@ async def test_one_victim_is_enough(world: World) -> None:
     await world.turn()
     world.clock.advance(600)
     await world.submit(queue="owed", resources={"gpus": 4}, estimate="1h")
-    for _ in range(3):
-        await world.core.turn.once()
+    plans = [await world.core.turn.once() for _ in range(3)]
+    stops = [[action for action in plan.actions if isinstance(action, Preempt)] for plan in plans if plan]
+    assert [len(each) for each in stops] == [1, 0, 0]
     statuses = sorted(world.job(job).status for job in borrowers)
     assert statuses == [JobStatus.RUNNING, JobStatus.SUSPENDING]
 
