@@ -238,16 +238,22 @@ class Records:
             changes = compute()
             if not changes:
                 return changes
+            # A caller that is cancelled (its connection broke) does not take back what it has sent to the store: what becomes
+            # durable must be applied here all the same, or these rows could never be changed again.
+            write = asyncio.ensure_future(self._write(changes))
+            write.add_done_callback(_retrieved)
             try:
-                revision = await self.store.commit(self._transaction(changes))
+                await asyncio.shield(write)
             except StoreConflict as conflict:
                 if self._term is not None and conflict.key == self._term.key:
                     raise Conflict("this dispatcher no longer leads: another has taken over") from conflict
                 await asyncio.sleep(0)
                 continue
-            self._apply(changes, revision)
             return changes
         raise Bug(f"a change lost {ATTEMPTS} races in a row")
+
+    async def _write(self, changes: Changes) -> None:
+        self._apply(changes, await self.store.commit(self._transaction(changes)))
 
     def _transaction(self, changes: Changes) -> Transaction:
         compares = [
@@ -296,6 +302,12 @@ def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> Non
         index[name] = row
     else:
         index.pop(name, None)
+
+
+def _retrieved(write: asyncio.Future[None]) -> None:
+    """Look at its outcome, which nobody else does when the caller was cancelled."""
+    if not write.cancelled():
+        write.exception()
 
 
 @lru_cache(maxsize=8192)
