@@ -1,0 +1,47 @@
+"""The files under deploy/examples are accepted by the programs that read them, and say what their comments say."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from federator.config import load_settings
+from federator.kernel.clock import SystemClock
+from federator_agent.config import load
+from federator_agent.core.lending import lent_hosts
+from federator_providers.local import provider
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
+READ_HERE = {"dispatcher.yaml", "site.yaml"}
+
+
+def test_every_example_is_read_by_a_test() -> None:
+    assert {path.name for path in EXAMPLES.iterdir()} == READ_HERE
+
+
+def test_the_dispatcher_starts_with_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("FEDERATOR_STATE_DIR", "FEDERATOR_PORT", "FEDERATOR_CLOCK"):
+        monkeypatch.delenv(variable, raising=False)
+    settings = load_settings(EXAMPLES / "dispatcher.yaml")
+    assert (settings.server.port, settings.retention.jobs_s) == (7070, 30 * 86400)
+
+
+async def test_its_provider_has_the_offers_that_it_names(tmp_path: Path) -> None:
+    trial = load_settings(EXAMPLES / "dispatcher.yaml").providers["trial"]
+    rents = provider("trial", {**trial.settings, "state_dir": str(tmp_path)}, SystemClock())
+    offers = {offer.instance_type: offer for offer in await rents.offers()}
+    await rents.close()
+    assert {name: offer.available for name, offer in offers.items()} == {"a2-highgpu-1g": 4, "g6.xlarge": 8}
+    assert offers["g6.xlarge"].delay_s == 120
+
+
+def test_the_site_lends_six_of_its_eight_gpus_to_research_at_night(tmp_path: Path) -> None:
+    file = shutil.copy(EXAMPLES / "site.yaml", tmp_path)
+    site = load(Path(file), {}).site
+    (pool,) = site.pools
+    assert sum(len(host.gpus) for host in lent_hosts(site, pool)) == 6
+    assert site.lend.serves("research/vision")
+    assert not site.lend.serves("sales")
+    noon_in_zurich = 1_767_265_200.0
+    assert not site.lend.open_at(noon_in_zurich)
+    assert site.lend.open_at(noon_in_zurich + 12 * 3600)

@@ -1,0 +1,107 @@
+"""Reads a page as a person would: files are saved, commands are typed into terminals, and what comes back is compared.
+
+A page needs no special syntax for it, only words behind the fence, which no renderer shows:
+
+- `console`: commands after `$ `, each followed by what it prints. `console NAME` is another terminal; its last command may
+  go on running. `^C` on a line of its own is Ctrl-C.
+- `yaml FILE`, `python FILE`: a file to save under that name.
+- `console setup`: what has been done already before a test begins (making the environment), so it is not typed.
+
+What is printed may hold more lines than the page; those of the page must come in their order. Ids, times, ports, durations and
+fractions differ from run to run, so they are compared by their form; all other words and whole numbers as they are.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+FENCE = re.compile(r"^```(\w+)(?: +(\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INTERRUPT = "^C"
+HERE = ""
+SETUP = "setup"
+
+
+class File(NamedTuple):
+    """Something to save."""
+
+    name: str
+    content: str
+
+
+class Command(NamedTuple):
+    """Something to type into a terminal, and the lines that a reader is shown below it."""
+
+    terminal: str
+    typed: str
+    shown: tuple[str, ...]
+    line: int
+
+
+def read_page(path: Path) -> list[File | Command]:
+    """The steps of a page, in their order."""
+    text = path.read_text(encoding="utf-8")
+    steps: list[File | Command] = []
+    for fence in FENCE.finditer(text):
+        language, word, body = fence.groups()
+        if language == "console" and word != SETUP:
+            steps += _commands(word or HERE, body, text.count("\n", 0, fence.start()) + 2)
+        elif language in ("yaml", "python") and word:
+            steps.append(File(word, body))
+    return steps
+
+
+def _commands(terminal: str, body: str, line: int) -> list[Command]:
+    commands: list[Command] = []
+    for offset, text in enumerate(body.splitlines()):
+        if text.startswith("$ "):
+            commands.append(Command(terminal, text.removeprefix("$ "), (), line + offset))
+        elif text.startswith("> ") and commands:
+            commands[-1] = commands[-1]._replace(typed=f"{commands[-1].typed}\n{text.removeprefix('> ')}")
+        elif text.strip() and commands:
+            commands[-1] = commands[-1]._replace(shown=(*commands[-1].shown, text))
+        elif text.strip():
+            raise AssertionError(f"line {line + offset}: output without a command above it: {text}")
+    return commands
+
+
+_FORMS = (
+    (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]"), ""),
+    (re.compile(r"\b(job|lease|dec|ses|pl|led)-[0-9a-z]{10,}"), r"\1-ID"),
+    (re.compile(r"\b(fed|join)_[\w-]{20,}"), r"\1_SECRET"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(,\d+|Z)?"), "INSTANT"),
+    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "CLOCK"),
+    (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
+    (re.compile(r"\b(\d+(\.\d+)?(ms|[dhms])\b|\d+(ms|[dhms])(?=\d))+"), "SPAN"),
+    (re.compile(r"\bin SPAN\b|\bSPAN ago\b|\bnow\b|\bSPAN\b"), "WHEN"),
+    (re.compile(r"\b\d+\.\d+\b"), "FRACTION"),
+    (re.compile(r"\b\d+ GPU-seconds"), "GPU-seconds"),
+    (re.compile(r"[-+─═│]{3,}"), "---"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def form(line: str) -> str:
+    """A line of output without what differs from run to run."""
+    for pattern, instead in _FORMS:
+        line = pattern.sub(instead, line)
+    return line.strip()
+
+
+def first_unseen(shown: tuple[str, ...], printed: str) -> str | None:
+    """The first line of the page that does not come, in its turn, in what was printed."""
+    lines = iter([form(line) for line in printed.splitlines()])
+    for line in shown:
+        if line.strip() in (INTERRUPT, "..."):
+            continue
+        wanted = form(line)
+        if not any(_same(wanted, line) for line in lines):
+            return line
+    return None
+
+
+def _same(wanted: str, printed: str) -> bool:
+    """A line that ends in an ellipsis was cut by the terminal's width, on the page and perhaps elsewhere in the test."""
+    if not wanted.endswith("…"):
+        return printed == wanted
+    start, cut = wanted.removesuffix("…").rstrip(), printed.removesuffix("…").rstrip()
+    return printed.startswith(start) or (printed.endswith("…") and start.startswith(cut))
