@@ -18,6 +18,7 @@ from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
+from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
 from federator.model.sites import SiteStatus
@@ -141,8 +142,8 @@ class Executor:
 
     async def _booting(self, lease: Lease) -> None:
         now = self._scribe.clock.now()
-        heard = self._inventory.members.get(lease.member)
-        if heard is not None and heard.session:
+        if lease.member in self._records.members:
+            # Whether it is connected now does not matter: it may have begun, and only proof of its end frees its work.
             await self._move(lease.id, "joined", ready_at=now)
         elif not placements_on(self._records, lease):
             await self._move(lease.id, "drain")
@@ -305,9 +306,10 @@ def _give_back(
     job = records.jobs[placement.job]
     revoked = scribe.stop(changes, placement, because, sent=False)
     changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
-    event = "requeue" if allows(job.status, "requeue") else "released"
+    event = "requeue" if allows(job.status, "requeue") else "held" if job.pause_for == "hold" else "released"
+    outcome = Outcome(TerminalReason.CANCELLED, job.because) if job.status is JobStatus.CANCELLING else None
     if job.placement == placement.id and allows(job.status, event):
-        scribe.job(changes, job, event, because, placement=None, pause_for=None)
+        scribe.job(changes, job, event, because, outcome=outcome, placement=None, pause_for=None)
 
 
 def _forgiven(records: Records, lease: Lease) -> list[Placement]:

@@ -46,6 +46,8 @@ NEVER_AGAIN = frozenset({Cause.MAX_DURATION})
 """Endings that would only repeat themselves: `retry` does not apply."""
 SUSPECT_LOSSES = 3
 REFUSED_BACKOFF_S = 5.0
+MAX_DETAIL = 1000
+"""Characters that are kept of what an agent says of a placement."""
 
 
 class _Told(NamedTuple):
@@ -126,6 +128,12 @@ class Progress:
         if placement is None or member not in placement.members:
             self._anomaly(f"{member} reports {report.status} of {report.placement}, which it does not have")
             return changes
+        if report.epoch != placement.epoch:
+            self._anomaly(
+                f"{member} reports epoch {report.epoch} of {placement.id}, which has {placement.epoch}"
+            )
+            return changes
+        report = _credible(report, placement, self._scribe.clock.now())
         if report.status is placement.status or (
             placement.ended and placement.status is not PlacementStatus.LOST
         ):
@@ -285,6 +293,11 @@ class Progress:
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
             return
+        if job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
+            text = f"held; {because}"
+            fields = {"losses": losses, "placement": None, "pause_for": None}
+            self._scribe.job(changes, job, "held", text, **fields)
+            return
         if allows(job.status, "lose"):
             job = self._scribe.job(changes, job, "lose", because)
         if len(losses) >= SUSPECT_LOSSES and allows(job.status, "suspect"):
@@ -355,6 +368,24 @@ _ENDINGS = frozenset(
         PlacementStatus.REFUSED,
     }
 )
+
+
+def _credible(report: PlacementReport, placement: Placement, now: float) -> PlacementReport:
+    """The report with its times between assignment and now, whatever the agent's clock says, and its text cut to a length for people.
+
+    A job that "ended" in 1970 would at once be older than its promise, and one that ends in a thousand years never.
+    """
+
+    def within(at: float) -> float:
+        return min(max(at, placement.assigned_at), now)
+
+    return msgspec.structs.replace(
+        report,
+        at=within(report.at),
+        started_at=None if report.started_at is None else within(report.started_at),
+        ended_at=None if report.ended_at is None else within(report.ended_at),
+        detail=report.detail[:MAX_DETAIL],
+    )
 
 
 def _locate(changes: Changes, placement: Placement) -> None:

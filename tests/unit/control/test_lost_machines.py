@@ -1,0 +1,51 @@
+"""Machines that fail under work: a person's wish outlives them, and only proof frees what may still run."""
+
+import msgspec
+
+from federator.model.capacity import LeaseStatus
+from federator.model.jobs import JobStatus
+from federator.model.placements import PlacementStatus
+from tests.support.dispatch import ADA, World, make_world
+from tests.unit.control.test_bursting import JOB, POLICIES, until_rented
+
+
+async def rented_world() -> tuple[World, str]:
+    """A full home, and a job for which a machine has been asked."""
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    await world.submit(resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    await world.core.executor.step()
+    return world, job
+
+
+async def test_a_hold_outlives_the_machine_that_was_to_stop_the_job() -> None:
+    world, job = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    await world.core.intake.hold(ADA, job)
+    assert world.job(job).status is JobStatus.SUSPENDING
+    world.provider.vanish(world.leases()[0].id)
+    await world.core.executor.poll()
+    assert world.job(job).status is JobStatus.HELD
+    assert world.job(job).placement is None
+    await world.core.intake.release(ADA, job)
+    assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_a_machine_that_has_joined_is_not_given_up_for_being_away() -> None:
+    """Its agent joined and lost its connection before anyone looked: its work may run, and must not start twice."""
+    world, job = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    lease = world.leases()[0]
+    world.core.inventory.closed(lease.member, world.core.inventory.members[lease.member].session)
+    await world.put(msgspec.structs.replace(lease, status=LeaseStatus.BOOTING))
+    world.clock.advance(3600)
+    await world.core.executor.step()
+    assert world.leases()[0].status is LeaseStatus.READY
+    assert world.placement(job).status is PlacementStatus.RUNNING
