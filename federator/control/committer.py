@@ -22,7 +22,7 @@ from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
 from federator.model.snapshot import Problem, Snapshot
-from federator.planning.checks import check
+from federator.planning.checks import check_actions
 
 CHUNK = 20
 """Actions per transaction: a placement writes four to six rows, and stores take some 128 operations at once."""
@@ -66,7 +66,7 @@ class Committer:
             refused.clear()
             snapshot = self._observer.snapshot()
             part = msgspec.structs.replace(plan, actions=tuple(actions), waiting=())
-            faults = fatal_by_subject(check(Problem(snapshot=snapshot, decision=plan.decision), part))
+            faults = fatal_by_subject(check_actions(Problem(snapshot=snapshot, decision=plan.decision), part))
             changes = Changes()
             for action in actions:
                 fault = faults.get(action.job) or self._write(changes, plan, action, snapshot)

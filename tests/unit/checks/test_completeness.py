@@ -101,7 +101,7 @@ def test_a_job_without_gpus_is_not_what_gpus_are_idle_for() -> None:
 
 
 def test_a_rental_beside_free_owned_gpus_that_are_soon_enough_is_remarked() -> None:
-    for deadline_at, expected in ((NOW + 2 * HOUR, {("job-a", 11)}), (NOW + HOUR / 2, set())):
+    for deadline_at, expected in ((NOW + HOUR, {("job-a", 11)}), (NOW + HOUR - 1.0, set())):
         job = a_job(deadline_at=deadline_at, speed={"A100": 1.0, "H100": 9.0})
         fast = an_offer(model="H100")
         evidence = proof(job, fast, burst_finish_at=NOW + 540.0 + HOUR / 9)

@@ -106,6 +106,18 @@ def test_a_placement_is_stopped_once() -> None:
     assert blamed(world(RULE), a_plan(STOP_1, STOP_1)) == {("job-1", 5)}
 
 
+def test_one_job_is_not_stopped_twice_under_two_placements() -> None:
+    runs = (busy("pl-1", "job-1", gpus=4), busy("pl-2", "job-1", gpus=4))
+    assert blamed(world(RULE, victims=runs), a_plan(STOP_1, replace(STOP_2, job="job-1"))) == {("job-1", 5)}
+
+
+def test_a_job_without_gpus_is_owed_none() -> None:
+    problem = a_world(
+        [a_job(gpus=0)], [a_pool(free=FULL, busy=(busy("pl-1", "job-1", gpus=4),))], rules=[SHARE]
+    )
+    assert blamed(problem, a_plan(STOP_1)) == {("job-1", 5)}
+
+
 def test_what_is_stopped_frees_nothing_in_the_same_plan() -> None:
     problem = world(RULE)
     start = placed(problem.snapshot.jobs[0], problem.snapshot.pools[0])

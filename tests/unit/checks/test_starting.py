@@ -178,6 +178,9 @@ def test_a_site_lends_to_a_queue_and_those_below_it_only() -> None:
         (Filter("p", Effect.DENY, window=Window(days=(0, 2))), False),
         (Filter("p", Effect.DENY, window=Window(days=(1,), from_minute=1200, to_minute=60)), True),
         (Filter("p", Effect.DENY, window=Window(days=(0,), from_minute=1439, to_minute=1335)), True),
+        (Filter("p", Effect.DENY, window=Window(days=(0,), from_minute=1439, to_minute=1333)), False),
+        (Filter("p", Effect.DENY, window=Window(days=(1,), from_minute=1439, to_minute=1335)), False),
+        (Filter("p", Effect.DENY, window=Window(days=(0,), from_minute=1200, to_minute=60)), False),
     ],
 )
 def test_a_denial_holds_for_its_scope_its_pools_and_its_hours(rule: Filter, denied: bool) -> None:
@@ -241,6 +244,22 @@ def test_a_cap_counts_only_the_pools_it_selects() -> None:
     jobs = [a_job("job-a"), a_job("job-b"), a_job("job-c")]
     plan = a_plan(placed(jobs[0], home), placed(jobs[1], away), placed(jobs[2], home))
     assert blamed(a_world(jobs, [home, away], rules=[cap]), plan) == {("job-c", 5)}
+
+
+def test_what_runs_counts_only_for_caps_that_are_about_it_and_its_pool() -> None:
+    home, away = a_pool(), a_pool("away", busy=(busy("pl-0", "job-0"),))
+    job = a_job()
+    here = PoolSelector(sites=("home",))
+    for cap in (
+        CapRow("quota", CapUnit.JOBS, 1, pools=here),
+        CapRow("quota", CapUnit.JOBS, 1, Scope(queues=("research",))),
+    ):
+        assert blamed(a_world([job], [home, away], rules=[cap]), a_plan(placed(job, home))) == set()
+
+
+def test_what_is_due_by_now_stops_nothing() -> None:
+    job, pool = a_job(not_before_at=NOW), a_pool(ready_at=NOW)
+    assert blamed(a_world([job], [pool]), a_plan(placed(job, pool))) == set()
 
 
 def test_a_queue_over_its_cap_may_still_start_work_that_adds_nothing_to_it() -> None:
