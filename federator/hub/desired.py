@@ -42,10 +42,6 @@ class Board:
         self._generation = max(self._generation + 1, self._rows.revision * GENERATIONS_PER_REVISION)
         return self._generation
 
-    def outdo(self, generation: int) -> None:
-        """Number what comes next above this one, which an agent has already seen."""
-        self._generation = max(self._generation, generation)
-
     def entry(self, placement: Placement, member: str) -> DesiredEntry:
         """What this member is to do with the placement. One that was given up is to be stopped, should it still be there."""
         spec = self._rows.spec(placement.spec_hash)
@@ -94,6 +90,8 @@ class Briefing:
         self._told: dict[str, DesiredEntry] = {}
         self._changed: OrderedDict[str, None] = OrderedDict()
         self._whole = True
+        self._seen = 0
+        """The highest generation that the agent claims to have; its own affair, so that one that lies numbers nobody else's."""
         self.on_its_way: link.Desired | None = None
         self.wrong_digests = 0
         """Acknowledgements in a row whose digest was not that of what was sent."""
@@ -111,7 +109,7 @@ class Briefing:
         if not (whole or entries or forget):
             return None
         self.on_its_way = link.Desired(
-            generation=self._board.next_generation(),
+            generation=max(self._board.next_generation(), self._seen + 1),
             entries=tuple(entries),
             digest=link.desired_digest(self._told.values()),
             forget=tuple(forget),
@@ -128,7 +126,7 @@ class Briefing:
         self.on_its_way = None
         if message.generation > sent.generation:
             # It has seen a later one than this dispatcher ever sent, and ignores ours: the store is an older copy.
-            self._board.outdo(message.generation)
+            self._seen = message.generation
         elif message.digest == sent.digest:
             self.wrong_digests = 0
             return True

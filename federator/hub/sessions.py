@@ -14,9 +14,10 @@ from typing import TypeVar
 
 import msgspec
 
+from federator.hub.belief import check_report, check_statuses
 from federator.hub.desired import Board, Briefing
 from federator.hub.outside import Doorkeeper, Inventory, Pipe, Progress, Rows
-from federator.kernel.errors import Conflict, FederatorError, Permanent, Transient, Unauthenticated
+from federator.kernel.errors import Conflict, FederatorError, Invalid, Permanent, Transient, Unauthenticated
 from federator.kernel.ids import IdSource
 from federator.model.placements import Placement, PlacementReport
 from federator.model.sites import Member
@@ -32,6 +33,7 @@ WRONG_DIGESTS = 3
 """Desired sets in a row that an agent may get wrong."""
 
 M = TypeVar("M", link.Hello, link.Proof)
+S = TypeVar("S")
 log = get_logger("hub")
 
 
@@ -221,6 +223,7 @@ class Hub:
         while (text := await session.pipe.receive()) is not None:
             match _decode(text):
                 case link.Report(report):
+                    _believe(check_report, report)
                     self._inventory.report(session.member, session.id, report)
                 case link.Statuses(reports):
                     await self._absorb(session, reports)
@@ -234,6 +237,7 @@ class Hub:
     async def _absorb(self, session: Session, reports: Sequence[PlacementReport]) -> None:
         if len(reports) > link.MAX_STATUSES:
             raise _Ended("invalid", f"over {link.MAX_STATUSES} statuses in one message", retry_after_s=60.0)
+        _believe(check_statuses, reports)
         # A placement must not be forgotten at the agent before its last status is acknowledged there.
         session.absorbing = True
         try:
@@ -293,6 +297,14 @@ async def _expect(pipe: Pipe, kind: type[M]) -> M:
     if not isinstance(message, kind):
         raise _Ended("invalid", f"expected {kind.__name__}, got {type(message).__name__}", retry_after_s=60.0)
     return message
+
+
+def _believe(check: Callable[[S], None], said: S) -> None:
+    """End the session of whoever says what cannot be true. It may come back: an agent is repaired, or brought up to date."""
+    try:
+        check(said)
+    except Invalid as error:
+        raise _Ended("invalid", error.describe(), retry_after_s=60.0) from None
 
 
 def _decode(text: str) -> link.Up:

@@ -7,6 +7,7 @@ message is a tagged record, unknown fields are refused, and the protocol's numbe
 
 import hashlib
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
@@ -18,15 +19,18 @@ MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
+Text = Annotated[str, msgspec.Meta(max_length=200)]
+"""A name: what is longer is none."""
+
 
 class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True):
     """Who calls. `boot_id` is the host's; a new one proves that local processes of the old are gone."""
 
     protocol: int
-    member: str
-    boot_id: str
-    version: str
-    runtime: str
+    member: Text
+    boot_id: Text
+    version: Text
+    runtime: Text
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -67,7 +71,7 @@ class Statuses(msgspec.Struct, frozen=True, tag="statuses", forbid_unknown_field
 class DesiredAck(msgspec.Struct, frozen=True, tag="desired-ack", forbid_unknown_fields=True):
     """The desired set of that generation is on the agent's disk; `digest` is that of the set it now holds."""
 
-    generation: int
+    generation: Annotated[int, msgspec.Meta(ge=0, le=2**60)]
     digest: str
 
 

@@ -1,0 +1,88 @@
+"""What an agent's word is worth: bounds on what it may claim, checked before anything is done with it.
+
+Why so: agents run on other people's machines, old ones and broken ones among them. A report of minus four free GPUs, or of a host with more than
+the pool's hosts have, would be planned on; one of a billion hosts would take the dispatcher down with it. Whoever says such a thing is refused
+with the field that is wrong, and nobody else notices.
+"""
+
+from collections.abc import Sequence
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import Pool
+from federator.model.placements import PlacementReport
+from federator.model.sites import LocalWork, SiteReport
+
+MAX_POOLS = 200
+MAX_HOSTS = 100_000
+"""Hosts of one pool; free shapes are counted out host by host."""
+MAX_GPUS_PER_NODE = 1024
+MAX_TEXT = 512
+MAX_NUMBER = 2**53
+MAX_RANKS = 4096
+
+
+def check_report(report: SiteReport) -> None:
+    """Raise `Invalid`, naming the field, for telemetry that cannot be true."""
+    _at_most(len(report.pools), MAX_POOLS, "$.report.pools")
+    names = [pool.name for pool in report.pools]
+    if len(set(names)) != len(names):
+        raise Invalid("two pools have one name", field="$.report.pools")
+    for number, pool in enumerate(report.pools):
+        _check_pool(pool, f"$.report.pools[{number}]")
+    for number, work in enumerate(report.local_work):
+        _check_local(work, f"$.report.local_work[{number}]")
+    _between(report.price_usd_gpu_h or 0.0, 0.0, 1e6, "$.report.price_usd_gpu_h")
+    _short(report.health, "$.report.health")
+    for key, value in report.labels.items():
+        _short(key + value, "$.report.labels")
+
+
+def check_statuses(reports: Sequence[PlacementReport]) -> None:
+    """Raise `Invalid`, naming the field, for statuses that no agent of ours can say. Whether they are about its own work is seen later."""
+    for number, report in enumerate(reports):
+        where = f"$.reports[{number}]"
+        _between(report.seq, 0, MAX_NUMBER, f"{where}.seq")
+        _between(report.epoch, 0, MAX_NUMBER, f"{where}.epoch")
+        _between(report.exit_code or 0, -(2**31), 2**32, f"{where}.exit_code")
+        _at_most(len(report.ranks), MAX_RANKS, f"{where}.ranks")
+        for rank in report.ranks:
+            _short(rank.node + rank.phase, f"{where}.ranks")
+
+
+def _check_pool(pool: Pool, where: str) -> None:
+    if not pool.name:
+        raise Invalid("is empty", field=f"{where}.name")
+    _short(pool.name + pool.model, f"{where}.name")
+    _between(pool.nodes, 0, MAX_HOSTS, f"{where}.nodes")
+    _between(pool.gpus_per_node, 0, MAX_GPUS_PER_NODE, f"{where}.gpus_per_node")
+    _between(pool.lent_gpus, 0, pool.nodes * pool.gpus_per_node, f"{where}.lent_gpus")
+    for name in ("gpu_memory_mib", "cpus_milli_per_node", "memory_mib_per_node"):
+        _between(getattr(pool, name), 0, MAX_NUMBER, f"{where}.{name}")
+    _at_most(len(pool.free), pool.nodes, f"{where}.free")
+    for number, shape in enumerate(pool.free):
+        at = f"{where}.free[{number}]"
+        _between(shape.count, 0, pool.nodes, f"{at}.count")
+        _between(shape.gpus, 0, pool.gpus_per_node, f"{at}.gpus")
+        _between(shape.cpus_milli, 0, pool.cpus_milli_per_node, f"{at}.cpus_milli")
+        _between(shape.memory_mib, 0, pool.memory_mib_per_node, f"{at}.memory_mib")
+    _at_most(sum(shape.count for shape in pool.free), pool.nodes, f"{where}.free")
+
+
+def _check_local(work: LocalWork, where: str) -> None:
+    _between(work.nodes, 0, MAX_HOSTS, f"{where}.nodes")
+    _between(work.gpus_per_node, 0, MAX_GPUS_PER_NODE, f"{where}.gpus_per_node")
+
+
+def _between(value: float, least: float, most: float, field: str) -> None:
+    if not least <= value <= most:
+        raise Invalid(f"{value} is outside {least}..{most}", field=field)
+
+
+def _at_most(number: int, most: int, field: str) -> None:
+    if number > most:
+        raise Invalid(f"has {number} entries; there can be {most}", field=field)
+
+
+def _short(text: str, field: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise Invalid(f"is longer than {MAX_TEXT} characters", field=field)
