@@ -1,5 +1,7 @@
 """The end of the demonstration: what came of it, and what to type next."""
 
+import shutil
+import sys
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -47,12 +49,22 @@ def heading(text: str) -> RenderableType:
 
 def next_steps(server: str, token: str, folder: Path) -> list[str]:
     """What to type while the federation is left up."""
+    command = own_command()
     return [
         f"export FEDERATOR_SERVER={server} FEDERATOR_TOKEN={token}",
-        "federator top",
-        "federator explain review-figures",
-        f"federator demo --stop {folder}    # ends it and removes its folder",
+        f"{command} top",
+        f"{command} explain review-figures",
+        f"{command} demo --stop {folder}    # ends it and removes its folder",
     ]
+
+
+def own_command() -> str:
+    """How `federator` is typed here: its name where the path has it, else where it is."""
+    beside = Path(sys.executable).with_name("federator")
+    if shutil.which("federator") or not beside.exists():
+        return "federator"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 
 
 def _check(check: Check) -> Text:

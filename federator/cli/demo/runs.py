@@ -12,7 +12,7 @@ import msgspec
 
 from federator.cli.demo.federation import Federation
 from federator.cli.demo.processes import Processes
-from federator.cli.demo.report import heading, next_steps, show_checks, show_end
+from federator.cli.demo.report import heading, next_steps, own_command, show_checks, show_end
 from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, Told, play
@@ -89,7 +89,9 @@ async def _demonstrate(place: Place, world: World, json: Path | None, *, keep: b
             print(f"  {line}")
     else:
         show(heading("Type next"))
-        print("  federator demo --keep    # the same, left up for you to look round and submit your own")
+        print(
+            f"  {own_command()} demo --keep    # the same, left up for you to look round and submit your own"
+        )
     return OK if told.result.ok else FAILED
 
 
