@@ -22,12 +22,7 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
         delta_usd = billed_usd - lease.billed_usd
         if delta_usd <= 0:
             return changes
-        committed_usd = max(lease.committed_usd, billed_usd)
-        changes.put(
-            msgspec.structs.replace(
-                lease, billed_usd=billed_usd, billed_until_at=scribe.clock.now(), committed_usd=committed_usd
-            )
-        )
+        changes.put(msgspec.structs.replace(lease, billed_usd=billed_usd, billed_until_at=scribe.clock.now()))
         job = _charged(records, lease)
         if job is not None:
             changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))

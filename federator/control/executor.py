@@ -7,7 +7,8 @@ Before a machine is given back, the records are read again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,6 +19,7 @@ from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
+from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
@@ -155,52 +157,72 @@ class Executor:
         now = self._scribe.clock.now()
         spent = _billed_by(lease, now + self._settings.poll_s) >= lease.committed_usd
         if placements_on(self._records, lease):
-            if lease.idle_since_at is not None:
+            if self._overdrawn(lease):
+                await self._move(lease.id, "interrupt")
+            elif lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None)
         elif lease.idle_since_at is None:
             await self._set(lease.id, idle_since_at=now)
         elif spent or now - lease.idle_since_at >= self._settings.idle_s:
             await self._move(lease.id, "drain")
 
+    def _overdrawn(self, lease: Lease) -> bool:
+        """Whether its work should have ended by its own limit so long ago that it is not going to: an agent that is gone, a set-up that hangs."""
+        limit_at = self._scribe.clock.now() - self._settings.drain_within_s
+        return _billed_by(lease, limit_at) >= lease.committed_usd
+
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time."""
+        because = (
+            "its machine has cost all that was committed for it"
+            if self._overdrawn(lease)
+            else "the provider takes the machine back"
+        )
 
         def compute() -> Changes:
             changes = Changes()
-            for placement in placements_on(self._records, lease):
+            current = self._records.leases[lease.id]
+            for placement in placements_on(self._records, current):
                 job = self._records.jobs[placement.job]
                 if job.placement == placement.id and allows(job.status, "suspend"):
-                    self._scribe.stop(changes, placement, "the provider takes the machine back", sent=True)
-                    self._scribe.job(
-                        changes,
-                        job,
-                        "suspend",
-                        "the provider takes the machine back",
-                        pause_for="interruption",
-                    )
-            self._scribe.lease(changes, lease, "drain", draining_since_at=self._scribe.clock.now())
+                    self._scribe.stop(changes, placement, because, sent=True)
+                    self._scribe.job(changes, job, "suspend", because, pause_for="interruption")
+            self._scribe.lease(changes, current, "drain", draining_since_at=self._scribe.clock.now())
             return changes
 
         await self._records.transact(compute)
 
     async def _draining(self, lease: Lease) -> None:
-        """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs."""
+        """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs.
+
+        After a time it is given back without an answer. That proves nothing yet: its work counts as over, and may start elsewhere, only
+        once the provider's listing shows the machine ended.
+        """
         now = self._scribe.clock.now()
         placements = placements_on(self._records, lease)
         if placements and now - (lease.draining_since_at or now) < self._settings.drain_within_s:
             return
-        for placement in placements:
-            await self._progress.lose(
-                placement.id, f"{lease.id} was given back before it had answered", acknowledged=True
-            )
-        await self._move(lease.id, "terminate")
+        await self._records.transact(partial(self._terminate, lease.id, [p.id for p in placements]))
         await self._terminating(self._records.leases[lease.id])
+
+    def _terminate(self, lease_id: str, unanswered: Sequence[str]) -> Changes:
+        """Give it back, with these placements on it and no others; each is noted as a loss."""
+        changes = Changes()
+        lease = self._records.leases[lease_id]
+        still = [p for p in placements_on(self._records, lease) if p.id not in unanswered]
+        if still or not allows(lease.status, "terminate"):
+            return changes
+        self._scribe.lease(changes, lease, "terminate")
+        for placement in placements_on(self._records, lease):
+            text = f"{lease.id} is given back before {placement.id} has answered"
+            about = {"job": placement.job, "lease": lease.id, "site": lease.site, "queue": lease.queue}
+            changes.put(self._scribe.ledger(LedgerKind.LOSS, "dispatcher", text, **about))
+        return changes
 
     async def _terminating(self, lease: Lease) -> None:
         """Ask until the listing shows it ended."""
-        if not self._may_call(lease):
-            return
-        await self._providers[lease.provider].terminate(lease.id)
+        if lease.status is LeaseStatus.TERMINATING and self._may_call(lease):
+            await self._providers[lease.provider].terminate(lease.id)
 
     def _may_call(self, lease: Lease) -> bool:
         """Whether the provider may be asked about this lease now: at once for a new status, then no oftener than it is polled."""
@@ -281,7 +303,7 @@ class Executor:
         def compute() -> Changes:
             changes = Changes()
             lease = self._records.leases[lease_id]
-            if event in ("drain", "drop", "terminate") and placements_on(self._records, lease):
+            if event in ("drain", "drop") and placements_on(self._records, lease):
                 return changes
             if allows(lease.status, event):
                 since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}

@@ -295,8 +295,7 @@ class Progress:
             return
         if job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
             text = f"held; {because}"
-            fields = {"losses": losses, "placement": None, "pause_for": None}
-            self._scribe.job(changes, job, "held", text, **fields)
+            self._scribe.job(changes, job, "held", text, losses=losses, placement=None, pause_for=None)
             return
         if allows(job.status, "lose"):
             job = self._scribe.job(changes, job, "lose", because)

@@ -142,7 +142,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     policy: str = ""
     committed_usd: float = 0.0
-    """Worst case still to be paid, beyond `billed_usd`."""
+    """The most that it may cost in all, `billed_usd` included; what is outstanding is the difference."""
     billed_usd: float = 0.0
     billed_until_at: float | None = None
     launched_at: float | None = None

@@ -2,7 +2,9 @@
 
 import msgspec
 
+from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
+from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from tests.support.dispatch import ADA, World, make_world
@@ -49,3 +51,42 @@ async def test_a_machine_that_has_joined_is_not_given_up_for_being_away() -> Non
     await world.core.executor.step()
     assert world.leases()[0].status is LeaseStatus.READY
     assert world.placement(job).status is PlacementStatus.RUNNING
+
+
+async def test_work_on_a_machine_given_back_unanswered_waits_for_proof() -> None:
+    """Giving a machine back is no proof that it is gone: until the listing says so, its job may not start elsewhere."""
+    world, job = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    world.provider.interrupt(world.leases()[0].id)
+    await world.core.executor.poll()
+    await world.core.executor.step()
+    assert world.leases()[0].status is LeaseStatus.DRAINING
+    world.clock.advance(601)
+    world.provider.faults = [Unavailable("the cloud does not answer")]
+    await world.core.executor.step()
+    assert world.leases()[0].status is LeaseStatus.TERMINATING
+    assert world.job(job).status is JobStatus.SUSPENDING, "the machine still runs it"
+    losses = [line for line in await world.core.views.ledger() if line.kind is LedgerKind.LOSS]
+    assert [line.job for line in losses] == [job]
+    world.clock.advance(15)
+    await world.core.executor.step()
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.GONE
+    assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_a_machine_whose_work_never_ends_is_not_paid_for_ever() -> None:
+    """Its agent hangs: long after the job's limit, the machine is stopped and given back."""
+    world, job = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    for _ in range(40):
+        world.clock.advance(300)
+        await world.core.executor.poll()
+        await world.core.executor.step()
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.GONE
+    worst_usd = lease.offer.price_usd_h * (300 + 2 * 3600 + 60) / 3600
+    assert lease.billed_usd <= worst_usd + lease.offer.price_usd_h * (2 * 600 + 4 * 300) / 3600
+    assert world.job(job).status is JobStatus.PENDING
