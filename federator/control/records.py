@@ -6,14 +6,15 @@ loser computes its change again from the newer row. So there are no locks, and a
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from federator.kernel.errors import Bug, Conflict, NotFound, StoreConflict
+from federator.kernel.errors import Bug, Conflict, NotFound, Permanent, StoreConflict
 from federator.model.capacity import Lease
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
@@ -21,7 +22,7 @@ from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Placement, PlacementStatus
 from federator.model.rules import PolicySet
 from federator.model.sites import Member, Site
-from federator.ports import Compare, Put, Store, Transaction
+from federator.ports import Compare, Item, Put, Store, Transaction
 
 ATTEMPTS = 50
 LEADER_KEY = "leader"
@@ -121,6 +122,8 @@ class Changes:
 
     rows: dict[str, Record] = field(default_factory=dict)
     deletes: list[str] = field(default_factory=list)
+    relies_on: list[str] = field(default_factory=list)
+    """Keys of rows that must still be as they are when this is written, though it does not write them."""
 
     def put(self, *records: Record) -> None:
         """Write these rows."""
@@ -160,6 +163,8 @@ class Records:
         self.revision = 0
         self._specs: dict[str, Spec] = {}
         self._revisions: dict[str, int] = {}
+        self._relied_on: Counter[str] = Counter()
+        """Keys that writes on their way rely on: they must not be deleted meanwhile."""
         self._term: Compare | None = None
         self._listeners: list[Callable[[Changes], None]] = []
         self._kinds: dict[type, dict[str, Any]] = {
@@ -188,7 +193,7 @@ class Records:
                 page = await self.store.range(table.prefix, after=after, limit=5000)
                 self.revision = max(self.revision, page.revision)
                 for item in page.items:
-                    self._keep(item.key, decoder.decode(item.value), item.revision)
+                    self._keep(item.key, _decoded(decoder, item), item.revision)
                 after = page.next_after
                 if after is None:
                     break
@@ -217,6 +222,13 @@ class Records:
             raise NotFound(f"no spec {digest}")
         return spec.data
 
+    def unused_specs(self) -> list[str]:
+        """Hashes of specs that no job is of, and none that is just being written."""
+        used = {job.spec_hash for job in self.jobs.values()}
+        return [
+            digest for digest in self._specs if digest not in used and not self._relied_on[f"spec/{digest}"]
+        ]
+
     def has_spec(self, digest: str) -> bool:
         """Whether that spec is stored already."""
         return digest in self._specs
@@ -240,8 +252,10 @@ class Records:
                 return changes
             # A caller that is cancelled (its connection broke) does not take back what it has sent to the store: what becomes
             # durable must be applied here all the same, or these rows could never be changed again.
-            write = asyncio.ensure_future(self._write(changes))
-            write.add_done_callback(_retrieved)
+            # The comparisons are those of the rows just read: made here, before anything else may run and move them.
+            write = asyncio.ensure_future(self._write(changes, self._transaction(changes)))
+            self._relied_on.update(changes.relies_on)
+            write.add_done_callback(partial(self._written, changes))
             try:
                 await asyncio.shield(write)
             except StoreConflict as conflict:
@@ -252,8 +266,13 @@ class Records:
             return changes
         raise Bug(f"a change lost {ATTEMPTS} races in a row")
 
-    async def _write(self, changes: Changes) -> None:
-        self._apply(changes, await self.store.commit(self._transaction(changes)))
+    async def _write(self, changes: Changes, transaction: Transaction) -> None:
+        self._apply(changes, await self.store.commit(transaction))
+
+    def _written(self, changes: Changes, write: asyncio.Future[None]) -> None:
+        self._relied_on.subtract(changes.relies_on)
+        if not write.cancelled():
+            write.exception()  # looked at, also where the caller was cancelled and nobody else does
 
     def _transaction(self, changes: Changes) -> Transaction:
         compares = [
@@ -262,6 +281,7 @@ class Records:
             if TABLES[type(row)].kept
         ]
         compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
+        compares += [Compare(key, self._revisions.get(key, 0)) for key in changes.relies_on]
         if self._term is not None:
             compares.insert(0, self._term)
         puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
@@ -304,10 +324,14 @@ def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> Non
         index.pop(name, None)
 
 
-def _retrieved(write: asyncio.Future[None]) -> None:
-    """Look at its outcome, which nobody else does when the caller was cancelled."""
-    if not write.cancelled():
-        write.exception()
+def _decoded(decoder: msgspec.json.Decoder[Any], item: Item) -> Any:
+    try:
+        return decoder.decode(item.value)
+    except msgspec.MsgspecError as error:
+        raise Permanent(
+            f"row {item.key} of the store cannot be read: {error}",
+            remedy="start the version that wrote it, or restore the store from a backup",
+        ) from error
 
 
 @lru_cache(maxsize=8192)

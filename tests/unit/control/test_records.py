@@ -1,53 +1,99 @@
-"""The one way to change records: memory and store stay the same, whatever happens to the caller."""
+"""The records and the store never disagree, whatever runs between reading a row and writing it."""
 
 import asyncio
 
+import msgspec
 import pytest
 
-from federator.control.records import Changes, Flag, Records
+from federator.control.records import Changes, Records, Spec
 from federator.kernel.clock import ManualClock
-from federator.ports import Transaction
+from federator.kernel.errors import Permanent
+from federator.model.sites import Site, SiteKind
+from federator.ports import Put, Transaction
 from federator.store.memory import MemoryStore
 
 
-class SlowStore(MemoryStore):
-    """Takes every transaction at once and answers when told to."""
-
-    def __init__(self) -> None:
-        super().__init__(ManualClock(0.0))
-        self.may_answer = asyncio.Event()
-        self.taken = asyncio.Event()
-
-    async def commit(self, transaction: Transaction) -> int:
-        revision = await super().commit(transaction)
-        self.taken.set()
-        await self.may_answer.wait()
-        return revision
+async def records() -> Records:
+    return Records(MemoryStore(ManualClock()))
 
 
-def put(flag: Flag) -> Changes:
+def labelled(rows: Records, key: str) -> Changes:
+    """Add a label to the site, from what is known of it now."""
     changes = Changes()
-    changes.put(flag)
+    site = rows.sites.get("north", Site(name="north", kind=SiteKind.EDGE))
+    changes.put(msgspec.structs.replace(site, labels={**site.labels, key: "yes"}))
     return changes
 
 
-async def test_what_is_durable_is_applied_even_when_the_caller_is_cancelled() -> None:
-    """An agent's connection breaks while its status is being written: the row must not be out of reach for ever."""
-    store = SlowStore()
-    records = Records(store)
-    heard: list[Changes] = []
-    records.subscribe(heard.append)
-    caller = asyncio.create_task(
-        records.transact(lambda: put(Flag("burst-paused", on=True, who="ada", at=1.0)))
-    )
-    await store.taken.wait()
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    store.may_answer.set()
-    await asyncio.sleep(0.01)
+async def test_of_many_who_change_one_row_at_once_none_is_lost() -> None:
+    """A change computed before another was applied, and written after it, must be computed again."""
+    rows = await records()
+    await rows.transact(lambda: labelled(rows, "first"))
+    await asyncio.gather(*(rows.transact(lambda n=n: labelled(rows, f"l{n}")) for n in range(30)))  # type: ignore[misc]
+    assert set(rows.sites["north"].labels) == {"first", *(f"l{n}" for n in range(30))}
+    again = Records(rows.store)
+    await again.load()
+    assert again.sites == rows.sites
 
-    assert records.flags["burst-paused"].on
-    assert len(heard) == 1
-    await records.transact(lambda: put(Flag("burst-paused", on=False, who="ada", at=2.0)))
-    assert not records.flags["burst-paused"].on
+
+async def test_a_caller_that_is_cancelled_leaves_memory_as_the_store_is() -> None:
+    rows = await records()
+    gate = asyncio.Event()
+    commit = rows.store.commit
+
+    async def slow(transaction: Transaction) -> int:
+        await gate.wait()
+        return await commit(transaction)
+
+    rows.store.commit = slow  # type: ignore[method-assign]
+    writing = asyncio.create_task(rows.transact(lambda: labelled(rows, "kept")))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writing.cancel()
+    gate.set()
+    await asyncio.gather(writing, return_exceptions=True)
+    await rows.transact(lambda: labelled(rows, "after"))
+    assert set(rows.sites["north"].labels) == {"kept", "after"}
+
+
+async def test_a_row_that_somebody_relies_on_is_not_in_use_no_more_than_until_it_is_written() -> None:
+    """Of a submission on its way and a sweep of unused specs, only one order may happen at a time."""
+    rows = await records()
+    spec = Changes()
+    spec.put(Spec("abc", b"{}"))
+    await rows.transact(lambda: spec)
+    assert rows.unused_specs() == ["abc"]
+    leaning = labelled(rows, "leaning")
+    leaning.relies_on.append("spec/abc")
+    writing = asyncio.create_task(rows.transact(lambda: leaning))
+    await asyncio.sleep(0)
+    assert rows.unused_specs() == []
+    await writing
+    assert rows.unused_specs() == ["abc"]
+
+
+async def test_what_relies_on_a_row_that_is_gone_is_computed_again() -> None:
+    rows = await records()
+    spec = Changes()
+    spec.put(Spec("abc", b"{}"))
+    await rows.transact(lambda: spec)
+    seen: list[bool] = []
+
+    def compute() -> Changes:
+        changes = labelled(rows, "x")
+        seen.append(rows.has_spec("abc"))
+        if rows.has_spec("abc"):
+            changes.relies_on.append("spec/abc")
+        return changes
+
+    dropping = asyncio.create_task(rows.transact(lambda: Changes(deletes=["spec/abc"])))
+    await asyncio.gather(dropping, rows.transact(compute))
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("value", [b"\x00garbage", b'{"name":', b'{"name":"north","kind":"moon"}'])
+async def test_a_row_that_cannot_be_read_is_named_and_nothing_starts(value: bytes) -> None:
+    store = MemoryStore(ManualClock())
+    await store.commit(Transaction(puts=(Put("site/north", value),)))
+    with pytest.raises(Permanent, match=r"row site/north of the store cannot be read.*backup"):
+        await Records(store).load()
