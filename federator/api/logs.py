@@ -39,7 +39,7 @@ async def read(call: Call) -> web.StreamResponse:
     placement = _asked_for(call, query.placement) if query.placement else _newest(call)
     if placement is None and not query.follow:
         raise NotFound(
-            f"{call.job.name} has not been started yet, so it has no log", remedy="follow it: ?follow=true"
+            f"{call.job.name} has not been started yet, so it has no log", remedy="follow it to wait for one"
         )
     offset = query.offset
     if placement is not None and query.tail is not None:

@@ -13,7 +13,7 @@ from federator.cli.jobfiles import PLACEHOLDER
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import FederatorError, Invalid
-from federator.kernel.quantities import parse_duration_s
+from federator.kernel.quantities import format_duration, parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire.jobfile import read_job
 
@@ -271,7 +271,7 @@ def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) 
     Parameters
     ----------
     jobs:
-        Ids or names.
+        Ids or names; the name of an array means all its tasks.
     timeout:
         Give up after this, such as 30m, with exit code 124. The jobs go on.
     """
@@ -286,15 +286,19 @@ def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) 
 
 async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
     async with open_client(connection) as client:
-        ids = [(await client.job(job)).job.id for job in jobs]
+        ids = [task for job in jobs for task in await client.tasks(job)]
         client.transport.patience_s = LONG_PATIENCE_S
         try:
             async with asyncio.timeout(timeout_s):
                 details = await asyncio.gather(*(client.wait(job) for job in ids))
         except TimeoutError:
+            print(
+                f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
+            )
             return TIMED_OUT
         codes = []
         for detail in details:
-            print(f"{detail.job.status}  {plain(detail.job.name)}  {plain(detail.job.because)}")
+            index = "" if detail.job.array_index is None else f"[{detail.job.array_index}]"
+            print(f"{detail.job.status}  {plain(detail.job.name)}{index}  {plain(detail.job.because)}")
             codes.append(exit_of(detail.job))
         return next((code for code in codes if code), 0)

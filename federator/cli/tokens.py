@@ -54,13 +54,15 @@ def create(
             field="--role",
             remedy="write --role user for a person, or --site and --kind for an agent",
         )
+    if role is None and kind is None:
+        raise Invalid("is missing", field="--kind", remedy="write --kind onprem, cloud or edge")
     request = TokenRequest(name, role or "", site, kind or "", region, default_queue, expires_in)
     answer, now = ask(connection, lambda client: client.create_token(request))
     if output in ("json", "yaml"):
         show_data(answer, output)
         return
     print(answer.secret)
-    ends = f", valid until {when(answer.expires_at, now)}" if answer.expires_at else ""
+    ends = f", expires {when(answer.expires_at, now)}" if answer.expires_at else ""
     whose = f"{answer.name}, {answer.role}" if answer.role else f"one agent of {answer.site}"
     say(f"for {whose}{ends}; it is not shown again")
 

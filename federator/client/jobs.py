@@ -146,6 +146,13 @@ class JobVerbs:
                     return row.id
         raise NotFound(f"{job} has no task with the index {index}" if array else f"{job} is not an array")
 
+    async def tasks(self, job: str) -> list[str]:
+        """The ids to wait for: all tasks of an array that is named by its name, else the one job."""
+        found = (await self.job(job)).job
+        if found.array is None or job == found.id:
+            return [found.id]
+        return sorted([row.id async for row in self.all_jobs(JobFilter(array=found.array))])
+
     async def update(self, job: str, patch: JobPatch) -> JobDetail:
         """Change priority, deadline, queue or limits, of a running job too."""
         fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}

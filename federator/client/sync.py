@@ -74,6 +74,7 @@ class SyncClient:
     all_jobs = _iterates(Client.all_jobs)
     job = _runs(Client.job)
     task = _runs(Client.task)
+    tasks = _runs(Client.tasks)
     update = _runs(Client.update)
     cancel = _runs(Client.cancel)
     hold = _runs(Client.hold)
