@@ -9,8 +9,10 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from federator.model.snapshot import BusyView, JobView
@@ -25,6 +27,8 @@ from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_
 
 ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
+LOOKS = 300_000
+"""Likewise for glances at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +86,23 @@ class _Engine:
         self.stuck: dict[ClassKey, Block] = {}
         self.open: dict[ClassKey, tuple[int, ...]] = {}
         self.number = 1 << 40
+        self.lanes: dict[ClassKey, deque[tuple[int, JobView]]] = {}
+        self.looks = 0
 
     def run(self, starts: Mapping[str, int]) -> Schedule:
         for job in self.world.jobs:
             if job.id in starts:
                 self._force(job, starts[job.id])
-        waiting = [job for job in self.world.jobs if job.id not in self.result.bookings]
-        wakes = sorted({j.not_before_at for j in waiting if j.not_before_at and j.not_before_at > self.now})
-        waiting = self._pass(waiting, self.now, set(range(len(self.lots))))
+        self._line_up()
+        wakes = sorted({job.not_before_at or 0.0 for lane in self.lanes.values() for _, job in lane})
+        self._pass(self.now, set(range(len(self.lots))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {
-            job.id: not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY) for job in waiting
+            job.id: not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY)
+            for job in self._waiting()
         }
         at = self.now
-        while waiting and self.result.attempts <= ATTEMPTS:
+        while self.lanes and not self._spent:
             ahead = [lot.releases[0].at for lot in self.lots if lot.releases] + [w for w in wakes if w > at][
                 :1
             ]
@@ -105,31 +112,62 @@ class _Engine:
             fresh = self._advance(at)
             if at in wakes:
                 self.stuck.clear()
-            waiting = self._pass(waiting, at, fresh)
-        if self.result.attempts > ATTEMPTS:
-            self.result.bookings |= _estimate(self.world, [(job, self._places(job)) for job in waiting], at)
+            self._pass(at, fresh)
+        if self._spent:
+            left = [(job, self._places(job)) for job in self._waiting()]
+            self.result.bookings |= _estimate(self.world, left, at)
         return self.result
+
+    @property
+    def _spent(self) -> bool:
+        """Whether the limit on work is reached: what is left is estimated."""
+        return self.result.attempts > ATTEMPTS or self.looks > LOOKS
+
+    # -- who waits ----------------------------------------------------------------------------------------------------
+
+    def _line_up(self) -> None:
+        """One lane per class, each in the order of all jobs: what is true of a lane's first is true of those behind it."""
+        for turn, job in enumerate(self.world.jobs):
+            if job.id not in self.result.bookings:
+                self.lanes.setdefault(self.world.key(job), deque()).append((turn, job))
+
+    def _waiting(self) -> list[JobView]:
+        """All that still wait, in order."""
+        return [
+            job for _, job in sorted((entry for lane in self.lanes.values() for entry in lane), key=_turn)
+        ]
 
     # -- one moment ---------------------------------------------------------------------------------------------------
 
-    def _pass(self, waiting: list[JobView], at: float, fresh: set[int]) -> list[JobView]:
-        """Offer every waiting job a start at this moment; return those that still wait."""
+    def _pass(self, at: float, fresh: set[int]) -> None:
+        """Offer every waiting job a start at this moment, in order; a lane whose first is refused is done with."""
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
-        left, failed = [], set()
-        for job in waiting:
-            key = self.world.key(job)
-            if key not in failed and self._worth_a_look(job, at, fresh):
+        heads = [(lane[0][0], key) for key, lane in self.lanes.items()]
+        heapify(heads)
+        while heads:
+            _, key = heappop(heads)
+            lane = self.lanes[key]
+            job = lane[0][1]
+            self.looks += 1
+            if self._worth_a_look(job, at, fresh):
                 block = self._try(job, at, self._gained(job, fresh))
                 if block is None:
                     self.stuck.pop(key, None)
+                    self._leave(key, heads)
                     continue
-                failed.add(key)
                 self.stuck[key] = block
-            left.append(job)
             if self.hold is None and job.gpus_total > 1 and self.stuck.get(key) is BUSY:
                 self._hold_for(job, at)
-        return left
+
+    def _leave(self, key: ClassKey, heads: list[tuple[int, ClassKey]]) -> None:
+        """The first of a lane has started; the next has its turn where it stands."""
+        lane = self.lanes[key]
+        lane.popleft()
+        if lane:
+            heappush(heads, (lane[0][0], key))
+        else:
+            del self.lanes[key]
 
     def _worth_a_look(self, job: JobView, at: float, fresh: set[int]) -> bool:
         """Whether anything has changed for the job's class since it was last refused."""
@@ -316,6 +354,10 @@ class _Engine:
         if case is None:
             return None
         return to_be_rented(self.world.places[case.place], case.rent_at, self.now)
+
+
+def _turn(entry: tuple[int, JobView]) -> int:
+    return entry[0]
 
 
 def _estimate(
