@@ -34,8 +34,5 @@ async def settle_dependents(records: Records, scribe: Scribe) -> None:
 
 
 def _broken(records: Records, job: Job) -> Job | None:
-    for name in job.after:
-        before = records.jobs.get(name)
-        if before is not None and before.terminal and before.status is not JobStatus.SUCCEEDED:
-            return before
-    return None
+    ended = (before for before in records.followed(job) if before.terminal)
+    return next((before for before in ended if before.status is not JobStatus.SUCCEEDED), None)

@@ -308,6 +308,8 @@ class Executor:
             if allows(lease.status, event):
                 since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
                 self._scribe.lease(changes, lease, event, **since, **fields)
+                if event == "drop":
+                    changes.put(*_forgiven(self._records, lease))
             return changes
 
         await self._records.transact(compute)

@@ -167,16 +167,16 @@ class Intake:
         return first
 
     def _predecessor(self, caller: Caller, name: str) -> str:
-        if name in self._records.jobs:
+        """A job or array by its id, or the caller's newest of that name: an array's task stands for the whole array."""
+        if name in self._records.jobs or name in self._records.arrays:
             return name
-        found = [
-            job.id for job in self._records.jobs.values() if job.name == name and job.owner == caller.name
-        ]
-        if not found:
+        named = [job for job in self._records.jobs.values() if job.name == name and job.owner == caller.name]
+        if not named:
             raise Invalid(
                 f"you have no job {name!r}", field="$.after", remedy="name a job of yours, or its id"
             )
-        return max(found)
+        newest = max(named, key=lambda job: job.id)
+        return newest.array or newest.id
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
         """Change what may be changed; a running job's new limit reaches its site."""
@@ -188,6 +188,7 @@ class Intake:
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
             placement = self._placement(job)
             if placement is not None and placement.max_duration_s != new.max_duration_s:
+                _check_paid_for(placement, new)
                 changes.put(msgspec.structs.replace(placement, max_duration_s=new.max_duration_s))
             self._scribe.act(
                 changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
@@ -301,6 +302,17 @@ class Intake:
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
         await self._records.transact(compute)
         return self._job(job_id)
+
+
+def _check_paid_for(placement: Placement, job: Job) -> None:
+    """On a rented machine a job runs no longer than budgets were asked for."""
+    limit_s, paid_s = job.max_duration_s, placement.max_duration_s
+    if placement.lease is not None and (limit_s is None or (paid_s is not None and limit_s > paid_s)):
+        raise Invalid(
+            "it runs on a rented machine, whose cost is committed for the limit that it started with",
+            field="$.max_duration",
+            remedy="requeue it first, or let it end and submit it again with a longer limit",
+        )
 
 
 def _tasks(job: Job, indices: Sequence[int], ids: Sequence[str]) -> list[Job]:

@@ -67,14 +67,7 @@ class Observer:
         """Whether a plan may start it: it waits, and all that it must follow has succeeded."""
         if job.status is not JobStatus.PENDING:
             return False
-        return all(before.status is JobStatus.SUCCEEDED for before in self.predecessors(job))
-
-    def predecessors(self, job: Job) -> Iterator[Job]:
-        """The jobs that it must follow, as far as their records live."""
-        for name in job.after:
-            before = self._records.jobs.get(name)
-            if before is not None:
-                yield before
+        return all(before.status is JobStatus.SUCCEEDED for before in self._records.followed(job))
 
     def job_view(self, job: Job) -> JobView:
         """A job reduced to what planning reads."""
@@ -142,6 +135,7 @@ class Observer:
                 free=take(pool.free, unseen),
                 busy=tuple(self._busy(here, heard.report, pool, now)),
                 lends_to=heard.report.lends_to,
+                self_fencing=heard.report.self_fencing,
                 age_s=self._inventory.age_s(member.id) or 0.0,
                 open=not because,
                 closed_because=because,
@@ -309,4 +303,5 @@ def view_of_job(
         interactive=interactive,
         not_before_at=job.not_before_at,
         avoid_nodes=job.losses,
+        needs_fencing=bool(spec.stop_within_s),
     )

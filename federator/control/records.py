@@ -7,7 +7,7 @@ loser computes its change again from the newer row. So there are no locks, and a
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -156,6 +156,8 @@ class Records:
         self.client_keys: dict[str, ClientKey] = {}
         self.flags: dict[str, Flag] = {}
         self.outputs: dict[str, Outputs] = {}
+        self.arrays: dict[str, dict[str, Job]] = {}
+        """The tasks of every array, by id."""
         self.open_jobs: dict[str, Job] = {}
         """Jobs that are not terminal, in order of submission."""
         self.open_placements: dict[str, Placement] = {}
@@ -233,6 +235,12 @@ class Records:
         """Whether that spec is stored already."""
         return digest in self._specs
 
+    def followed(self, job: Job) -> Iterator[Job]:
+        """The jobs that this one must follow, as far as their records live; of an array, all its tasks."""
+        for name in job.after:
+            before = self.jobs.get(name)
+            yield from (before,) if before is not None else self.arrays.get(name, {}).values()
+
     @property
     def policies(self) -> PolicySet:
         """The set in force: the newest version, or an empty one."""
@@ -303,6 +311,8 @@ class Records:
         self._kinds[type(row)][key.removeprefix(table.prefix)] = row
         if isinstance(row, Job):
             _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
+            if row.array is not None:
+                self.arrays.setdefault(row.array, {})[row.id] = row
         elif isinstance(row, Placement):
             owed_a_stop = row.status in OWED_A_STOP and not row.stop_acknowledged
             _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
@@ -310,11 +320,17 @@ class Records:
     def _drop(self, key: str) -> None:
         self._revisions.pop(key, None)
         prefix, _, name = key.partition("/")
+        former = None
         for kind, table in TABLES.items():
             if table.kept and table.prefix == prefix + "/":
-                self._kinds[kind].pop(name, None)
+                former = self._kinds[kind].pop(name, None)
         self.open_jobs.pop(name, None)
         self.open_placements.pop(name, None)
+        if isinstance(former, Job) and former.array is not None:
+            tasks = self.arrays[former.array]
+            tasks.pop(name, None)
+            if not tasks:
+                del self.arrays[former.array]
 
 
 def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:

@@ -278,9 +278,9 @@ class Views:
         """What the newest plan says of a job that waits."""
         if job.status is not JobStatus.PENDING:
             return None
-        before = [b for b in self._observer.predecessors(job) if not b.terminal]
+        before = [b for b in self._records.followed(job) if not b.terminal]
         if before:
-            names = ", ".join(b.name for b in before)
+            names = ", ".join(dict.fromkeys(b.name for b in before))
             return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
         return self._explainer.waiting(job.id)
 

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.kernel.errors import Invalid
 from federator.model.capacity import InstanceStatus, LeaseStatus, Market
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.plans import Rent
+from federator.wire.http import JobPatch
 from tests.support.dispatch import ADA, ADMIN, World, make_world
 
 POLICIES = """
@@ -203,3 +205,17 @@ async def test_a_leaked_instance_is_ended_after_two_listings(world: World) -> No
     assert await world.core.sweeper.end_leaks() == []
     assert await world.core.sweeper.end_leaks() == [lease.id]
     assert (await world.provider.instances("federation"))[0].status is InstanceStatus.ENDED
+
+
+async def test_a_longer_limit_on_a_rented_machine_is_refused_and_a_shorter_one_reaches_it(
+    world: World,
+) -> None:
+    """Budgets were asked for the limit that the job started with; a longer one would spend what nobody committed."""
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    for longer in ("3h", "none"):
+        with pytest.raises(Invalid, match="rented") as refused:
+            await world.core.intake.update(ADA, job, JobPatch(max_duration=longer))
+        assert refused.value.field == "$.max_duration"
+    await world.core.intake.update(ADA, job, JobPatch(max_duration="90m"))
+    assert world.placement(job).max_duration_s == 5400
