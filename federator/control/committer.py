@@ -64,7 +64,7 @@ class Committer:
         def compute() -> Changes:
             written.clear()
             refused.clear()
-            snapshot = self._observer.snapshot()
+            snapshot = self._observer.snapshot(only=_named(actions))
             part = msgspec.structs.replace(plan, actions=tuple(actions), waiting=())
             faults = fatal_by_subject(check_actions(Problem(snapshot=snapshot, decision=plan.decision), part))
             changes = Changes()
@@ -233,6 +233,11 @@ class Committer:
         self._scribe.stop(changes, placement, action.because, sent=True)
         self._scribe.job(changes, job, "suspend", action.because, pause_for="preemption")
         return ""
+
+
+def _named(actions: Sequence[Action]) -> set[str]:
+    """All jobs that the actions are about."""
+    return {action.job for action in actions} | {a.beneficiary for a in actions if isinstance(a, Preempt)}
 
 
 def fatal_by_subject(findings: Sequence[Finding]) -> dict[str, str]:

@@ -37,10 +37,7 @@ class Explainer:
 
     def waiting(self, job_id: str) -> Waiting | None:
         """What the newest plan says of a job that it did not start."""
-        if self._turn.last is None:
-            return None
-        _, plan = self._turn.last
-        return next((waiting for waiting in plan.waiting if waiting.job == job_id), None)
+        return self._turn.waiting.get(job_id)
 
     async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed."""

@@ -4,7 +4,7 @@ The only place that knows how in-flight work is taken off a report: a placement 
 seen by it, so its hosts are taken off here, the fullest host that holds a rank first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from federator.control.history import History
@@ -45,8 +45,8 @@ class Observer:
         self._clock = clock
         self._providers = providers
 
-    def snapshot(self) -> Snapshot:
-        """The world now, as a decision may see it."""
+    def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
+        """The world now, as a decision may see it; with `only`, of the waiting jobs just these."""
         now = self._clock.now()
         records = self._records
         flag = records.flags.get("burst-paused")
@@ -54,7 +54,11 @@ class Observer:
             taken_at=now,
             incarnation=records.store.incarnation,
             revision=records.revision,
-            jobs=tuple(self.job_view(job) for job in records.open_jobs.values() if self.eligible(job)),
+            jobs=tuple(
+                self.job_view(job)
+                for job in records.open_jobs.values()
+                if (only is None or job.id in only) and self.eligible(job)
+            ),
             pools=tuple(self._pools(now)),
             offers=tuple(self._offers()),
             rules=records.policies.rules,
@@ -208,7 +212,7 @@ class Observer:
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, placements),
             busy=tuple(self._busy(placements, SiteReport(taken_at=now, pools=()), pool, now)),
-            ready_at=max(now, lease.requested_at + offer.delay_s),
+            ready_at=_ready_at(lease, now),
             **_lease_fields(lease),
         )
 
@@ -233,6 +237,12 @@ def _lease_fields(lease: Lease | None) -> dict[str, Any]:
         "rented_queue": lease.queue,
         "paid_until_at": since_at + left_s - lease.offer.teardown_s,
     }
+
+
+def _ready_at(lease: Lease, now: float) -> float:
+    """When a booting machine is expected; one that is late, a while from now: never as if it were there."""
+    expected_at = lease.requested_at + lease.offer.delay_s
+    return expected_at if expected_at > now else now + OVERDUE_S
 
 
 def booting_session(lease: Lease) -> str:

@@ -25,7 +25,7 @@ from federator.control.records import Records
 from federator.control.scribe import Scribe
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
-from federator.model.plans import Place, Plan
+from federator.model.plans import Place, Plan, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.greedy import plan_greedily
@@ -68,6 +68,8 @@ class Turn:
         self._warm_prices: dict[str, float] = {}
         self.last: tuple[Problem, Plan] | None = None
         """The newest problem and plan: what `explain`, lists and `preview` read."""
+        self.waiting: dict[str, Waiting] = {}
+        """What that plan says of each job that it did not start."""
 
     def wake(self, *_: object) -> None:
         """Something has happened that a plan may depend on."""
@@ -86,12 +88,12 @@ class Turn:
         await settle_dependents(self._records, self._scribe)
         problem = self._observe()
         if not problem.snapshot.jobs:
-            self.last = (problem, empty_plan(problem))
+            self._show(problem, empty_plan(problem))
             return None
         if await self._fast_path(problem):
             problem = self._observe()
         plan = await self._decide(problem)
-        plan = self._check(problem, plan)
+        plan = await self._check(problem, plan)
         committed = await self._committer.commit(plan)
         await self._remember(problem, plan, committed)
         METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
@@ -107,13 +109,13 @@ class Turn:
         quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
         if not quick:
             return False
-        plan = plan_greedily(problem)
+        plan = await asyncio.to_thread(plan_greedily, problem)
         actions = tuple(
             action for action in plan.actions if isinstance(action, Place) and action.job in quick
         )
         if not actions:
             return False
-        plan = self._check(
+        plan = await self._check(
             problem,
             msgspec.structs.replace(
                 plan, actions=actions, winner_because="fast path: it does not wait for the solver"
@@ -128,7 +130,7 @@ class Turn:
         plan = await self._solve(problem) if self._settings.solver else None
         if plan is not None:
             return plan
-        plan = plan_greedily(problem)
+        plan = await asyncio.to_thread(plan_greedily, problem)
         if self._settings.solver:
             METRICS.count("federator_solver_failures_total")
             plan = msgspec.structs.replace(
@@ -159,12 +161,12 @@ class Turn:
             if woken:
                 self._wake.set()
 
-    def _check(self, problem: Problem, plan: Plan) -> Plan:
+    async def _check(self, problem: Problem, plan: Plan) -> Plan:
         """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""
         faults = fatal_by_subject(check(problem, plan))
         if faults and plan.winner != "greedy":
             self._report_fault(plan, faults)
-            plan = plan_greedily(problem)
+            plan = await asyncio.to_thread(plan_greedily, problem)
             faults = fatal_by_subject(check(problem, plan))
         if faults:
             self._report_fault(plan, faults)
@@ -179,7 +181,7 @@ class Turn:
 
     async def _remember(self, problem: Problem, plan: Plan, committed: Committed) -> None:
         """Keep what the next turn, explanations and replays need."""
-        self.last = (problem, plan)
+        self._show(problem, plan)
         self._warm_prices = plan.prices
         METRICS.count("federator_turns_total", winner=plan.winner)
         for action in committed.done:
@@ -191,6 +193,11 @@ class Turn:
             self._wake.set()
         if plan.actions:
             await self._decisions.record(problem, plan)
+
+    def _show(self, problem: Problem, plan: Plan) -> None:
+        """From now on, people read this plan."""
+        self.last = (problem, plan)
+        self.waiting = {waiting.job: waiting for waiting in plan.waiting}
 
     async def _wait(self, plan: Plan | None) -> None:
         """Until something happens, the plan's own wake-up, or the heartbeat; then a moment more, so that events coalesce."""
