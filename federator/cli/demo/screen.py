@@ -110,7 +110,8 @@ class PlainScreen:
 
 def open_screen(console: Console) -> Screen:
     """The screen that suits where output goes."""
-    return LiveScreen(console) if console.is_terminal else PlainScreen(console)
+    drawable = console.is_terminal and not console.is_dumb_terminal
+    return LiveScreen(console) if drawable else PlainScreen(console)
 
 
 def clock(at: float | None, began_at: float) -> str:

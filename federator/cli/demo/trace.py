@@ -105,17 +105,14 @@ def read_trace(path: Path, sites: Path | None, count: int, speedup: float) -> Tr
         raise Invalid("must be at least 1", field="--jobs")
     if speedup <= 0:
         raise Invalid("must be more than 0", field="--speedup")
-    clusters = tuple(
-        _cluster(row, where) for where, row in _rows(sites or path.parent / DEFAULT_SITES, SITE_COLUMNS)
-    )
-    jobs = sorted(
-        (_job(row, where) for where, row in _rows(path, TRACE_COLUMNS)),
-        key=lambda job: (job.submit_s, job.name),
-    )[:count]
+    rows = (_job(row, where) for where, row in _rows(path, TRACE_COLUMNS))
+    jobs = sorted(rows, key=lambda job: (job.submit_s, job.name))[:count]
     if not jobs:
         raise Invalid(f"{path} has no jobs", field="--trace")
+    sites = sites or path.parent / DEFAULT_SITES
+    clusters = tuple(_cluster(row, where) for where, row in _rows(sites, SITE_COLUMNS))
     if not clusters:
-        raise Invalid("there are no clusters", field="--sites")
+        raise Invalid(f"{sites} has no clusters", field="--sites")
     return TracePlan(tuple(jobs), clusters, speedup)
 
 
@@ -302,7 +299,8 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str,
     except (EOFError, UnicodeDecodeError, csv.Error) as error:
         raise Invalid(f"is damaged: {error}", field=str(path)) from None
     except OSError as error:
-        raise Invalid(f"cannot be read: {error.strerror}", field=str(path)) from None
+        remedy = "name one with --sites" if columns == SITE_COLUMNS else "check the path"
+        raise Invalid(f"cannot be read: {error.strerror}", field=str(path), remedy=remedy) from None
 
 
 def _job(row: Mapping[str, str], where: str) -> TraceJob:

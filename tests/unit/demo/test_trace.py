@@ -62,8 +62,10 @@ def test_what_is_wrong_in_a_file_is_said(tmp_path: Path, text: str, sites: str, 
 
 def test_a_file_that_is_not_there_or_not_gzip_is_said(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(Invalid, match="cannot be read"):
+    with pytest.raises(Invalid, match=r"none\.csv\.gz: cannot be read"):
         read_trace(tmp_path / "none.csv.gz", None, 5, 100.0)
+    with pytest.raises(Invalid, match=r"cannot be read.*--sites"):
+        read_trace(tmp_path / "t.csv.gz", tmp_path / "none.csv", 5, 100.0)
     (tmp_path / "t.csv.gz").write_text("not gzip")
     with pytest.raises(Invalid, match="is not gzip"):
         read_trace(tmp_path / "t.csv.gz", None, 5, 100.0)
