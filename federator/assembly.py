@@ -21,6 +21,7 @@ from federator.control.leadership import take_over
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.records import Records
+from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.control.sites import Sites
 from federator.control.sweeper import Sweeper
@@ -56,6 +57,7 @@ class Core:
     hub: Hub
     turn: Turn
     executor: Executor
+    retention: Retention
     sweeper: Sweeper
     solver: Solver
     providers: dict[str, Provider]
@@ -119,11 +121,21 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     scribe = Scribe(clock, ids)
     inventory = Inventory(clock, settings.link)
     history = History()
-    observer = Observer(records, inventory, history, clock, settings.providers)
+    observer = Observer(
+        records,
+        inventory,
+        history,
+        clock,
+        settings.providers,
+        reconnect_s=settings.link.unreachable_after_s,
+    )
     progress = Progress(records, scribe, history)
-    intake = Intake(records, scribe, blobs, settings.limits)
-    admission = Admission(records, clock, ids)
     decisions = DecisionLog(records, settings.retention, solver)
+    retention = Retention(
+        records=records, blobs=blobs, decisions=decisions, clock=clock, settings=settings.retention
+    )
+    intake = Intake(records, scribe, blobs, settings.limits, retention)
+    admission = Admission(records, clock, ids)
     turn = Turn(
         records=records,
         observer=observer,
@@ -136,7 +148,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         settings=settings.turn,
     )
     explainer = Explainer(records, observer, turn, intake, decisions)
-    sweeper = _sweeper(settings, records, scribe, inventory, providers)
+    sweeper = _sweeper(settings, records, scribe, inventory, providers, retention)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     return Core(
         settings=settings,
@@ -170,6 +182,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ),
         turn=turn,
         executor=executor,
+        retention=retention,
         sweeper=sweeper,
         solver=solver,
         providers=providers,
@@ -204,6 +217,7 @@ def _sweeper(
     scribe: Scribe,
     inventory: Inventory,
     providers: dict[str, Provider],
+    retention: Retention,
 ) -> Sweeper:
     return Sweeper(
         records=records,
@@ -211,5 +225,6 @@ def _sweeper(
         inventory=inventory,
         providers=providers,
         federation=settings.federation,
-        retention=settings.retention,
+        retention=retention,
+        sweep_s=settings.retention.sweep_s,
     )

@@ -12,11 +12,11 @@ from federator.control.inventory import Inventory
 from federator.control.money import outstanding_usd, spend
 from federator.control.records import Records
 from federator.kernel.clock import Clock
-from federator.model.capacity import Lease, LeaseStatus, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus
 from federator.model.placements import Order, Placement
 from federator.model.rules import QueueTerms
-from federator.model.sites import Member, Site, SiteReport
+from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
 from federator.planning.forecast import runtime_quantiles
 from federator.settings import ProviderSettings
@@ -25,6 +25,7 @@ OVERDUE_S = 60.0
 """Work that has outrun its forecast is expected to end this much later than now, again and again."""
 RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
+NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
 BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 
 
@@ -38,12 +39,16 @@ class Observer:
         history: History,
         clock: Clock,
         providers: dict[str, ProviderSettings],
+        *,
+        reconnect_s: float = 0.0,
     ) -> None:
+        """`reconnect_s`: how long after a start sites may take to come back before home counts as all that has reported."""
         self._records = records
         self._inventory = inventory
         self._history = history
         self._clock = clock
         self._providers = providers
+        self._settled_boot_s = clock.boot() + reconnect_s
 
     def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
         """The world now, as a decision may see it; with `only`, of the waiting jobs just these."""
@@ -60,12 +65,18 @@ class Observer:
                 if (only is None or job.id in only) and self.eligible(job)
             ),
             pools=tuple(self._pools(now)),
-            offers=tuple(self._offers()),
+            offers=tuple(self._offers()) if self._settled() else (),
             rules=records.policies.rules,
             policy_version=records.policies.version,
             spend=spend(records, now),
             burst_paused=flag is not None and flag.on,
         )
+
+    def _settled(self) -> bool:
+        """Whether home is known. Just after a start it is not, until its agents are back: what looks absent justifies no rental."""
+        owned = (m.id for m in self._records.members.values() if m.lease is None)
+        heard = (self._inventory.members.get(member) for member in owned)
+        return self._clock.boot() >= self._settled_boot_s or all(each and each.report for each in heard)
 
     def eligible(self, job: Job) -> bool:
         """Whether a plan may start it: it waits, and all that it must follow has succeeded."""
@@ -101,16 +112,19 @@ class Observer:
         for member in self._records.members.values():
             yield from self._member_pools(member, by_member.get(member.id, []), now)
         for lease in self._records.leases.values():
-            if lease.status in BOOTING and lease.member not in self._records.members:
+            if lease.status not in LEASE_ENDED and lease.member not in self._records.members:
                 yield self._booting_pool(lease, by_member.get(lease.member, []), now)
 
     def _member_pools(self, member: Member, placements: list[Placement], now: float) -> Iterator[PoolView]:
         site = self._records.sites.get(member.site)
         heard = self._inventory.members.get(member.id)
-        if site is None or heard is None or heard.report is None:
+        if site is None or member.status is SiteStatus.GONE:
             return
         lease = self._records.leases.get(member.lease) if member.lease else None
         because = self._closed_because(site, member, lease)
+        if heard is None or heard.report is None:
+            yield from self._unheard_pools(site, member, lease, placements, now)
+            return
         for pool in heard.report.pools:
             here = [placement for placement in placements if placement.pool == pool.name]
             unseen = [placement for placement in here if placement.id not in heard.report.counted]
@@ -143,6 +157,35 @@ class Observer:
                 age_s=self._inventory.age_s(member.id) or 0.0,
                 open=not because,
                 closed_because=because,
+                **_lease_fields(lease),
+            )
+
+    def _unheard_pools(
+        self, site: Site, member: Member, lease: Lease | None, placements: list[Placement], now: float
+    ) -> Iterator[PoolView]:
+        """What is known of a member that has not reported yet: nothing may start there, but what runs and what is rented counts."""
+        names = [placement.pool for placement in placements] + ([RENTED_POOL] if lease else [])
+        for name in dict.fromkeys(names):
+            here = [placement for placement in placements if placement.pool == name]
+            yield PoolView(
+                site=site.name,
+                kind=site.kind,
+                pool=name,
+                member=member.id,
+                session="",
+                region=site.region,
+                provider=site.provider,
+                labels=site.labels,
+                market=member.market,
+                price_usd_gpu_h=lease.offer.price_usd_h / max(1, lease.offer.gpus)
+                if lease
+                else site.price_usd_gpu_h,
+                model=lease.offer.model if lease else here[0].model,
+                nodes=1 if lease else sum(placement.nodes for placement in here),
+                gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in here),
+                busy=tuple(self._busy(here, NOTHING_HEARD, Pool(name=name), now)),
+                open=False,
+                closed_because=self._closed_because(site, member, lease),
                 **_lease_fields(lease),
             )
 

@@ -1,0 +1,76 @@
+"""The first moments after a start: what nobody has reported yet is unknown, not absent."""
+
+from federator.model.jobs import JobStatus
+from tests.support.dispatch import World, make_world
+from tests.unit.control.test_bursting import JOB, POLICIES, until_rented
+
+
+async def restarted(world: World) -> World:
+    """The same federation, its dispatcher killed and started again; no agent is back yet."""
+    again = await make_world(store=world.core.records.store, clock=world.clock)  # type: ignore[arg-type]
+    again.provider._machines = world.provider._machines  # the cloud goes on beside us
+    await again.core.executor.poll()
+    return again
+
+
+async def test_nothing_is_rented_before_the_sites_could_report() -> None:
+    """Its agent takes a moment to come back; meanwhile home must not look as if it did not exist."""
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    job = await world.submit(**JOB, finish_within="88m")
+    again = await restarted(world)
+    await again.core.turn.once()
+    assert not again.leases()
+    assert again.job(job).status is JobStatus.PENDING
+    await again.add_site("lab", nodes=1, gpus=4)
+    await again.turn()
+    assert again.job(job).status is JobStatus.RUNNING
+    assert not again.leases()
+
+
+async def test_a_site_that_stays_away_keeps_nobody_from_renting_for_long() -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    job = await world.submit(**JOB, finish_within="88m")
+    again = await restarted(world)
+    again.clock.advance(31)
+    await again.core.turn.once()
+    assert again.job(job).status is JobStatus.PLACED
+    assert len(again.leases()) == 1
+
+
+async def test_what_runs_at_a_site_not_yet_heard_still_counts_against_its_queues_limit() -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.add_site("yard", nodes=1, gpus=4)
+    limited = POLICIES.replace("spec:\n  max", "spec:\n  limit: {gpus: 4}\n  max", 1)
+    await world.policies(limited)
+    running = await world.submit(resources={"gpus": 4})
+    await world.turn()
+    other = "yard" if world.placement(running).site == "lab" else "lab"
+    waiting = await world.submit(resources={"gpus": 4})
+    again = await restarted(world)
+    await again.add_site(other, nodes=1, gpus=4)
+    await again.turn()
+    assert again.job(waiting).status is JobStatus.PENDING
+
+
+async def test_a_machine_not_yet_heard_still_counts_against_the_cap_on_machines() -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES.replace("usd: {per_day: 100}", "instances: 1"))
+    await world.submit(resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    first = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, first)
+    await world.core.executor.step()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    await world.submit(resources={"gpus": 8}, estimate="1h", finish_within="88m")
+    again = await restarted(world)
+    again.clock.advance(60)
+    await again.core.turn.once()
+    assert len(again.leases()) == 1
