@@ -21,7 +21,6 @@ from federator.control.leadership import take_over
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.records import Records
-from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.control.sites import Sites
 from federator.control.sweeper import Sweeper
@@ -57,7 +56,6 @@ class Core:
     hub: Hub
     turn: Turn
     executor: Executor
-    retention: Retention
     sweeper: Sweeper
     solver: Solver
     providers: dict[str, Provider]
@@ -130,12 +128,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         reconnect_s=settings.link.unreachable_after_s,
     )
     progress = Progress(records, scribe, history)
-    decisions = DecisionLog(records, settings.retention, solver)
-    retention = Retention(
-        records=records, blobs=blobs, decisions=decisions, clock=clock, settings=settings.retention
-    )
-    intake = Intake(records, scribe, blobs, settings.limits, retention)
+    intake = Intake(records, scribe, blobs, settings.limits)
     admission = Admission(records, clock, ids)
+    decisions = DecisionLog(records, settings.retention, solver)
     turn = Turn(
         records=records,
         observer=observer,
@@ -148,7 +143,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         settings=settings.turn,
     )
     explainer = Explainer(records, observer, turn, intake, decisions)
-    sweeper = _sweeper(settings, records, scribe, inventory, providers, retention)
+    sweeper = _sweeper(settings, records, scribe, inventory, providers)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     return Core(
         settings=settings,
@@ -182,7 +177,6 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ),
         turn=turn,
         executor=executor,
-        retention=retention,
         sweeper=sweeper,
         solver=solver,
         providers=providers,
@@ -217,7 +211,6 @@ def _sweeper(
     scribe: Scribe,
     inventory: Inventory,
     providers: dict[str, Provider],
-    retention: Retention,
 ) -> Sweeper:
     return Sweeper(
         records=records,
@@ -225,6 +218,5 @@ def _sweeper(
         inventory=inventory,
         providers=providers,
         federation=settings.federation,
-        retention=retention,
-        sweep_s=settings.retention.sweep_s,
+        retention=settings.retention,
     )
