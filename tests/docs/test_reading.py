@@ -59,6 +59,15 @@ def test_what_the_page_gets_wrong_is_found(shown: str, printed: str) -> None:
     assert first_unseen((shown,), printed) == shown
 
 
+def test_a_cell_that_is_wrapped_elsewhere_is_no_difference() -> None:
+    printed = "north  no  in 7s  no room now for 1 node\n                  with 1 GPU: 0 GPUs free\n"
+    assert (
+        first_unseen(("north  no  in 12s  no room now for", "1 node with 1 GPU: 0 GPUs free"), printed)
+        is None
+    )
+    assert first_unseen(("north  no  in 12s  no room for", "1 node"), printed) is not None
+
+
 def test_lines_come_in_the_order_of_the_page_and_may_be_left_out_of_it() -> None:
     assert first_unseen(("one", "...", "three"), "one\ntwo\nthree\n") is None
     assert first_unseen(("three", "one"), "one\ntwo\nthree\n") == "one"

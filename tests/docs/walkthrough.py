@@ -88,20 +88,34 @@ def form(line: str) -> str:
 
 
 def first_unseen(shown: tuple[str, ...], printed: str) -> str | None:
-    """The first line of the page that does not come, in its turn, in what was printed."""
-    lines = iter([form(line) for line in printed.splitlines()])
+    """The first line of the page that does not come, in its turn, in what was printed.
+
+    Where a line breaks is no difference: a cell of a table is wrapped elsewhere when a neighbour is a letter narrower.
+    """
+    rest = [line for line in map(form, printed.splitlines()) if line]
     for line in shown:
         if line.strip() in (INTERRUPT, "..."):
             continue
-        wanted = form(line)
-        if not any(_same(wanted, line) for line in lines):
+        after = _after(form(line), rest)
+        if after is None:
             return line
+        rest = after
     return None
 
 
-def _same(wanted: str, printed: str) -> bool:
+def _after(wanted: str, lines: list[str]) -> list[str] | None:
+    """What follows the first place where these words stand; None when they do not."""
+    if wanted.endswith("…"):
+        return next((lines[at + 1 :] for at, line in enumerate(lines) if _cut_alike(wanted, line)), None)
+    printed = " " + " \n ".join(lines) + " "
+    words = r"(?: \n)? ".join(re.escape(word) for word in wanted.split(" "))
+    match = re.search(f" {words}(?= )", printed)
+    if match is None:
+        return None
+    return [line.strip() for line in printed[match.end() :].split("\n") if line.strip()]
+
+
+def _cut_alike(wanted: str, printed: str) -> bool:
     """A line that ends in an ellipsis was cut by the terminal's width, on the page and perhaps elsewhere in the test."""
-    if not wanted.endswith("…"):
-        return printed == wanted
     start, cut = wanted.removesuffix("…").rstrip(), printed.removesuffix("…").rstrip()
     return printed.startswith(start) or (printed.endswith("…") and start.startswith(cut))
