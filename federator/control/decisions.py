@@ -53,8 +53,8 @@ class DecisionLog:
         """All recorded decisions, oldest first."""
         return list(self._rows.values())
 
-    async def record(self, problem: Problem, plan: Plan) -> None:
-        """Keep this decision, and drop the oldest over the limits."""
+    async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
+        """Keep this decision, of which so many actions were committed (None: all), and drop the oldest over the limits."""
         record = Record(
             zlib.compress(msgspec.json.encode(problem), 1), zlib.compress(msgspec.json.encode(plan), 1)
         )
@@ -63,7 +63,7 @@ class DecisionLog:
             at=plan.taken_at,
             winner=plan.winner,
             objective_usd=plan.objective_usd,
-            actions=len(plan.actions),
+            actions=len(plan.actions) if committed is None else committed,
             jobs=len(problem.snapshot.jobs),
             stages=", ".join(stage.stage for stage in plan.stages if stage.completed),
             size_bytes=len(record.problem) + len(record.plan),
@@ -94,7 +94,8 @@ class DecisionLog:
         again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=60.0)
         if again is None:
             return {"identical": False, "differences": ["the solver did not answer"]}
-        before = msgspec.to_builtins(plan)
+        done = tuple(stage for stage in plan.stages if stage.completed)
+        before = msgspec.to_builtins(msgspec.structs.replace(plan, stages=done))
         after = msgspec.to_builtins(again)
         differences = [name for name in before if before[name] != after[name]]
         return {"identical": not differences, "differences": differences}

@@ -14,6 +14,7 @@ Acting is not done here: desired sets and leases are projections of records, and
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,6 +38,14 @@ log = logging.getLogger(__name__)
 
 FAST_RUN_S = 60.0
 """Work expected to be shorter than this does not wait for the solver."""
+
+
+class Decision(NamedTuple):
+    """What was seen, the plan as it was made, and what of that plan may be committed."""
+
+    problem: Problem
+    made: Plan
+    plan: Plan
 
 
 class Turn:
@@ -77,10 +86,13 @@ class Turn:
 
     async def run(self) -> None:
         """Turn after turn, until cancelled."""
+        time_s = asyncio.get_running_loop().time
         while True:
+            next_s = time_s() + self._settings.minimum_gap_s
             self._wake.clear()
             plan = await self.once()
             await self._wait(plan)
+            await asyncio.sleep(next_s - time_s())
 
     async def once(self) -> Plan | None:
         """One turn, its phases in order. None when nothing waits."""
@@ -92,12 +104,11 @@ class Turn:
             return None
         if await self._fast_path(problem):
             problem = self._observe()
-        plan = await self._decide(problem)
-        plan = await self._check(problem, plan)
-        committed = await self._committer.commit(plan)
-        await self._remember(problem, plan, committed)
+        decision = await self._check(await self._decide(problem))
+        committed = await self._committer.commit(decision.plan)
+        await self._remember(decision, committed)
         METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
-        return plan
+        return decision.plan
 
     def _observe(self) -> Problem:
         """1. The world now, as a value."""
@@ -109,34 +120,30 @@ class Turn:
         quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
         if not quick:
             return False
-        plan = await asyncio.to_thread(plan_greedily, problem)
+        made = await asyncio.to_thread(plan_greedily, problem)
         actions = tuple(
-            action for action in plan.actions if isinstance(action, Place) and action.job in quick
+            action for action in made.actions if isinstance(action, Place) and action.job in quick
         )
         if not actions:
             return False
-        plan = await self._check(
-            problem,
-            msgspec.structs.replace(
-                plan, actions=actions, winner_because="fast path: it does not wait for the solver"
-            ),
-        )
-        committed = await self._committer.commit(plan)
-        await self._remember(problem, plan, committed)
+        because = "fast path: it does not wait for the solver"
+        plan = msgspec.structs.replace(made, actions=actions, winner_because=because)
+        decision = await self._check(Decision(problem, made, plan))
+        committed = await self._committer.commit(decision.plan)
+        await self._remember(decision, committed)
         return bool(committed.done)
 
-    async def _decide(self, problem: Problem) -> Plan:
+    async def _decide(self, problem: Problem) -> Decision:
         """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
         plan = await self._solve(problem) if self._settings.solver else None
         if plan is not None:
-            return plan
-        plan = await asyncio.to_thread(plan_greedily, problem)
-        if self._settings.solver:
-            METRICS.count("federator_solver_failures_total")
-            plan = msgspec.structs.replace(
-                plan, winner_because="the solver was late or failed; greedy's plan stands"
-            )
-        return plan
+            return Decision(problem, plan, plan)
+        made = await asyncio.to_thread(plan_greedily, problem)
+        if not self._settings.solver:
+            return Decision(problem, made, made)
+        METRICS.count("federator_solver_failures_total")
+        because = "the solver was late or failed; greedy's plan stands"
+        return Decision(problem, made, msgspec.structs.replace(made, winner_because=because))
 
     async def _solve(self, problem: Problem) -> Plan | None:
         """Ask the solver; interactive and short work that arrives meanwhile goes by the fast path."""
@@ -161,26 +168,29 @@ class Turn:
             if woken:
                 self._wake.set()
 
-    async def _check(self, problem: Problem, plan: Plan) -> Plan:
+    async def _check(self, decision: Decision) -> Decision:
         """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""
-        faults = fatal_by_subject(check(problem, plan))
-        if faults and plan.winner != "greedy":
-            self._report_fault(plan, faults)
-            plan = await asyncio.to_thread(plan_greedily, problem)
-            faults = fatal_by_subject(check(problem, plan))
+        faults = fatal_by_subject(check(decision.problem, decision.plan))
+        if faults and decision.plan.winner != "greedy":
+            self._report_fault(decision.plan, faults)
+            await self._decisions.record(decision.problem, decision.made, committed=0)
+            problem = msgspec.structs.replace(decision.problem, decision=self._ids.new("dec"))
+            made = await asyncio.to_thread(plan_greedily, problem)
+            decision = Decision(problem, made, made)
+            faults = fatal_by_subject(check(problem, made))
         if faults:
-            self._report_fault(plan, faults)
-            plan = msgspec.structs.replace(
-                plan, actions=tuple(a for a in plan.actions if a.job not in faults)
-            )
-        return plan
+            self._report_fault(decision.plan, faults)
+            kept = tuple(action for action in decision.plan.actions if action.job not in faults)
+            decision = decision._replace(plan=msgspec.structs.replace(decision.plan, actions=kept))
+        return decision
 
     def _report_fault(self, plan: Plan, faults: dict[str, str]) -> None:
         METRICS.count("federator_findings_total", len(faults), severity="fatal")
         log.error("plan %s of %s is not valid: %s", plan.decision, plan.winner, "; ".join(faults.values()))
 
-    async def _remember(self, problem: Problem, plan: Plan, committed: Committed) -> None:
-        """Keep what the next turn, explanations and replays need."""
+    async def _remember(self, decision: Decision, committed: Committed) -> None:
+        """Keep what the next turn, explanations and replays need: the record holds the plan as it was made, so that it replays."""
+        problem, made, plan = decision
         self._show(problem, plan)
         self._warm_prices = plan.prices
         METRICS.count("federator_turns_total", winner=plan.winner)
@@ -191,8 +201,8 @@ class Turn:
             log.info("stale: %s: %s", action.job, why)
         if committed.stale:
             self._wake.set()
-        if plan.actions:
-            await self._decisions.record(problem, plan)
+        if made.actions:
+            await self._decisions.record(problem, made, committed=len(committed.done))
 
     def _show(self, problem: Problem, plan: Plan) -> None:
         """From now on, people read this plan."""

@@ -33,7 +33,7 @@ def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
         evaluator,
         scored,
         winner="greedy",
-        because="the only stage that ran",
+        because="the only stage that completed",
         stages=(report,),
         seed=seed,
     )

@@ -1,0 +1,106 @@
+"""Recorded decisions replay to the same bytes, whichever way they were come by."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from federator.model.jobs import JobStatus
+from federator.model.plans import Place, Plan, StageReport
+from federator.model.snapshot import Problem
+from federator.settings import TurnSettings
+from federator.solving.inline import InlineSolver
+from tests.support.dispatch import World, make_world
+
+
+async def replayed(world: World) -> list[dict[str, object]]:
+    """Every recorded decision, run again."""
+    decisions = world.core.decisions
+    decisions._solver = InlineSolver()
+    return [await decisions.replay(row.id) for row in decisions.rows()]
+
+
+async def test_a_decision_of_the_fast_path_replays() -> None:
+    """Only part of its plan was committed; the record holds what was decided."""
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    short = await world.submit(resources={"gpus": 1}, estimate="10s")
+    long = await world.submit(resources={"gpus": 1}, estimate="3h")
+    await world.turn()
+    assert world.job(short).status is world.job(long).status is JobStatus.RUNNING
+    assert "fast path" in world.placement(short).winner_because
+    assert [row.actions for row in world.core.decisions.rows()] == [1, 1]
+    assert await replayed(world) == [{"identical": True, "differences": []}] * 2
+
+
+async def test_a_decision_without_its_late_solver_replays() -> None:
+    world = await make_world()
+    world.core.turn._settings = TurnSettings(solver=True)
+    await world.add_site("lab", nodes=1, gpus=4)
+    job = await world.submit(resources={"gpus": 1}, estimate="3h")
+    await world.turn()
+    assert "late" in world.placement(job).winner_because
+    assert await replayed(world) == [{"identical": True, "differences": []}]
+
+
+class Unfinished(InlineSolver):
+    """Gives up its last stage."""
+
+    async def decide(self, problem: Problem, **limits: Any) -> Plan | None:
+        plan = await super().decide(problem, **{**limits, "stages": ("greedy",)})
+        given_up = StageReport(stage="lp", completed=False, note="the limit on iterations was reached")
+        return plan and msgspec.structs.replace(plan, stages=(*plan.stages, given_up))
+
+
+async def test_a_decision_with_a_stage_given_up_replays_with_those_that_completed() -> None:
+    world = await make_world()
+    world.core.turn._settings = TurnSettings(solver=True)
+    world.core.turn._solver = Unfinished()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.submit(resources={"gpus": 1}, estimate="3h")
+    await world.turn()
+    assert await replayed(world) == [{"identical": True, "differences": []}]
+
+
+class Wrong(InlineSolver):
+    """Its plans start every job at a site that is not there."""
+
+    async def decide(self, problem: Problem, **limits: Any) -> Plan | None:
+        plan = await super().decide(problem, **{**limits, "stages": ("greedy",)})
+        assert plan is not None
+        actions = tuple(msgspec.structs.replace(action, site="nowhere") for action in plan.actions)
+        return msgspec.structs.replace(plan, winner="lp", actions=actions)
+
+
+async def test_a_plan_that_the_checker_rejects_is_kept_beside_the_one_that_was_committed() -> None:
+    world = await make_world()
+    world.core.turn._settings = TurnSettings(solver=True)
+    world.core.turn._solver = Wrong()
+    await world.add_site("lab", nodes=1, gpus=4)
+    job = await world.submit(resources={"gpus": 1}, estimate="3h")
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    rejected, committed = world.core.decisions.rows()
+    assert (rejected.winner, rejected.actions) == ("lp", 0)
+    assert (committed.winner, committed.actions) == ("greedy", 1)
+    assert world.placement(job).decision == committed.id
+    _, plan = await world.core.decisions.load(rejected.id)
+    assert [action.site for action in plan.actions if isinstance(action, Place)] == ["nowhere"]
+
+
+async def test_turns_keep_their_distance_while_events_keep_coming() -> None:
+    world = await make_world()
+    turn = world.core.turn
+    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.2, coalesce_s=0.0)
+    turns = 0
+
+    async def once() -> None:
+        nonlocal turns
+        turns += 1
+        turn.wake()
+
+    turn.once = once  # type: ignore[method-assign]
+    task = asyncio.create_task(turn.run())
+    await asyncio.sleep(0.5)
+    task.cancel()
+    assert turns <= 4
