@@ -14,6 +14,7 @@ from federator.control.decisions import DecisionLog
 from federator.control.desk import Compile, PolicyDesk
 from federator.control.executor import Executor, UserData
 from federator.control.explanations import Explainer
+from federator.control.fencing import Fences
 from federator.control.history import History
 from federator.control.intake import Intake
 from federator.control.inventory import Inventory
@@ -56,6 +57,7 @@ class Core:
     hub: Hub
     turn: Turn
     executor: Executor
+    fences: Fences
     sweeper: Sweeper
     solver: Solver
     providers: dict[str, Provider]
@@ -76,6 +78,7 @@ class Core:
             len(self.records.jobs),
             len(self.records.open_jobs),
         )
+        self.fences.begin()
         self.hub.start(term=term.number)
         for listen in (self.turn.wake, self.executor.wake):
             self.records.subscribe(listen)
@@ -83,6 +86,7 @@ class Core:
         for name, loop in (
             ("turn", self.turn.run),
             ("executor", self.executor.run),
+            ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
@@ -177,6 +181,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ),
         turn=turn,
         executor=executor,
+        fences=Fences(records, inventory, progress, clock),
         sweeper=sweeper,
         solver=solver,
         providers=providers,

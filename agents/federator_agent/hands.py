@@ -25,7 +25,9 @@ from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment, setup_environment
 from federator_agent.link import Bulk
 from federator_agent.logs import LogUploads
+from federator_agent.runtimes.local import traces
 from federator_agent.runtimes.local.ranks import Found, LocalRanks
+from federator_agent.runtimes.local.watchdog import Fence
 from federator_agent.spool import Spool
 from federator_agent.staging import Staging, StagingError, free_port
 
@@ -60,6 +62,8 @@ class Hands:
     def carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901 - a flat list of cases
         """Do, or begin to do, what an instruction asks for on this host."""
         match instruction:
+            case do.KeepRenewal(boot_s):
+                self._keep_renewal(boot_s)
             case do.FetchSpec(spec_hash):
                 self._fetch_spec(spec_hash)
             case do.Stage(record, spec):
@@ -79,6 +83,21 @@ class Hands:
                 self.spawn(self._collect(record, spec))
             case do.Discard(placement, checkpoints_of):
                 self._discard(placement, checkpoints_of)
+
+    def _keep_renewal(self, boot_s: float) -> None:
+        """Should the disk not take it, cut-off work ends earlier than it had to."""
+        try:
+            self._around.spool.keep_renewal(traces.boot_id(), self._around.clock.real_delay_s(boot_s))
+        except OSError:
+            log.exception("the renewal cannot be kept")
+
+    def _fence(self, record: Record, spec: JobSpec) -> Fence | None:
+        """What its watchdog has to know, in real seconds."""
+        if not spec.stop_within_s:
+            return None
+        real_s = self._around.clock.real_delay_s
+        stop_within_s, grace_s = real_s(spec.stop_within_s), real_s(record.entry.grace_s)
+        return Fence(str(self._around.spool.renewals), stop_within_s, grace_s, record.entry.signal)
 
     def resume(self, records: list[Record]) -> None:
         """After a restart: end what nobody waits for any more, and go on with the logs of what is not over."""
@@ -158,7 +177,12 @@ class Hands:
             directory = self._rank_directory(placement, slot.rank)
             try:
                 self._ranks.start(
-                    directory, self._work(placement), command, environment, self._on_end(placement, slot.rank)
+                    directory,
+                    self._work(placement),
+                    command,
+                    environment,
+                    self._on_end(placement, slot.rank),
+                    self._fence(record, spec),
                 )
             except (OSError, ValueError) as error:
                 detail = f"it could not be started: {error}"

@@ -34,6 +34,7 @@ from federator.wire.link import (
     PROTOCOL,
     Challenge,
     Desired,
+    Heard,
     Hello,
     JoinAnswer,
     JoinRequest,
@@ -61,15 +62,19 @@ log = logging.getLogger("federator_agent.link")
 class Listener(Protocol):
     """Who is told what happens on the link."""
 
-    def link_up(self, welcome: Welcome) -> None:
-        """A session stands."""
+    def link_up(self, welcome: Welcome, asked_boot_s: float) -> None:
+        """A session stands; what it answers was sent after `asked_boot_s`."""
+        ...
+
+    def boot_s(self) -> float:
+        """The boot clock now."""
         ...
 
     def link_down(self) -> None:
         """It is over."""
         ...
 
-    def said(self, message: Desired | StatusAck) -> None:
+    def said(self, message: Desired | StatusAck | Heard) -> None:
         """The dispatcher said something."""
         ...
 
@@ -182,13 +187,14 @@ class Link:
             url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
         ) as socket:
             async with asyncio.timeout(GREETING_S):
+                asked_boot_s = self._listener.boot_s()
                 greeted = await self._greet(socket)
             if isinstance(greeted, Refusal):
                 return self._refused(greeted)
             outbox: asyncio.Queue[Up] = asyncio.Queue()
             self._outbox, self._ticket = outbox, greeted.ticket
             self._up.set()
-            self._listener.link_up(greeted)
+            self._listener.link_up(greeted, asked_boot_s)
             log.info("session %s with %s stands", greeted.session, self._identity.dispatcher)
             writer = asyncio.create_task(_write(socket, outbox))
             try:
@@ -227,7 +233,7 @@ class Link:
             message = decode_down(frame.data)
             if isinstance(message, Refusal):
                 return self._refused(message)
-            if isinstance(message, Desired | StatusAck):
+            if isinstance(message, Desired | StatusAck | Heard):
                 self._listener.said(message)
         return None
 

@@ -14,7 +14,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.kernel.clock import Clock, parse_clock
-from federator.wire.link import Desired, DesiredAck, Report, StatusAck, Statuses, Welcome
+from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -23,6 +23,8 @@ from federator_agent.core.state import Change, Phase, RecordChange, State, resto
 from federator_agent.hands import Hands, Surroundings
 from federator_agent.link import Bulk, Link
 from federator_agent.runtimes.local import traces
+from federator_agent.runtimes.local.ranks import SELF_FENCING
+from federator_agent.runtimes.local.watchdog import read_renewal
 from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
@@ -41,7 +43,7 @@ class Agent:
         self._identity = identity
         self._spool = spool
         self._clock: Clock = parse_clock(settings.clock)
-        self._state = State(site=settings.site)
+        self._state = State(site=settings.site, self_fencing=SELF_FENCING)
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_every_s = settings.report_every_s or 5.0
         self._report_at_boot_s = 0.0
@@ -50,20 +52,27 @@ class Agent:
 
     # What the link tells -------------------------------------------------------------------------------------------
 
-    def link_up(self, welcome: Welcome) -> None:
+    def boot_s(self) -> float:
+        """The boot clock now."""
+        return self._clock.boot()
+
+    def link_up(self, welcome: Welcome, proved_boot_s: float) -> None:
         """A session stands."""
         self._report_every_s = self._settings.report_every_s or welcome.report_every_s
         self._hands.logs.ask_again()
-        self.tell(ev.LinkUp(welcome.incarnation, welcome.term))
+        self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s))
 
     def link_down(self) -> None:
         """It is over."""
         self.tell(ev.LinkDown())
 
-    def said(self, message: Desired | StatusAck) -> None:
+    def said(self, message: Desired | StatusAck | Heard) -> None:
         """The dispatcher said something. Names that could lead out of the state directory are not acted on."""
         if isinstance(message, StatusAck):
             self.tell(ev.Acknowledged(message.seq))
+            return
+        if isinstance(message, Heard):
+            self.tell(ev.Renewed(message.sent_boot_s))
             return
         names = {name for entry in message.entries for name in (entry.placement, entry.job, entry.spec_hash)}
         if bad := [name for name in names if not _SAFE.fullmatch(name)]:
@@ -112,7 +121,10 @@ class Agent:
         self._tidy()
         unfinished = (Phase.RUNNING, Phase.STOPPING, Phase.COLLECTING)
         self._hands.resume([record for record in state.records.values() if record.phase in unfinished])
-        self._handle(ev.Awake(traces.boot_id()))
+        renewed_s = read_renewal(self._spool.renewals)
+        if renewed_s is not None:
+            renewed_s /= self._clock.real_delay_s(1.0) or 1.0
+        self._handle(ev.Awake(traces.boot_id(), renewed_s))
 
     async def _turn_for_ever(self) -> None:
         while True:
@@ -167,7 +179,7 @@ class Agent:
             case do.SendStatuses(reports):
                 self._link.say(Statuses(reports))
             case do.SendReport(report):
-                self._link.say(Report(report))
+                self._link.say(Report(report, self._clock.boot()))
             case do.SendDesiredAck(generation, digest):
                 self._link.say(DesiredAck(generation, digest))
             case _:

@@ -194,6 +194,20 @@ class Spool:
         else:
             (self.directory / "paused").unlink(missing_ok=True)
 
+    def keep_renewal(self, boot_id: str, boot_s: float) -> None:
+        """Note when the last message that was answered was sent, in real seconds of the boot clock: watchdogs read it.
+
+        Replaced as a whole but not forced to the disk: it says nothing after another boot.
+        """
+        temporary = self.renewals.with_name(".renewed.new")
+        temporary.write_text(msgspec.json.encode({"boot_id": boot_id, "boot_s": boot_s}).decode())
+        temporary.rename(self.renewals)
+
+    @property
+    def renewals(self) -> Path:
+        """The file of `keep_renewal`."""
+        return self.directory / "renewed"
+
     def identity(self) -> Identity | None:
         """Who this agent is; None before it joined."""
         path = self.directory / "identity.json"

@@ -23,6 +23,8 @@ class Heard:
     session: str = ""
     report: SiteReport | None = None
     heard_boot_s: float = 0.0
+    answered_boot_s: float = 0.0
+    """When we last answered it: what `stop_within` is counted from here."""
 
 
 class Inventory:
@@ -45,7 +47,7 @@ class Inventory:
         heard = self.members.setdefault(member.id, Heard(site=member.site))
         heard.session = session
         heard.report = None
-        heard.heard_boot_s = self._clock.boot()
+        heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()
 
     def report(self, member: str, session: str, report: SiteReport) -> None:
@@ -62,6 +64,11 @@ class Inventory:
             changed = True
         if changed:
             self._tell()
+
+    def answered(self, member: str) -> None:
+        """It is about to be answered, in whichever session."""
+        if member in self.members:
+            self.members[member].answered_boot_s = self._clock.boot()
 
     def closed(self, member: str, session: str) -> None:
         """The connection ended. The report stays and ages; its site gets no new work until it is back."""
@@ -135,4 +142,5 @@ def _substance(report: SiteReport) -> tuple[object, ...]:
         report.lends_to,
         report.paused,
         report.health,
+        report.self_fencing,
     )

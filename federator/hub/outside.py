@@ -90,6 +90,10 @@ class Inventory(Protocol):
         """Fresh telemetry."""
         ...
 
+    def answered(self, member: str) -> None:
+        """A renewal is about to be sent. Called before, never after: whoever counts from it must not be ahead of the agent."""
+        ...
+
     def closed(self, member: str, session: str) -> None:
         """The connection ended."""
         ...

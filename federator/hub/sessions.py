@@ -55,6 +55,8 @@ class Session:
         self.pipe = pipe
         self.briefing = briefing
         self.ticket = secrets.token_urlsafe(32)
+        self.renewal: float | None = None
+        """The time in the newest report, which the agent is still to be given back."""
         self.acknowledge: int | None = None
         """Statuses up to this number are durable, and the agent is still to be told."""
         self.absorbing = False
@@ -222,9 +224,12 @@ class Hub:
     async def _read(self, session: Session) -> None:
         while (text := await session.pipe.receive()) is not None:
             match _decode(text):
-                case link.Report(report):
+                case link.Report(report, sent_boot_s):
                     _believe(check_report, report)
                     self._inventory.report(session.member, session.id, report)
+                    if sent_boot_s is not None:
+                        session.renewal = sent_boot_s
+                        session.wake.set()
                 case link.Statuses(reports):
                     await self._absorb(session, reports)
                 case link.DesiredAck() as acknowledged:
@@ -273,6 +278,10 @@ class Hub:
     def _due(self, session: Session) -> list[link.Down]:
         """What is to be sent now."""
         due: list[link.Down] = []
+        if session.renewal is not None:
+            self._inventory.answered(session.member)
+            due.append(link.Heard(session.renewal))
+            session.renewal = None
         if session.acknowledge is not None:
             due.append(link.StatusAck(session.acknowledge))
             session.acknowledge = None

@@ -109,6 +109,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry: Retry = Retry()
     placement: PlacementConstraints = PlacementConstraints()
     labels: dict[str, str] = {}
+    stop_within_s: float | msgspec.UnsetType = msgspec.UNSET
+    """Its work must be gone so long after its site has lost the dispatcher. Unset (and then not written at all, so that agents
+    and hashes from before it are as they were): the work is kept."""
 
     @property
     def gpus_total(self) -> int:

@@ -47,6 +47,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     interactive: bool = False
     not_before_at: float | None = None
     avoid_nodes: tuple[str, ...] = ()
+    needs_fencing: bool = False
+    """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
 
     @property
     def gpus_total(self) -> int:
@@ -100,6 +102,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     free: tuple[Shape, ...] = ()
     busy: tuple[BusyView, ...] = ()
     lends_to: tuple[str, ...] = ()
+    self_fencing: bool = False
+    """Its site ends work that is cut off for too long even if its agent is dead."""
     age_s: float = 0.0
     open: bool = True
     closed_because: str = ""

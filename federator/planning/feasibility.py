@@ -113,6 +113,16 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
+def _fencing(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    if not job.needs_fencing or (at.standing is not None and at.standing.self_fencing):
+        return None
+    if at.standing is None or at.standing.ready_at is not None:
+        text = "whether it ends work that is cut off is known only once its agent has reported"
+        return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
+    text = "nothing there ends work that is cut off when the agent itself is dead"
+    return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
+
+
 def _gpu_model(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or not job.models or at.model in job.models:
         return None
@@ -285,6 +295,11 @@ FILTERS: tuple[Test, ...] = (
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues.", _lends_to),
+    Test(
+        "fencing",
+        "The job is to stop where its site is cut off (`stop_within`), and nothing there enforces that.",
+        _fencing,
+    ),
     Test("gpu-model", "The job asks for certain GPU models.", _gpu_model),
     Test("gpu-memory", "The job asks for more memory per GPU.", _gpu_memory),
     Test("gpus-per-node", "No host there has so many GPUs.", _gpus_per_node),

@@ -3,6 +3,9 @@
 The agent always dials out. A session goes: `Hello` up, `Challenge` down, `Proof` up, `Welcome` down, then reports and statuses
 up, desired sets down. Bulk (specs, blobs, logs, outputs) goes over plain HTTP beside it, under the session's ticket. Every
 message is a tagged record, unknown fields are refused, and the protocol's number is in the first message of each side.
+
+Within a protocol's number, messages and fields are only added, and the dispatcher is upgraded before its agents: it says nothing new to an
+agent that has not said something new first (`Heard` answers only a `Report` that carries a time).
 """
 
 import hashlib
@@ -57,9 +60,20 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=True):
-    """Telemetry: the newest replaces all older ones."""
+    """Telemetry: the newest replaces all older ones. `sent_boot_s`: what the agent's boot clock said before it was sent."""
 
     report: SiteReport
+    sent_boot_s: float | None = None
+
+
+class Heard(msgspec.Struct, frozen=True, tag="heard", forbid_unknown_fields=True):
+    """The answer to a `Report`, with its `sent_boot_s`: the renewal that `stop_within` counts from; several reports may share one.
+
+    The agent counts from the `sent_boot_s` that comes back (and from its `Proof`, which `Welcome` answers), the dispatcher from when it
+    answers, so that the agent's time is over first however slow the way is. No other message renews anything.
+    """
+
+    sent_boot_s: float
 
 
 class Statuses(msgspec.Struct, frozen=True, tag="statuses", forbid_unknown_fields=True):
@@ -106,7 +120,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=
 
 
 Up = Hello | Proof | Report | Statuses | DesiredAck
-Down = Challenge | Welcome | Desired | StatusAck | Refusal
+Down = Challenge | Welcome | Heard | Desired | StatusAck | Refusal
 
 _encoder = msgspec.json.Encoder()
 _up: msgspec.json.Decoder[Up] = msgspec.json.Decoder(Up)

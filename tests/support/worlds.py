@@ -247,6 +247,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         not_sites=draw(_rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
         interactive=draw(_rarely(st.just(True), False)),
         not_before_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+        needs_fencing=draw(_rarely(st.just(True), False)),
     )  # fmt: skip
 
 
@@ -268,7 +269,7 @@ def pools_at_random(draw: st.DrawFn, number: int) -> PoolView:
         "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
         "nodes": nodes, "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192,
         "free": tuple(Shape(*host) for host in hosts), "busy": tuple(works), "lends_to": draw(_rarely(_some(QUEUES), ())),
-        "open": draw(_rarely(st.just(False), True)), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
+        "open": draw(_rarely(st.just(False), True)), "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
     }  # fmt: skip
     if not lease:
         return a_pool(draw(st.sampled_from(SITES[:2])), **fields)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import DesiredEntry, Order, PlacementStatus
-from federator_agent.core import ending
+from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, Stage
@@ -72,7 +72,9 @@ def _fetching(draft: Draft, spec_hash: str) -> list[Record]:
 
 
 def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
-    """Give all ranks their slots, or refuse: a gang is whole."""
+    """Give all ranks their slots, or refuse: a gang is whole. What may have been given up for lost meanwhile does not begin."""
+    if fencing.stop_if_due(draft, record):
+        return
     pool = draft.state.site.pool(record.entry.pool)
     assert pool is not None
     why = pool.suits(spec.resources)

@@ -39,24 +39,31 @@ def _stopped(draft: Draft, record: Record, detail: str) -> None:
     draft.end(record, verdict)
 
 
-def stop(draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None = None) -> None:
-    """Begin to end a placement, for `rank` if its end is the reason. What is already ending goes on as it is."""
+def stop(
+    draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None = None, *, late_s: float = 0.0
+) -> None:
+    """Begin to end a placement, for `rank` if its end is the reason. What is already ending goes on as it is.
+
+    `late_s`: it was due so long ago, and counts from then.
+    """
     if record.phase in (Phase.FETCHING, Phase.RESERVED):
         _stopped(draft, record, detail)
     elif record.phase is Phase.STAGING:
-        draft.put(
-            replace(record, phase=Phase.UNSTAGING, stop=_stop_record(draft, record, cause, detail, rank))
-        )
+        why = _stop_record(draft, record, cause, detail, rank, late_s)
+        draft.put(replace(record, phase=Phase.UNSTAGING, stop=why))
         draft.do(StopStaging(record.entry.placement))
     elif record.phase is Phase.RUNNING:
-        asked = replace(record, phase=Phase.STOPPING, stop=_stop_record(draft, record, cause, detail, rank))
-        draft.put(asked)
+        why = _stop_record(draft, record, cause, detail, rank, late_s)
+        asked = draft.put(replace(record, phase=Phase.STOPPING, stop=why))
         ask(draft, asked, asked.live_ranks)
 
 
-def _stop_record(draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None) -> Stop:
-    kill_boot_s = draft.now.boot_s + record.entry.grace_s
-    return Stop(cause=cause, detail=detail, asked_at=draft.now.at, kill_boot_s=kill_boot_s, rank=rank)
+def _stop_record(
+    draft: Draft, record: Record, cause: Cause, detail: str, rank: int | None, late_s: float
+) -> Stop:
+    kill_boot_s = draft.now.boot_s - late_s + record.entry.grace_s
+    asked_at = draft.now.at - late_s
+    return Stop(cause=cause, detail=detail, asked_at=asked_at, kill_boot_s=kill_boot_s, rank=rank)
 
 
 def ask(draft: Draft, record: Record, ranks: tuple[int, ...]) -> None:

@@ -20,13 +20,22 @@ class Awake(msgspec.Struct, frozen=True):
     """The agent starts, with what its disk remembers; on the first start nothing."""
 
     boot_id: str
+    renewed_boot_s: float | None = None
+    """When the last message that was answered in this boot was sent, if any was."""
 
 
 class LinkUp(msgspec.Struct, frozen=True):
-    """A session stands."""
+    """A session stands. `proved_boot_s`: when the proof was sent that the dispatcher answered with its welcome."""
 
     incarnation: str
     term: int
+    proved_boot_s: float | None = None
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """The dispatcher has answered, within the session, what was sent at `sent_boot_s`."""
+
+    sent_boot_s: float
 
 
 class LinkDown(msgspec.Struct, frozen=True):
@@ -136,6 +145,7 @@ class Tick(msgspec.Struct, frozen=True):
 Event = (
     Awake
     | LinkUp
+    | Renewed
     | LinkDown
     | DesiredChanged
     | Acknowledged

@@ -33,6 +33,12 @@ class SendReport(msgspec.Struct, frozen=True):
     report: SiteReport
 
 
+class KeepRenewal(msgspec.Struct, frozen=True):
+    """Let what watches over ranks from outside know when the last message that was answered was sent."""
+
+    boot_s: float
+
+
 class FetchSpec(msgspec.Struct, frozen=True):
     """Get a spec, from disk or from the dispatcher; answer SpecArrived or SpecUnknown."""
 
@@ -94,6 +100,7 @@ Instruction = (
     | SendDesiredAck
     | SendStatuses
     | SendReport
+    | KeepRenewal
     | FetchSpec
     | Stage
     | StopStaging

@@ -5,7 +5,7 @@ the dispatcher learns each end exactly as it was. Departures: a placement that t
 vanished without an exit code is reported lost; a reservation ends after `admitting.RESERVE_FOR_S`.
 
 Rules that hold in every step: intent is durable before ranks are started; a placement stops only on a `stop` entry, its time
-limit, or the failure of one of its own ranks; absence from the desired set changes nothing that runs; a status is dropped only
+limit, the failure of one of its own ranks, or being cut off for longer than its `stop_within`; absence from the desired set changes nothing that runs; a status is dropped only
 when the dispatcher has it.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
-from federator_agent.core import admitting, ending
+from federator_agent.core import admitting, ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import (
     Acknowledged,
@@ -30,6 +30,7 @@ from federator_agent.core.events import (
     RankAbsent,
     RankEnded,
     RankStarted,
+    Renewed,
     ReportDue,
     SettingUp,
     SpecArrived,
@@ -44,6 +45,7 @@ from federator_agent.core.instructions import (
     FetchSpec,
     FindRanks,
     Instruction,
+    KeepRenewal,
     Stage,
     StartRanks,
     StopStaging,
@@ -54,6 +56,8 @@ from federator_agent.core.state import DesiredChange, Phase, RankState, Record, 
 def step(state: State, event: Event, now: Now) -> tuple[State, list[Instruction]]:
     """What follows from an event. Pure: the same state, event and time give the same answer."""
     draft = Draft(state, now)
+    if not isinstance(event, Awake):
+        fencing.stop_all_due(draft)
     _HANDLERS[type(event)](draft, event)
     return draft.finish()
 
@@ -69,12 +73,14 @@ def next_wake_boot_s(state: State) -> float | None:
         elif record.phase is Phase.RUNNING:
             limit = ending.limit_boot_s(record)
             due += [limit] if limit is not None else []
+        fence = fencing.due_boot_s(state, record)
+        due += [fence] if fence is not None else []
     return min(due, default=None)
 
 
 def _awake(draft: Draft, event: Awake) -> None:
     """Look for the work of the life before, then take up what is desired and not yet begun."""
-    draft.set(boot_id=event.boot_id)
+    draft.set(boot_id=event.boot_id, renewed_boot_s=event.renewed_boot_s)
     for record in list(draft.records.values()):
         _resume(draft, record)
     for entry in draft.state.desired.values():
@@ -100,8 +106,16 @@ def _resume(draft: Draft, record: Record) -> None:
 
 
 def _link_up(draft: Draft, event: LinkUp) -> None:
-    """Everything not acknowledged is told again; to a store with another past, everything is."""
+    """Everything not acknowledged is told again; to a store with another past, everything is.
+
+    What is not seated yet is dropped: a session begins with the whole desired set, and only that says whether it is still wanted.
+    """
     state = draft.state
+    draft.records = {
+        name: record for name, record in draft.records.items() if record.phase is not Phase.FETCHING
+    }
+    if event.proved_boot_s is not None:
+        _renew(draft, event.proved_boot_s)
     if event.incarnation != state.incarnation:
         left = (*state.left, state.incarnation) if state.incarnation else state.left
         draft.remember_facts(incarnation=event.incarnation, left=left, term=event.term)
@@ -112,6 +126,18 @@ def _link_up(draft: Draft, event: LinkUp) -> None:
         draft.remember_facts(term=event.term)
     draft.set(linked=True, reported=None)
     draft.repeat_statuses()
+
+
+def _renewed(draft: Draft, event: Renewed) -> None:
+    if event.sent_boot_s <= draft.now.boot_s:
+        _renew(draft, event.sent_boot_s)
+
+
+def _renew(draft: Draft, sent_boot_s: float) -> None:
+    """Count from the newest message that was answered. Answers may overtake each other in nothing but time."""
+    if draft.state.renewed_boot_s is None or sent_boot_s > draft.state.renewed_boot_s:
+        draft.set(renewed_boot_s=sent_boot_s)
+        draft.do(KeepRenewal(sent_boot_s))
 
 
 def _link_down(draft: Draft, event: LinkDown) -> None:
@@ -311,6 +337,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     Awake: _awake,
     LinkUp: _link_up,
     LinkDown: _link_down,
+    Renewed: _renewed,
     DesiredChanged: _desired_changed,
     Acknowledged: _acknowledged,
     SpecArrived: admitting.spec_arrived,

@@ -32,6 +32,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         lends_to=state.site.lend.queues,
         paused=state.paused,
         price_usd_gpu_h=state.site.price_usd_gpu_h,
+        self_fencing=state.self_fencing,
     )
 
 

@@ -141,6 +141,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seq_ceiling: int = 0
     specs: dict[str, JobSpec] = {}
     linked: bool = False
+    self_fencing: bool = False
+    """Something outside of this process ends work that is cut off for too long."""
+    renewed_boot_s: float | None = None
+    """When the last message that the dispatcher answered in this boot was sent."""
     paused: bool = False
     reported: SiteReport | None = None
     """The last report that was sent in this session."""

@@ -14,6 +14,8 @@ def check_constraints(job: JobView, target: Target) -> Iterator[Fault]:
     yield from _whereabouts(job, target)
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
+    if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
+        yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")
 
 
 def _hardware(job: JobView, target: Target) -> Iterator[Fault]:

@@ -164,6 +164,13 @@ def test_a_site_lends_to_a_queue_and_those_below_it_only() -> None:
         assert blamed(a_world([job], [pool]), a_plan(placed(job, pool))) == expected
 
 
+def test_work_that_is_to_stop_when_cut_off_starts_only_where_that_is_enforced() -> None:
+    job = a_job(needs_fencing=True)
+    for enforced, expected in ((True, set()), (False, {("job-a", 0)})):
+        pool = a_pool(self_fencing=enforced)
+        assert blamed(a_world([job], [pool]), a_plan(placed(job, pool))) == expected
+
+
 @pytest.mark.parametrize(
     ("rule", "denied"),
     [

@@ -33,6 +33,8 @@ CASES: list[Case] = [
         "a site with region=eu",
     ),
     ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
+    ("fencing", a_job(needs_fencing=True), a_pool(), (), "when the agent itself is dead"),
+    ("fencing", a_job(needs_fencing=True), an_offer(), BURST, "known only once its agent has reported"),
     ("gpu-model", a_job(models=("H100",)), a_pool(), (), "it has A100"),
     ("gpu-memory", a_job(gpu_memory_mib=100_000), a_pool(), (), "it has 80GiB"),
     ("gpus-per-node", a_job(gpus=8), a_pool(), (), "a host there has 4"),
@@ -88,6 +90,11 @@ def test_a_paused_federation_rents_nothing_and_uses_what_it_has() -> None:
 @pytest.mark.parametrize("place", [a_pool(), an_offer(), a_lease()], ids=["pool", "offer", "lease"])
 def test_what_passes_all_filters_has_no_reason(place: PoolView | OfferView) -> None:
     assert eligibility(a_job(), place, a_world(rules=BURST).snapshot) is None
+
+
+def test_a_site_that_enforces_stop_within_is_for_jobs_that_ask_for_it() -> None:
+    place = a_pool(self_fencing=True)
+    assert eligibility(a_job(needs_fencing=True), place, a_world().snapshot) is None
 
 
 LIFTS: list[tuple[JobView, Callable[[JobView], JobView], str]] = [

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,8 +18,13 @@ from signal import SIGKILL, SIGTERM, Signals
 from federator.kernel.clock import Clock
 from federator_agent.runtimes.local import traces
 from federator_agent.runtimes.local.traces import MARK, Shim
+from federator_agent.runtimes.local.watchdog import ASKED, Fence
 
 SHIM = Path(__file__).with_name("shim.sh")
+PACKAGES = Path(__file__).parents[3]
+"""Where a bare interpreter finds this package."""
+SELF_FENCING = True
+"""Ranks that are cut off for too long are ended even if the agent is dead: by the watchdog."""
 LOCK_DESCRIPTOR = 9
 TICK_S = 0.01
 """Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
@@ -47,7 +53,13 @@ class LocalRanks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(
-        self, directory: Path, work: Path, command: list[str], environment: dict[str, str], ended: Ended
+        self,
+        directory: Path,
+        work: Path,
+        command: list[str],
+        environment: dict[str, str],
+        ended: Ended,
+        fence: Fence | None = None,
     ) -> None:
         """Start a rank under its shim, its output appended to `log` in its directory. Raises OSError when it cannot.
 
@@ -60,10 +72,14 @@ class LocalRanks:
         if traces.read_shim(directory) is not None:
             os.close(lock)
             raise OSError(f"{directory} has been used")
+        watchdog = ("", "")
         try:
+            if fence is not None:
+                fence.write(directory)
+                watchdog = (sys.executable, str(PACKAGES))
             pid = os.posix_spawn(
                 "/bin/sh",
-                ["sh", str(SHIM), str(directory), str(work), *command],
+                ["sh", str(SHIM), str(directory), str(work), *watchdog, *command],
                 environment | {MARK: str(directory)},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -166,6 +182,7 @@ class LocalRanks:
         if number is None:
             log.warning("there is no signal %s here; TERM is sent instead", name)
             number = SIGTERM
+        (directory / ASKED).touch()
         self._keep(self._signal(directory, number))
 
     async def _signal(self, directory: Path, number: Signals) -> None:
