@@ -22,6 +22,7 @@ from federator.control.leadership import take_over
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.records import Records
+from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.control.sites import Sites
 from federator.control.sweeper import Sweeper
@@ -119,22 +120,17 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
 ) -> Core:
     """A dispatcher from its parts, not yet started."""
     ids = ids or IdSource(clock)
-    records = Records(store)
-    scribe = Scribe(clock, ids)
-    inventory = Inventory(clock, settings.link)
-    history = History()
+    records, scribe = Records(store), Scribe(clock, ids)
+    history, link = History(), settings.link
+    inventory = Inventory(clock, link)
     observer = Observer(
-        records,
-        inventory,
-        history,
-        clock,
-        settings.providers,
-        reconnect_s=settings.link.unreachable_after_s,
+        records, inventory, history, clock, settings.providers, reconnect_s=link.unreachable_after_s
     )
     progress = Progress(records, scribe, history)
-    intake = Intake(records, scribe, blobs, settings.limits)
-    admission = Admission(records, clock, ids)
     decisions = DecisionLog(records, settings.retention, solver)
+    retention = Retention(records, blobs, decisions, clock, settings.retention)
+    intake = Intake(records, scribe, blobs, settings.limits, retention)
+    admission = Admission(records, clock, ids)
     turn = Turn(
         records=records,
         observer=observer,
@@ -147,7 +143,6 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         settings=settings.turn,
     )
     explainer = Explainer(records, observer, turn, intake, decisions)
-    sweeper = _sweeper(settings, records, scribe, inventory, providers)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     return Core(
         settings=settings,
@@ -182,7 +177,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         turn=turn,
         executor=executor,
         fences=Fences(records, inventory, progress, clock),
-        sweeper=sweeper,
+        sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
         solver=solver,
         providers=providers,
         history=history,
@@ -216,6 +211,7 @@ def _sweeper(
     scribe: Scribe,
     inventory: Inventory,
     providers: dict[str, Provider],
+    retention: Retention,
 ) -> Sweeper:
     return Sweeper(
         records=records,
@@ -223,5 +219,6 @@ def _sweeper(
         inventory=inventory,
         providers=providers,
         federation=settings.federation,
-        retention=settings.retention,
+        retention=retention,
+        sweep_s=settings.retention.sweep_s,
     )

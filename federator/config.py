@@ -16,7 +16,7 @@ from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.settings import Settings
 
-MIN_JOB_RETENTION_S = 7 * 86400.0
+MIN_PROMISE_S = 7 * 86400.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 
@@ -87,15 +87,31 @@ def check(settings: Settings) -> None:
         )
     if not 0 <= settings.server.port < 65536:
         raise Invalid("a port is 0 to 65535", field="$.server.port")
-    if settings.clock == "system" and settings.retention.jobs_s < MIN_JOB_RETENTION_S:
-        raise Invalid(
-            "jobs are kept for at least 7 days", field="$.retention.jobs_s", remedy="write 604800 or more"
-        )
+    _check_retention(settings)
     for name, provider in settings.providers.items():
         if not provider.site:
             raise Invalid(
                 "the cloud site that its instances join is missing", field=f"$.providers.{name}.site"
             )
+
+
+def _check_retention(settings: Settings) -> None:
+    retention = settings.retention
+    if settings.clock == "system" and retention.promised_s < MIN_PROMISE_S:
+        raise Invalid(
+            "finished jobs are kept for at least 7 days",
+            field="$.retention.promised_s",
+            remedy="write 604800 or more",
+        )
+    for name in ("jobs_s", "ledger_s"):
+        if getattr(retention, name) < retention.promised_s:
+            raise Invalid(
+                f"is less than the {retention.promised_s:.0f} s that are promised",
+                field=f"$.retention.{name}",
+                remedy="write retention.promised_s or more",
+            )
+    if retention.sweep_s <= 0:
+        raise Invalid("is not a time between two sweeps", field="$.retention.sweep_s", remedy="write 60")
 
 
 def _loopback(host: str) -> bool:

@@ -102,8 +102,19 @@ class Store(Protocol):
         ...
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """What is kept, in bytes."""
+
+    blobs_bytes: int
+    logs_bytes: int
+
+
 class Blobs(Protocol):
-    """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk; callers use threads."""
+    """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk; callers use threads.
+
+    To put bytes, or to find with `has` that they are there, is to use them: whoever is about to name them in a record has then some time
+    in which they are not dropped.
+    """
 
     def put(self, data: bytes) -> str:
         """Keep the bytes durably and return their hash; keeping them twice is the same as once."""
@@ -130,6 +141,22 @@ class Blobs(Protocol):
 
     def log_length(self, name: str) -> int:
         """Length in bytes; 0 for an unknown log."""
+        ...
+
+    def unused(self, for_s: float) -> list[str]:
+        """The hashes of all bytes that nobody has used for so many real seconds."""
+        ...
+
+    def drop(self, digest: str, unused_for_s: float) -> bool:
+        """Forget the bytes, unless they have been used again meanwhile; whether they are gone. Unknown ones are."""
+        ...
+
+    def drop_logs(self, name: str) -> None:
+        """Forget the log of that name and all below it; unknown is fine."""
+        ...
+
+    def usage(self) -> Usage:
+        """How much is kept now."""
         ...
 
 

@@ -90,14 +90,34 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long records stay, and how much of them. Clock seconds."""
+    """How long records stay, and how much of them. Clock seconds.
 
+    A finished job's record, events, logs, outputs and client id go together. What is younger than `promised_s` is never dropped: when a
+    limit by size cannot be kept without that, new submissions are refused until it can.
+    """
+
+    promised_s: float = 7 * 86400.0
+    """Least age at which a finished job or a line of the ledger may be dropped; never under 7 days on a system clock."""
     jobs_s: float = 30 * 86400.0
-    """Finished jobs and their events and logs; never under 7 days on a system clock."""
+    """Finished jobs are dropped at this age."""
+    jobs: int = 1_000_000
+    """Most finished jobs; over it the oldest go before `jobs_s`."""
+    logs_mib: int = 100 * 1024
+    """Most MiB of all logs together; over it the oldest finished jobs go."""
+    blobs_mib: int = 100 * 1024
+    """Most MiB of all work directories and outputs together; over it the oldest finished jobs go, and nothing new is taken."""
+    unused_blob_s: float = 86400.0
+    """A work directory or output that no record names is dropped when nobody has used it for this long."""
+    ledger_s: float = 400 * 86400.0
+    """Lines of the ledger are dropped at this age."""
+    ledger_lines: int = 10_000_000
+    """Most lines of the ledger; over it the oldest go before `ledger_s`."""
+    decisions_s: float = 30 * 86400.0
+    """Recorded decisions are dropped at this age."""
     decisions: int = 1000
-    """Most recorded decisions."""
+    """Most recorded decisions; over it the oldest go, whatever their age."""
     decisions_mib: int = 256
-    """Most MiB of recorded decisions."""
+    """Most MiB of recorded decisions; over it the oldest go, whatever their age."""
     sweep_s: float = 60.0
     """How often the sweeper looks for what to drop and for leaked capacity."""
 

@@ -66,6 +66,9 @@ CATALOGUE = (
         ("whole",),
     ),
     Metric("federator_jobs", MetricType.GAUGE, "Jobs on record, by status.", ("status",)),
+    Metric(
+        "federator_retained_bytes", MetricType.GAUGE, "Bytes of blobs and of logs that are kept.", ("kind",)
+    ),
     Metric("federator_leases", MetricType.GAUGE, "Leases on record, by status.", ("status",)),
     Metric("federator_sites", MetricType.GAUGE, "Sites, by health.", ("status",)),
     Metric("federator_site_gpus", MetricType.GAUGE, "GPUs that a site lends.", ("site",)),

@@ -18,6 +18,7 @@ GZIP = "application/gzip"
 async def put_blob(call: Call) -> web.Response:
     """Keep a work directory under its hash; keeping it twice is the same as once."""
     wanted = call.path("hash")
+    call.core.sweeper.retention.refuse_bytes_if_full()
     data = await call.archive()
     found = await asyncio.to_thread(content_hash, data)
     if found != wanted:

@@ -19,6 +19,8 @@ from federator.wire.http import DecisionRow
 
 PREFIX = "decision/"
 INDEX = "decision-index/"
+MOST_DROPPED = 50
+"""Decisions dropped in one transaction: each has two keys, and stores take 120."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -72,8 +74,17 @@ class DecisionLog:
             Put(PREFIX + row.id, msgspec.msgpack.encode(record)),
             Put(INDEX + row.id, msgspec.json.encode(row)),
         )
+        dropped = self._over_the_limit(row)
+        await self._store.commit(Transaction(puts=puts, deletes=_keys(dropped)))
+        # Only now: were the disk full, the list would name what is not there.
         self._add(row)
-        await self._store.commit(Transaction(puts=puts, deletes=tuple(self._over_the_limit())))
+        self._forget(dropped)
+
+    async def drop_before(self, at: float) -> None:
+        """Drop the decisions of before then."""
+        while dropped := [row.id for row in self._rows.values() if row.at < at][:MOST_DROPPED]:
+            await self._store.commit(Transaction(deletes=_keys(dropped)))
+            self._forget(dropped)
 
     async def load(self, decision: str) -> tuple[Problem, Plan]:
         """What was seen and what was decided. Raises `NotFound`."""
@@ -104,13 +115,23 @@ class DecisionLog:
         self._rows[row.id] = row
         self._size_bytes += row.size_bytes
 
-    def _over_the_limit(self) -> list[str]:
-        dropped = []
-        while (
-            len(self._rows) > self._retention.decisions
-            or self._size_bytes > self._retention.decisions_mib * 2**20
-        ):
-            name, row = self._rows.popitem(last=False)
-            self._size_bytes -= row.size_bytes
-            dropped += [PREFIX + name, INDEX + name]
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            row = self._rows.pop(name, None)
+            self._size_bytes -= row.size_bytes if row is not None else 0
+
+    def _over_the_limit(self, new: DecisionRow) -> list[str]:
+        """The oldest, as far as there is no room for them beside the new one."""
+        count, size_bytes = len(self._rows) + 1, self._size_bytes + new.size_bytes
+        dropped: list[str] = []
+        for name, row in self._rows.items():
+            fits = count <= self._retention.decisions and size_bytes <= self._retention.decisions_mib * 2**20
+            if fits or len(dropped) == MOST_DROPPED:
+                break
+            count, size_bytes = count - 1, size_bytes - row.size_bytes
+            dropped.append(name)
         return dropped
+
+
+def _keys(names: list[str]) -> tuple[str, ...]:
+    return tuple(prefix + name for name in names for prefix in (PREFIX, INDEX))

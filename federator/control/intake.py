@@ -13,6 +13,7 @@ import msgspec
 
 from federator.control.intake_checks import QueueBook, patched
 from federator.control.records import Changes, ClientKey, Records, Spec
+from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.kernel.errors import ClientIdReused, Conflict, FederatorError, Invalid, NotFound, TooMany
 from federator.kernel.ids import content_hash
@@ -41,11 +42,14 @@ class _Accepted(NamedTuple):
 class Intake:
     """Requests of people, made into records."""
 
-    def __init__(self, records: Records, scribe: Scribe, blobs: Blobs, limits: LimitSettings) -> None:
+    def __init__(
+        self, records: Records, scribe: Scribe, blobs: Blobs, limits: LimitSettings, retention: Retention
+    ) -> None:
         self._records = records
         self._scribe = scribe
         self._blobs = blobs
         self._limits = limits
+        self._retention = retention
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
@@ -122,11 +126,10 @@ class Intake:
             return _Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
         self._check_limits(request)
         spec, job = self.prepare(caller, request)
-        if not self._records.has_spec(job.spec_hash):
-            changes.put(Spec(job.spec_hash, encode_spec(spec)))
+        _keep_spec(self._records, changes, job, spec)
         job = msgspec.structs.replace(job, client_id=client_id)
         ids = first.jobs if first else self._new_ids(job, request.array)
-        tasks = tuple(task for task in _tasks(job, request.array, ids) if task.id not in self._records.jobs)
+        tasks = _unwritten(self._records, job, request.array, ids)
         who = f"user:{caller.name}"
         self._scribe.act(changes, who, f"submit {job.name}", job=ids[0], queue=job.queue, owner=job.owner)
         if client_id is not None and first is None:
@@ -144,6 +147,7 @@ class Intake:
             changes.put(task, self._scribe.event(task, "submit", text))
 
     def _check_limits(self, request: JobRequest) -> None:
+        self._retention.refuse_if_full()
         tasks = len(request.array) or 1
         if len(self._records.open_jobs) + tasks > self._limits.queued_jobs:
             raise TooMany(f"{self._limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
@@ -313,6 +317,21 @@ def _check_paid_for(placement: Placement, job: Job) -> None:
             field="$.max_duration",
             remedy="requeue it first, or let it end and submit it again with a longer limit",
         )
+
+
+def _keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> None:
+    """Store the spec, or see to it that nobody drops the one that is there."""
+    if records.has_spec(job.spec_hash):
+        changes.relies_on.append(f"spec/{job.spec_hash}")
+    else:
+        changes.put(Spec(job.spec_hash, encode_spec(spec)))
+
+
+def _unwritten(records: Records, job: Job, indices: Sequence[int], ids: Sequence[str]) -> tuple[Job, ...]:
+    """The tasks that are not on record yet. The rest of an array that a crash cut short joins what there is of it."""
+    array = next((records.jobs[name].array for name in ids if name in records.jobs), None)
+    tasks = _tasks(msgspec.structs.replace(job, id=array or job.id), indices, ids)
+    return tuple(task for task in tasks if task.id not in records.jobs)
 
 
 def _tasks(job: Job, indices: Sequence[int], ids: Sequence[str]) -> list[Job]:

@@ -9,13 +9,16 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from federator.kernel.errors import Invalid, Permanent, TooLarge, Unavailable
 from federator.kernel.ids import content_hash
+from federator.ports import Usage
 
 LARGEST_LOG_BYTES = 2**36
 LONGEST_NAME = 200
@@ -55,12 +58,14 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
+        self._used: dict[str, float] = {}
         self._logs: dict[str, bytearray] = {}
 
     def put(self, data: bytes) -> str:
         """Keep the bytes and return their hash."""
         digest = content_hash(data)
         self._blobs[digest] = data
+        self._used[digest] = time.monotonic()
         return digest
 
     def get(self, digest: str) -> bytes | None:
@@ -69,6 +74,8 @@ class MemoryBlobs:
 
     def has(self, digest: str) -> bool:
         """Whether `get` would find it."""
+        if digest in self._blobs:
+            self._used[digest] = time.monotonic()
         return digest in self._blobs
 
     def append_log(self, name: str, offset: int, data: bytes) -> int:
@@ -91,6 +98,29 @@ class MemoryBlobs:
         check_log_name(name)
         return len(self._logs.get(name, b""))
 
+    def unused(self, for_s: float) -> list[str]:
+        """The hashes of all bytes that nobody has used for so many seconds."""
+        before = time.monotonic() - for_s
+        return [digest for digest, used in self._used.items() if used <= before]
+
+    def drop(self, digest: str, unused_for_s: float) -> bool:
+        """Forget the bytes, unless they have been used again meanwhile."""
+        if self._used.get(digest, float("-inf")) > time.monotonic() - unused_for_s:
+            return False
+        self._blobs.pop(digest, None)
+        self._used.pop(digest, None)
+        return True
+
+    def drop_logs(self, name: str) -> None:
+        """Forget the log of that name and all below it."""
+        check_log_name(name)
+        for log in [log for log in self._logs if log == name or log.startswith(f"{name}/")]:
+            del self._logs[log]
+
+    def usage(self) -> Usage:
+        """How much is kept now."""
+        return Usage(sum(map(len, self._blobs.values())), sum(map(len, self._logs.values())))
+
 
 class FileBlobs:
     """`federator.ports.Blobs` under one folder, which no other process may write to. Safe to call from several threads."""
@@ -100,6 +130,7 @@ class FileBlobs:
         self._logs = root / "logs"
         self._unfinished = root / "unfinished"
         self._appending = threading.Lock()
+        self._dropping = threading.Lock()
         with _explained():
             for folder in (self._objects, self._logs, self._unfinished):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +142,7 @@ class FileBlobs:
         digest = content_hash(data)
         path = self._path(digest)
         with _explained():
-            if not path.exists():
+            if not self._use(path):
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 self._write(path, data)
             # Also when it was there: whoever put it may have been stopped before this.
@@ -134,7 +165,8 @@ class FileBlobs:
 
     def has(self, digest: str) -> bool:
         """Whether `get` would find it."""
-        return bool(_DIGEST.fullmatch(digest)) and self._path(digest).exists()
+        with _explained():
+            return bool(_DIGEST.fullmatch(digest)) and self._use(self._path(digest))
 
     def append_log(self, name: str, offset: int, data: bytes) -> int:
         """Write `data` at `offset` of a log and return its length."""
@@ -164,6 +196,44 @@ class FileBlobs:
             return path.stat().st_size
         return 0
 
+    def unused(self, for_s: float) -> list[str]:
+        """The hashes of all bytes that nobody has used for so many seconds."""
+        before = time.time() - for_s
+        with _explained():
+            return [path.name for path, kept in _files(self._objects) if kept.st_mtime <= before]
+
+    def drop(self, digest: str, unused_for_s: float) -> bool:
+        """Forget the bytes, unless they have been used again meanwhile."""
+        if not _DIGEST.fullmatch(digest):
+            return True
+        path = self._path(digest)
+        with self._dropping, _explained(), contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime > time.time() - unused_for_s:
+                return False
+            path.unlink()
+        return True
+
+    def drop_logs(self, name: str) -> None:
+        """Forget the log of that name and all below it."""
+        path = self._log_path(name)
+        with self._appending, _explained():
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path.with_suffix(""))
+
+    def usage(self) -> Usage:
+        """How much is kept now. Looks at every file; what it takes on disk counts, not the length of a gap."""
+        with _explained():
+            blobs = sum(kept.st_size for _, kept in _files(self._objects))
+            return Usage(blobs, sum(kept.st_blocks * 512 for _, kept in _files(self._logs)))
+
+    def _use(self, path: Path) -> bool:
+        """Whether it is there; if so, it is used now. The file's own time is the note: it outlives a restart, and needs no room."""
+        with self._dropping, contextlib.suppress(FileNotFoundError):
+            os.utime(path)
+            return True
+        return False
+
     def _write(self, path: Path, data: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=self._unfinished, delete=False) as file:
             try:
@@ -183,6 +253,15 @@ class FileBlobs:
         check_log_name(name)
         # Segments have no dots, so the file `a.log` never meets the folder of `a/b`.
         return self._logs / f"{name}.log"
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every file below; one that goes away meanwhile is passed over."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            with contextlib.suppress(FileNotFoundError):
+                yield path, path.stat()
 
 
 def _append(descriptor: int, offset: int, data: bytes) -> int:

@@ -1,5 +1,6 @@
 """The contract of `federator.ports.Blobs`, held against both implementations, and against each other."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from federator.kernel.errors import Invalid, TooLarge
 from federator.kernel.ids import content_hash
-from federator.ports import Blobs
+from federator.ports import Blobs, Usage
 from federator.store.blobs import LARGEST_LOG_BYTES, FileBlobs, MemoryBlobs
 
 FACTORIES: dict[str, Callable[[Path], Blobs]] = {"memory": lambda folder: MemoryBlobs(), "files": FileBlobs}
@@ -162,3 +163,63 @@ def test_any_sequence_of_writes_reads_the_same_from_files_and_memory(
         after = files.read_log("log", 0, 1000)
         assert after == memory.read_log("log", 0, 1000)
         assert after.startswith(before)
+
+
+# ---------------------------------------------------------------------------------------------------------- dropping
+
+
+def test_only_what_nobody_has_used_for_so_long_is_named_and_dropped(blobs: Blobs) -> None:
+    digest = blobs.put(b"work directory")
+    assert blobs.unused(3600.0) == []
+    assert not blobs.drop(digest, 3600.0)
+    assert blobs.has(digest)
+    assert blobs.unused(0.0) == [digest]
+    assert blobs.drop(digest, 0.0)
+    assert not blobs.has(digest)
+    assert blobs.get(digest) is None
+    assert blobs.put(b"work directory") == digest
+    assert blobs.get(digest) == b"work directory"
+
+
+def test_to_ask_for_bytes_is_to_use_them(blobs: Blobs) -> None:
+    """A client that finds its work directory there does not upload it; it must still be there when its job comes."""
+    digest, other = blobs.put(b"asked for"), blobs.put(b"not asked for")
+    waited_s = 0.05
+    threading.Event().wait(2 * waited_s)
+    assert blobs.has(digest)
+    assert blobs.unused(waited_s) == [other]
+    assert not blobs.drop(digest, waited_s)
+    assert blobs.drop(other, waited_s)
+
+
+def test_dropping_what_is_unknown_is_fine(blobs: Blobs) -> None:
+    for digest in (content_hash(b"never"), "", "../../../etc/passwd"):
+        assert blobs.drop(digest, 0.0)
+    blobs.drop_logs("never")
+
+
+def test_a_placements_logs_go_together_and_no_others(blobs: Blobs) -> None:
+    for name in ("plc-1", "plc-1/0", "plc-1/1", "plc-10/0", "plc-2/0"):
+        blobs.append_log(name, 0, b"text")
+    blobs.drop_logs("plc-1")
+    kept = {name: blobs.log_length(name) for name in ("plc-1", "plc-1/0", "plc-1/1", "plc-10/0", "plc-2/0")}
+    assert kept == {"plc-1": 0, "plc-1/0": 0, "plc-1/1": 0, "plc-10/0": 4, "plc-2/0": 4}
+    assert blobs.append_log("plc-1/0", 0, b"new") == 3
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_no_name_drops_what_is_elsewhere(blobs: Blobs, name: str) -> None:
+    with pytest.raises(Invalid, match="not a log name"):
+        blobs.drop_logs(name)
+
+
+def test_usage_grows_with_what_is_kept_and_shrinks_with_what_is_dropped(blobs: Blobs) -> None:
+    assert blobs.usage() == Usage(0, 0)
+    digest = blobs.put(bytes(5000))
+    blobs.append_log("log/0", 0, b"x" * 8192)
+    kept = blobs.usage()
+    assert kept.blobs_bytes == 5000
+    assert kept.logs_bytes >= 8192
+    blobs.drop(digest, 0.0)
+    blobs.drop_logs("log")
+    assert blobs.usage() == Usage(0, 0)
