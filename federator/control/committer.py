@@ -119,12 +119,15 @@ class Committer:
         return ""
 
     def _extend(self, changes: Changes, lease: Lease, job: Job) -> None:
-        """More work on a lease that is rented already: what may still be paid for it grows to hold the job's longest run.
+        """More work on a lease that is rented already: what may be paid for it grows to hold the job's longest run, and what is not billed yet.
 
         The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
         """
-        worst_usd = lease.offer.price_usd_h * ((job.max_duration_s or 0.0) + lease.offer.teardown_s) / 3600
-        committed_usd = max(lease.committed_usd, lease.billed_usd + worst_usd)
+        now, offer = self._scribe.clock.now(), lease.offer
+        billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
+        ends_at = now + (job.max_duration_s or 0.0) + offer.teardown_s
+        worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
+        committed_usd = max(lease.committed_usd, worst_usd)
         changes.put(msgspec.structs.replace(lease, committed_usd=committed_usd, idle_since_at=None))
 
     def _rent(self, changes: Changes, plan: Plan, action: Rent, job: Job, snapshot: Snapshot) -> str:
