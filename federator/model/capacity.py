@@ -126,6 +126,8 @@ class BurstEvidence(msgspec.Struct, frozen=True):
     cost_usd: float
     value_usd: float
     decision: str
+    fallback_finish_at: float | None = None
+    """Of a spot machine for a job that did not ask for spot: the finish if it were taken back at the very end, and all done again."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +153,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     draining_since_at: float | None = None
     ended_at: float | None = None
     failure: str | None = None
+    reclaim_at: float | None = None
+    """When the provider takes its machine back, as its notice says; None: it has given none."""
 
     @property
     def member(self) -> str:
@@ -187,3 +191,5 @@ class Instance(msgspec.Struct, frozen=True):
     ended_at: float | None
     tags: dict[str, str]
     billed_usd: float
+    reclaim_at: float | None = None
+    """When the provider takes it back, or took it, as its notice says; None: it has given none."""

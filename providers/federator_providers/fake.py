@@ -1,7 +1,7 @@
 """A provider in memory, on the clock it is given: for tests and for the simulator.
 
 It keeps the contract of `federator.ports.Provider` to the letter, and has switches for what real clouds do: sold-out offers,
-faults, slow boots, machines that vanish.
+faults, slow boots, machines that are taken back or vanish.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class _Machine:
     request: LaunchRequest
     launched_at: float
     ended_at: float | None = None
-    interrupting: bool = False
+    reclaim_at: float | None = None
 
 
 @dataclass
@@ -34,6 +34,8 @@ class FakeProvider:
     """Names of offers that answer `NoCapacity`, whatever `available` says."""
     faults: list[FederatorError] = field(default_factory=list)
     """Each call raises and consumes the first of them."""
+    notice_s: float = 120.0
+    """From `interrupt` until the machine is gone."""
     _machines: dict[str, _Machine] = field(default_factory=dict)
 
     async def offers(self) -> Sequence[Offer]:
@@ -73,12 +75,14 @@ class FakeProvider:
     def vanish(self, name: str) -> None:
         """The machine is gone from one moment to the next, as by a power cut."""
         machine = self._machines.get(name)
-        if machine is not None and machine.ended_at is None:
+        if machine is not None and self._ended_at(machine) is None:
             machine.ended_at = self.clock.now()
 
     def interrupt(self, name: str) -> None:
-        """Give notice that the machine will be taken back, as spot markets do; `vanish` takes it."""
-        self._machines[name].interrupting = True
+        """Give notice that the machine will be taken back, as spot markets do: it is gone when the notice is over."""
+        machine = self._machines[name]
+        if machine.reclaim_at is None:
+            machine.reclaim_at = self.clock.now() + self.notice_s
 
     def _fail(self) -> None:
         if self.faults:
@@ -88,29 +92,40 @@ class FakeProvider:
         if offer.name in self.sold_out:
             return 0
         live = sum(
-            each.ended_at is None and each.request.offer.name == offer.name
+            self._ended_at(each) is None and each.request.offer.name == offer.name
             for each in self._machines.values()
         )
         return max(0, offer.available - live)
 
+    def _ended_at(self, machine: _Machine) -> float | None:
+        if (
+            machine.ended_at is None
+            and machine.reclaim_at is not None
+            and self.clock.now() >= machine.reclaim_at
+        ):
+            machine.ended_at = machine.reclaim_at
+        return machine.ended_at
+
     def _instance(self, machine: _Machine) -> Instance:
         now = self.clock.now()
         offer = machine.request.offer
-        if machine.ended_at is not None:
+        ended_at = self._ended_at(machine)
+        if ended_at is not None:
             status = InstanceStatus.ENDED
-        elif machine.interrupting:
+        elif machine.reclaim_at is not None:
             status = InstanceStatus.INTERRUPTING
         elif now < machine.launched_at + offer.delay_s:
             status = InstanceStatus.BOOTING
         else:
             status = InstanceStatus.RUNNING
-        end_at = now if machine.ended_at is None else machine.ended_at
+        end_at = now if ended_at is None else ended_at
         return Instance(
             name=machine.request.name,
             offer=offer.name,
             status=status,
             launched_at=machine.launched_at,
-            ended_at=machine.ended_at,
+            ended_at=ended_at,
             tags={**machine.request.tags, "federation": machine.request.federation},
             billed_usd=bill_usd(offer, machine.launched_at, end_at),
+            reclaim_at=machine.reclaim_at,
         )

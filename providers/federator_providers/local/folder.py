@@ -29,6 +29,10 @@ class Record(msgspec.Struct, frozen=True):
     boot_real_s: float
     command: tuple[str, ...]
     env: dict[str, str]
+    notice_s: float = 120.0
+    notice_real_s: float = 0.0
+    interrupt_after_real_s: float | None = None
+    """When the market takes it back; None: never by itself."""
 
 
 class InstanceFolder:
@@ -42,6 +46,7 @@ class InstanceFolder:
         self.started_file = path / "started"
         self.running_file = path / "running"
         self.terminate_file = path / "terminate"
+        self.interrupt_file = path / "interrupt"
         self.heartbeat_file = path / "heartbeat"
         self.ended_file = path / "ended"
         self.console_file = path / "console.log"
@@ -75,6 +80,11 @@ class InstanceFolder:
     def beat(self) -> None:
         """The machine is alive now (real time, as the file's own)."""
         os.utime(self.heartbeat_file)
+
+    def give_notice(self) -> None:
+        """Let the machine be taken back. The notice runs from the first time on; it cannot be withdrawn."""
+        with contextlib.suppress(FileExistsError):
+            self.interrupt_file.touch(exist_ok=False)
 
     def ended_at(self) -> float | None:
         """When it ended, in the federation's time; None while nobody has established it."""

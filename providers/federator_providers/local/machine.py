@@ -2,7 +2,7 @@
 
 Two processes, so that the end of either is noticed by the other and takes everything down, as a power cut does:
 
-- the *chassis* beats, obeys `terminate`, and ends all when the board is gone;
+- the *chassis* beats, obeys `terminate`, ends all when the board is gone, and when the time of an interruption's notice is over;
 - the *board*, its child, boots, runs the command, and ends all when the chassis is gone.
 
 Both are subreapers, so whatever the command starts stays below them (`processes.py`). Both hold the folder's lock from before
@@ -11,6 +11,7 @@ kills what is left by its environment. A machine runs once: a folder that has st
 """
 
 import contextlib
+import math
 import os
 import select
 import subprocess
@@ -54,13 +55,35 @@ def _chassis(folder: InstanceFolder) -> NoReturn:
         _board(folder, lifeline)
     os.close(lifeline)
     try:
-        while board not in reap() and not folder.terminate_file.exists():
+        notice = _Notice(folder)
+        while board not in reap() and not folder.terminate_file.exists() and not notice.over():
             folder.beat()
             if folder.console_file.stat().st_size > MAX_CONSOLE_BYTES:
                 os.truncate(folder.console_file, 0)
             time.sleep(TICK_S)
     finally:
         _off(folder)
+
+
+class _Notice:
+    """The time that is left to a machine whose market takes it back, by this host's clock."""
+
+    def __init__(self, folder: InstanceFolder) -> None:
+        record = folder.record()
+        self._folder = folder
+        self._notice_s = record.notice_real_s
+        after_s = record.interrupt_after_real_s
+        self._given_s = math.inf if after_s is None else time.monotonic() + after_s
+        self._over_s = math.inf
+
+    def over(self) -> bool:
+        """Whether the machine has to go now; gives the notice itself when the market's time has come."""
+        now_s = time.monotonic()
+        if now_s >= self._given_s:
+            self._folder.give_notice()
+        if self._over_s == math.inf and self._folder.interrupt_file.exists():
+            self._over_s = now_s + self._notice_s
+        return now_s >= self._over_s
 
 
 def _board(folder: InstanceFolder, lifeline: int) -> NoReturn:

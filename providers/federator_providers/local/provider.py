@@ -7,6 +7,7 @@ side, see the same machines. All of it is short work on a local disk, done in th
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import re
 import subprocess
@@ -20,9 +21,10 @@ import msgspec
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NoCapacity, NotFound, Unavailable
-from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
 from federator_providers.billing import bill_usd
 from federator_providers.local.folder import TAG, InstanceFolder, Record
+from federator_providers.local.market import Fate, next_fate, sold_out
 from federator_providers.local.processes import kill_tagged
 from federator_providers.local.settings import LocalConfiguration, read_settings
 
@@ -64,9 +66,11 @@ class LocalProvider:
         """Nothing is held."""
 
     def _offers(self) -> list[Offer]:
-        live = self._live()
+        live, gone = self._live(), sold_out(self._configuration.state_dir)
         return [
-            msgspec.structs.replace(offer, available=max(0, offer.available - live[offer.name]))
+            msgspec.structs.replace(
+                offer, available=0 if offer.name in gone else max(0, offer.available - live[offer.name])
+            )
             for offer in self._configuration.offers
         ]
 
@@ -88,6 +92,9 @@ class LocalProvider:
             raise NoCapacity(
                 f"{offer.available} of {offer.name} are rented, and there are no more", retry_after_s=60.0
             )
+        fate = self._fate(offer)
+        if fate.refused or offer.name in sold_out(self._configuration.state_dir):
+            raise NoCapacity(f"{offer.name} is sold out", retry_after_s=60.0)
         record = Record(
             name=request.name,
             offer=offer,
@@ -97,8 +104,17 @@ class LocalProvider:
             boot_real_s=self._clock.real_delay_s(offer.delay_s),
             command=self._configuration.command,
             env=self._configuration.env,
+            notice_s=self._configuration.notice_s,
+            notice_real_s=self._clock.real_delay_s(self._configuration.notice_s),
+            interrupt_after_real_s=None if math.isinf(fate.life_s) else self._clock.real_delay_s(fate.life_s),
         )
         InstanceFolder.create(self._configuration.state_dir, record, request)
+
+    def _fate(self, offer: Offer) -> Fate:
+        if offer.market is not Market.SPOT:
+            return Fate(refused=False, life_s=math.inf)
+        given = self._configuration
+        return next_fate(given.state_dir, given.seed, given.interruptions_per_h, given.no_capacity_share)
 
     def _switch_on(self, folder: InstanceFolder) -> None:
         """Start its machine; returns once it holds the lock. Harmless when somebody else does the same."""
@@ -147,7 +163,15 @@ class LocalProvider:
             ended_at=ended_at,
             tags={**record.tags, "federation": record.federation},
             billed_usd=bill_usd(record.offer, record.launched_at, end_at),
+            reclaim_at=self._reclaim_at(folder, record),
         )
+
+    def _reclaim_at(self, folder: InstanceFolder, record: Record) -> float | None:
+        try:
+            given_at = self._federation_time(folder.interrupt_file.stat().st_mtime)
+        except FileNotFoundError:
+            return None
+        return given_at + record.notice_s
 
     def _settle(self, folder: InstanceFolder, record: Record) -> InstanceStatus:
         """The status, after finishing what a dead machine left undone."""
@@ -168,6 +192,8 @@ class LocalProvider:
                 return InstanceStatus.ENDED
             if time.time() - folder.record_file.stat().st_mtime > SWITCH_ON_AGAIN_AFTER_S:
                 self._switch_on(folder)
+        if folder.interrupt_file.exists():
+            return InstanceStatus.INTERRUPTING
         return InstanceStatus.RUNNING if folder.running_file.exists() else InstanceStatus.BOOTING
 
     def _federation_time(self, real_at: float) -> float:

@@ -1,6 +1,7 @@
 """Settings of the `local` provider, and the offers that they make."""
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -18,7 +19,9 @@ class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of machine. What is not said comes from the catalogue, if it knows the `instance_type`."""
 
     instance_type: str
-    """Name of the machine type, such as `a2-highgpu-1g`; one offer per type."""
+    """Name of the machine type, such as `a2-highgpu-1g`; one offer per type and market."""
+    market: tuple[Literal["on-demand", "spot"], ...] = ("on-demand",)
+    """Where it is sold: each market is an offer of its own."""
     model: str | None = None
     """GPU model as users write it; empty for a machine without GPUs."""
     gpu_memory: str | None = None
@@ -30,7 +33,9 @@ class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: str | None = None
     """Memory of one machine, such as `85GiB`."""
     price_usd_h: float | None = None
-    """Price of one machine in USD per hour."""
+    """Price of one machine in USD per hour, on demand."""
+    spot_price_usd_h: float | None = None
+    """Price of one machine in USD per hour, on the spot market."""
     boot_delay: str | None = None
     """From launch to running, such as `3m`, on the federation's clock."""
     minimum_billing: str = "60s"
@@ -38,7 +43,20 @@ class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     teardown: str = "10s"
     """Expected from `terminate` to ended."""
     max_instances: int = 4
-    """How many there may be at once; more is sold out."""
+    """How many there may be at once, in each market; more is sold out."""
+
+
+class SpotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the spot market behaves. What is left to chance is the same again for the same seed and order of launches."""
+
+    notice: str = "2m"
+    """From the notice of an interruption until the machine dies, on the federation's clock; for whatever interrupts it."""
+    interruptions_per_hour: float = 0.0
+    """How often the market takes one spot machine back, on average; 0: never by itself."""
+    no_capacity_share: float = 0.0
+    """Share of spot launches, 0 to 1, that find nothing left although it is offered."""
+    seed: int = 0
+    """Another seed, other machines."""
 
 
 class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +73,8 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The region that the offers are in."""
     offers: tuple[OfferSettings, ...] = tuple(OfferSettings(name) for name in CATALOGUE)
     """What can be rented; the whole catalogue when it is not said."""
+    spot: SpotSettings = SpotSettings()
+    """How the spot market behaves."""
     egress_usd_per_gib: float = 0.0
     """Price of a GiB that leaves a machine."""
     keep_ended: str = "7d"
@@ -69,6 +89,10 @@ class LocalConfiguration(msgspec.Struct, frozen=True):
     env: dict[str, str]
     offers: tuple[Offer, ...]
     keep_ended_s: float
+    notice_s: float
+    interruptions_per_h: float
+    no_capacity_share: float
+    seed: int
 
 
 def read_settings(provider: str, settings: object) -> LocalConfiguration:
@@ -81,52 +105,82 @@ def read_settings(provider: str, settings: object) -> LocalConfiguration:
         )
     if not given.state_dir:
         raise Invalid("is empty", field=f"{path}.state_dir", remedy="write the path of a folder")
+    _check_spot(given.spot, f"{path}.spot")
     if given.egress_usd_per_gib < 0:
         raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
     offers: dict[str, Offer] = {}
     for index, each in enumerate(given.offers):
-        offer = _offer(provider, given, each, f"{path}.offers[{index}]")
-        if offer.name in offers:
-            raise Invalid(
-                f"{each.instance_type!r} is offered twice",
-                field=f"{path}.offers[{index}].instance_type",
-                remedy="keep one of them",
-            )
-        offers[offer.name] = offer
+        for offer in _offers(provider, given, each, f"{path}.offers[{index}]"):
+            if offer.name in offers:
+                raise Invalid(
+                    f"{each.instance_type!r} is offered twice",
+                    field=f"{path}.offers[{index}].instance_type",
+                    remedy="keep one of them",
+                )
+            offers[offer.name] = offer
     return LocalConfiguration(
         state_dir=Path(given.state_dir).expanduser().absolute(),
         command=given.command,
         env=given.env,
         offers=tuple(offers.values()),
         keep_ended_s=duration_s(given.keep_ended, f"{path}.keep_ended", low_s=3600.0),
+        notice_s=duration_s(given.spot.notice, f"{path}.spot.notice", low_s=0.0),
+        interruptions_per_h=given.spot.interruptions_per_hour,
+        no_capacity_share=given.spot.no_capacity_share,
+        seed=given.spot.seed,
     )
 
 
-def _offer(provider: str, settings: LocalSettings, given: OfferSettings, path: str) -> Offer:
+def _check_spot(spot: SpotSettings, path: str) -> None:
+    if spot.interruptions_per_hour < 0:
+        raise Invalid("is below zero", field=f"{path}.interruptions_per_hour")
+    if not 0 <= spot.no_capacity_share <= 1:
+        raise Invalid("is not a share", field=f"{path}.no_capacity_share", remedy="write 0 to 1")
+
+
+def _offers(provider: str, settings: LocalSettings, given: OfferSettings, path: str) -> list[Offer]:
+    """One offer for each market in which the type is sold."""
     given = _completed(given, path)
-    for key in ("gpus", "cpus", "price_usd_h", "max_instances"):
-        if getattr(given, key) < 0:
+    if not given.market:
+        raise Invalid("is empty", field=f"{path}.market", remedy="write [on-demand], [spot] or both")
+    for key in ("gpus", "cpus", "price_usd_h", "spot_price_usd_h", "max_instances"):
+        if (getattr(given, key) or 0) < 0:
             raise Invalid("is below zero", field=f"{path}.{key}")
+    made = []
+    for market in map(Market, given.market):
+        price_usd_h = given.spot_price_usd_h if market is Market.SPOT else given.price_usd_h
+        assert price_usd_h is not None
+        made.append(_offer(provider, settings, given, path, market, price_usd_h))
+    return made
+
+
+def _offer(
+    provider: str,
+    settings: LocalSettings,
+    given: OfferSettings,
+    path: str,
+    market: Market,
+    price_usd_h: float,
+) -> Offer:
     assert given.model is not None
     assert given.gpus is not None
     assert given.cpus is not None
-    assert given.price_usd_h is not None
     memory_mib = size_mib(given.memory, f"{path}.memory", high_mib=MAX_MEMORY_MIB)
     gpu_memory_mib = (
         size_mib(given.gpu_memory, f"{path}.gpu_memory", high_mib=MAX_GPU_MEMORY_MIB) if given.gpus else 0
     )
     return Offer(
-        name=f"{settings.region}/{given.instance_type}/{Market.ON_DEMAND}",
+        name=f"{settings.region}/{given.instance_type}/{market}",
         provider=provider,
         region=settings.region,
         instance_type=given.instance_type,
-        market=Market.ON_DEMAND,
+        market=market,
         model=given.model,
         gpu_memory_mib=gpu_memory_mib,
         gpus=given.gpus,
         cpus_milli=int(given.cpus * 1000),
         memory_mib=memory_mib,
-        price_usd_h=given.price_usd_h,
+        price_usd_h=price_usd_h,
         delay_s=BOOT_DELAY_S
         if given.boot_delay is None
         else duration_s(given.boot_delay, f"{path}.boot_delay", low_s=0.0),
@@ -149,10 +203,19 @@ def _completed(given: OfferSettings, path: str) -> OfferSettings:
             "cpus": float(row.cpus),
             "memory": f"{row.memory_gib}GiB",
             "price_usd_h": row.price_usd_h,
+            "spot_price_usd_h": row.spot_usd_h,
         }
     elif given.gpus == 0:
         listed = {"model": "", "gpu_memory": ""}
-    for key in ("model", "gpu_memory", "gpus", "cpus", "memory", "price_usd_h"):
+    prices = {"on-demand": "price_usd_h", "spot": "spot_price_usd_h"}
+    for key in (
+        "model",
+        "gpu_memory",
+        "gpus",
+        "cpus",
+        "memory",
+        *(prices[market] for market in given.market),
+    ):
         if getattr(given, key) is None and key not in listed:
             raise Invalid(
                 f"is missing, and the catalogue does not know {given.instance_type!r}",
