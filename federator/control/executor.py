@@ -22,12 +22,16 @@ from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, Laun
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
-from federator.model.placements import Placement
+from federator.model.placements import Cause, Placement
 from federator.model.sites import SiteStatus
 from federator.ports import Provider
 from federator.settings import LeaseSettings
 
 log = logging.getLogger(__name__)
+
+TAKEN_BACK = "the provider takes the machine back"
+GRACE_SHARE = 0.75
+"""Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
 
 UserData = Callable[[Lease], Awaitable[str]]
 """Makes the secret start-up text of a lease's instance, with a fresh one-time join token."""
@@ -172,22 +176,29 @@ class Executor:
         return _billed_by(lease, limit_at) >= lease.committed_usd
 
     async def _interrupted(self, lease: Lease) -> None:
-        """Tell its work to save itself while there is time."""
-        because = (
-            "its machine has cost all that was committed for it"
-            if self._overdrawn(lease)
-            else "the provider takes the machine back"
-        )
+        """Tell its work to save itself while there is time, less what it takes to bring results home.
+
+        A machine whose agent has not joined has nothing to save: it is ended at once, and its end is the proof that lets its jobs go on.
+        """
+        taken_back = lease.reclaim_at is not None
+        because = TAKEN_BACK if taken_back else "its machine has cost all that was committed for it"
+        joined = lease.member in self._records.members
 
         def compute() -> Changes:
             changes = Changes()
+            now = self._scribe.clock.now()
             current = self._records.leases[lease.id]
+            if current.status is not LeaseStatus.INTERRUPTED:
+                return changes
+            left_s = max(0.0, current.reclaim_at - now) if current.reclaim_at is not None else None
+            grace_s = None if left_s is None else left_s * GRACE_SHARE
             for placement in placements_on(self._records, current):
                 job = self._records.jobs[placement.job]
                 if job.placement == placement.id and allows(job.status, "suspend"):
-                    self._scribe.stop(changes, placement, because, sent=True)
+                    self._scribe.stop(changes, placement, because, sent=True, grace_s=grace_s)
                     self._scribe.job(changes, job, "suspend", because, pause_for="interruption")
-            self._scribe.lease(changes, current, "drain", draining_since_at=self._scribe.clock.now())
+            event = "drain" if joined else "terminate"
+            self._scribe.lease(changes, current, event, draining_since_at=now)
             return changes
 
         await self._records.transact(compute)
@@ -236,7 +247,9 @@ class Executor:
     async def _failed(self, lease: Lease, why: str) -> None:
         """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
         until_at = self._scribe.clock.now() + self._settings.avoid_s
-        self._inventory.avoid(lease.provider, lease.offer.name, until_at=until_at)
+        self._inventory.avoid(
+            lease.provider, lease.offer.name, until_at=until_at, because="its last launch failed"
+        )
 
         def compute() -> Changes:
             changes = Changes()
@@ -266,17 +279,30 @@ class Executor:
         lease = self._records.leases[lease_id]
         if instance.billed_usd > lease.billed_usd + 1e-9:
             await bill(self._records, self._scribe, lease_id, instance.billed_usd)
+        if instance.reclaim_at is not None and lease.reclaim_at is None:
+            await self._noticed(lease_id, instance.reclaim_at)
         if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
             await self._move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
             await self._ended(lease_id, instance)
+
+    async def _noticed(self, lease_id: str, reclaim_at: float) -> None:
+        """The machine is, or was, taken back: keep that for when it is gone, and avoid the offer for a while."""
+        lease = self._records.leases[lease_id]
+        until_at = self._scribe.clock.now() + self._settings.avoid_s
+        self._inventory.avoid(
+            lease.provider, lease.offer.name, until_at=until_at, because="the provider took one back"
+        )
+        await self._set(lease_id, reclaim_at=reclaim_at, failure=TAKEN_BACK)
 
     async def _ended(self, lease_id: str, instance: Instance) -> None:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
         for placement in placements_on(self._records, lease):
             proof = f"the provider says that {lease.id} has ended"
-            await self._progress.lose(placement.id, proof, acknowledged=True)
+            expected = lease.reclaim_at is not None or lease.status is LeaseStatus.TERMINATING
+            cause = Cause.INTERRUPTED if expected else Cause.NODE_LOST
+            await self._progress.lose(placement.id, proof, acknowledged=True, cause=cause)
 
         def compute() -> Changes:
             changes = Changes()

@@ -36,7 +36,7 @@ class Inventory:
         self._listeners: list[Callable[[], None]] = []
         self.members: dict[str, Heard] = {}
         self.offers: dict[str, tuple[Offer, ...]] = {}
-        self._avoided: dict[tuple[str, str], float] = {}
+        self._avoided: dict[tuple[str, str], tuple[float, str]] = {}
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever something was heard that a plan may depend on."""
@@ -117,15 +117,15 @@ class Inventory:
             self.offers[provider] = new
             self._tell()
 
-    def avoid(self, provider: str, offer: str, *, until_at: float) -> None:
-        """Do not try this offer before then: it has just failed."""
-        self._avoided[provider, offer] = until_at
+    def avoid(self, provider: str, offer: str, *, until_at: float, because: str) -> None:
+        """Do not try this offer before then."""
+        self._avoided[provider, offer] = (until_at, because)
         self._tell()
 
-    def avoided_until(self, provider: str, offer: str) -> float | None:
-        """When the offer may be tried again; None: now."""
-        until_at = self._avoided.get((provider, offer))
-        return until_at if until_at is not None and until_at > self._clock.now() else None
+    def avoided(self, provider: str, offer: str) -> tuple[float | None, str]:
+        """When the offer may be tried again, and why not before; None: now."""
+        until_at, because = self._avoided.get((provider, offer), (0.0, ""))
+        return (until_at, because) if until_at > self._clock.now() else (None, "")
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -226,8 +226,8 @@ class Observer:
     def _ends_at(self, placement: Placement, now: float) -> float:
         """When it is expected to be over: as planned; a while from now, once that is past; after its grace, once it is told to stop."""
         if placement.order is Order.STOP:
-            checkpoint = self._records.spec(placement.spec_hash).checkpoint or Checkpoint()
-            return now + checkpoint.grace_s
+            grace_s = (self._records.spec(placement.spec_hash).checkpoint or Checkpoint()).grace_s
+            return now + (grace_s if placement.grace_s is None else min(grace_s, placement.grace_s))
         if placement.expected_end_at is None or placement.expected_end_at < now:
             return now + OVERDUE_S
         return placement.expected_end_at
@@ -263,8 +263,14 @@ class Observer:
         for provider, offers in sorted(self._inventory.offers.items()):
             settings = self._providers[provider]
             for offer in offers:
-                avoid = self._inventory.avoided_until(provider, offer.name)
-                yield OfferView(offer=offer, site=settings.site, labels=settings.labels, avoid_until_at=avoid)
+                until_at, because = self._inventory.avoided(provider, offer.name)
+                yield OfferView(
+                    offer=offer,
+                    site=settings.site,
+                    labels=settings.labels,
+                    avoid_until_at=until_at,
+                    avoid_because=because,
+                )
 
 
 def _lease_fields(lease: Lease | None) -> dict[str, Any]:

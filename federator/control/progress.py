@@ -97,7 +97,9 @@ class Progress:
         """The member's host has booted anew. Its agent knows what ran before from its spool and reports each as LOST itself."""
         log.info("member %s has a new boot id", member)
 
-    async def lose(self, placement_id: str, proof: str, *, acknowledged: bool) -> None:
+    async def lose(
+        self, placement_id: str, proof: str, *, acknowledged: bool, cause: Cause = Cause.NODE_LOST
+    ) -> None:
         """A placement is proven over without a result. `acknowledged`: its member can never come back with it."""
 
         def compute() -> Changes:
@@ -112,7 +114,7 @@ class Progress:
                 seq=0,
                 status=PlacementStatus.LOST,
                 at=self._scribe.clock.now(),
-                cause=Cause.NODE_LOST,
+                cause=cause,
                 detail=proof,
             )
             self._apply(
@@ -245,13 +247,13 @@ class Progress:
 
     def _stopped(self, changes: Changes, told: _Told) -> None:
         report, placement, job = told
-        resume = (
-            placement.site
-            if self._records.spec(job.spec_hash).checkpoint is not None and report.checkpointed
-            else job.resume_site
-        )
-        fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
+        resume = job.resume_site
         saved = "after a checkpoint" if report.checkpointed else "without a checkpoint"
+        if placement.lease is not None:
+            saved = "without a checkpoint that outlives the rented machine"
+        elif self._records.spec(job.spec_hash).checkpoint is not None and report.checkpointed:
+            resume = placement.site
+        fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
         elif job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
@@ -287,8 +289,10 @@ class Progress:
     def _lost(self, changes: Changes, told: _Told) -> None:
         """Proof of loss: the attempt is over, so the job may start again at once, unless it is suspected itself."""
         report, placement, job = told
-        node = report.ranks[0].node if report.ranks else placement.site
-        losses = tuple(dict.fromkeys((*job.losses, node or placement.site)))
+        losses = job.losses
+        if report.cause is not Cause.INTERRUPTED:
+            node = report.ranks[0].node if report.ranks else placement.site
+            losses = tuple(dict.fromkeys((*job.losses, node or placement.site)))
         because = f"lost at {placement.site}: {report.detail or 'the machine is gone'}"
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)

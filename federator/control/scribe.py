@@ -68,8 +68,16 @@ class Scribe:
         changes.put(moved)
         return moved
 
-    def stop(self, changes: Changes, placement: Placement, reason: str, *, sent: bool) -> Placement:
-        """Order the placement stopped; one that was never sent anywhere is revoked at once.
+    def stop(
+        self,
+        changes: Changes,
+        placement: Placement,
+        reason: str,
+        *,
+        sent: bool,
+        grace_s: float | None = None,
+    ) -> Placement:
+        """Order the placement stopped, within `grace_s` at most; one that was never sent anywhere is revoked at once.
 
         A revoked one still stands in its member's desired set, as a stop: should its machine come up in this very moment, it
         must not run. The set is rid of it once the member has answered or is gone.
@@ -79,7 +87,7 @@ class Scribe:
             return self.placement(
                 changes, placement, "revoke", order=Order.STOP, order_reason=reason, ended_at=ended_at
             )
-        told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason)
+        told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason, grace_s=grace_s)
         changes.put(told)
         return told
 

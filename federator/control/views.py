@@ -205,7 +205,7 @@ class Views:
                 price_usd_h=offer.price_usd_h,
                 delay_s=offer.delay_s,
                 available=offer.available,
-                avoid_until_at=self._inventory.avoided_until(provider, offer.name),
+                avoid_until_at=self._inventory.avoided(provider, offer.name)[0],
             )
             for provider, offers in self._inventory.offers.items()
             for offer in offers

@@ -5,6 +5,7 @@ agent; until it is acknowledged, changes only mark placements, and the next mess
 slow agent.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -58,7 +59,7 @@ class Board:
             pool=placement.pool,
             reason=placement.order_reason,
             max_duration_s=placement.max_duration_s,
-            grace_s=checkpoint.grace_s,
+            grace_s=min(checkpoint.grace_s, math.inf if placement.grace_s is None else placement.grace_s),
             signal=checkpoint.signal,
             array_index=job.array_index if job else None,
             resume=bool(job and job.resume_site),

@@ -111,6 +111,9 @@ LEASE: dict[tuple[L, str], Edge] = {
     (L.READY, "drain"): Edge(L.DRAINING, "Idle, or no longer paying: nothing new starts there."),
     (L.BOOTING, "drain"): Edge(L.DRAINING, "Nothing needs it any more."),
     (L.INTERRUPTED, "drain"): Edge(L.DRAINING, "Its work has been told to save itself."),
+    (L.INTERRUPTED, "terminate"): Edge(
+        L.TERMINATING, "Its agent has not joined: nothing runs there to save."
+    ),
     (L.DRAINING, "terminate"): Edge(
         L.TERMINATING, "All results are home, or the wait for them is recorded as a loss."
     ),

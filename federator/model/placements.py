@@ -57,6 +57,8 @@ class Cause(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     STOPPED = "stopped"
     NODE_LOST = "node-lost"
+    INTERRUPTED = "interrupted"
+    """The rented machine was taken away, by its provider or by us: not the work's doing."""
     CANNOT = "cannot"
     """The site refuses: no such shape, not lent, unknown blob."""
 
@@ -115,6 +117,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_at: float | None = None
     expected_end_at: float | None = None
     max_duration_s: float | None = None
+    grace_s: float | None = None
+    """Longest grace there is time for, once it is told to stop; None: what its spec asks for."""
     cause: Cause | None = None
     detail: str = ""
     exit_code: int | None = None

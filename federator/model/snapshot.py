@@ -130,7 +130,8 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     site: str
     labels: dict[str, str] = {}
     avoid_until_at: float | None = None
-    """Set after a failed launch: not before then."""
+    """Set after a failed launch or an interruption: not before then."""
+    avoid_because: str = ""
 
     @property
     def key(self) -> str:

@@ -5,10 +5,15 @@ renting: the job's finish at home, planned without any offer or lease (the count
 rented finish does not. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
 decision: it is required, and its price is not weighed.
 
+Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
+deadline holds even if the machine goes at the very end of the run and all is done again on demand; when that slack is gone,
+on-demand remains. A job that says `spot` takes the risk.
+
 Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
 free, so the case says `rent_at`, and the plan wakes then.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -24,6 +29,8 @@ from federator.planning.wording import moment, span
 SAFETY_S = 60.0
 """Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
 DELAY_SAFETY = 0.25
+INTERRUPTION_S = 180.0
+"""From an interruption's notice until its job can start again: the notice itself, its results' way home, a turn."""
 NOW_S = 1.0
 """A latest start so close is now."""
 
@@ -53,6 +60,8 @@ class Case:
     committed_usd: float
     for_waiting: bool = False
     """Waiting alone justifies it."""
+    fallback_finish_at: float | None = None
+    """On spot: the finish if it is taken back at the very end and all is done again."""
 
     def is_now(self, now: float) -> bool:
         """Whether waiting longer is no longer safe, or not the policy's wish."""
@@ -88,6 +97,7 @@ class Bursting:
         self.world = world
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
+        self._again: dict[tuple[object, int], float] = {}
 
     def case(self, job: JobView, place: int) -> Case | NoCase:
         """The case for renting an offer, or for using a lease, that passes all filters."""
@@ -143,6 +153,7 @@ class Bursting:
             cost_usd=round(case.cost_usd, 6),
             value_usd=round(self.world.book.value_usd(job), 6),
             decision=self.world.problem.decision,
+            fallback_finish_at=case.fallback_finish_at,
         )
 
     def _make(self, job: JobView, place: int) -> Case | NoCase:
@@ -163,7 +174,7 @@ class Bursting:
         if mode is BurstMode.THRESHOLD:
             return self._threshold(permit, job, place)
         if mode is BurstMode.ALWAYS:
-            return self._case(permit, mode, job, place, required=True)
+            return self._required(permit, mode, job, place)
         if job.deadline_at is not None:
             answer = self._economic(permit, job, place, job.deadline_at)
             if isinstance(answer, Case) or not permit.for_waiting:
@@ -176,7 +187,7 @@ class Bursting:
     def _threshold(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
         after, waited = permit.after_wait_s or 0.0, self.world.waited_s(job)
         if waited >= after:
-            return self._case(permit, BurstMode.THRESHOLD, job, place, required=True)
+            return self._required(permit, BurstMode.THRESHOLD, job, place)
         text = f"policy {permit.policy} rents after {span(after)} of waiting; so far {span(waited)}"
         return NoCase("no-need", text, f"wait {span(after - waited)}")
 
@@ -192,13 +203,65 @@ class Bursting:
         if late_s > 0:
             text = f"even there it would finish at {moment(finish, now)}, {span(late_s)} after its deadline"
             return NoCase("too-late", text, f"a deadline {span(late_s)} later")
-        if at.market is Market.SPOT and at.offer is not None and finish + (finish - now) > deadline:
-            text = "spot: an interruption would leave no time to start again before the deadline"
-            return NoCase("too-late", text, f"a deadline {span(finish + finish - now - deadline)} later")
+        again_s = self._again_s(job, place)
+        if finish + again_s > deadline:
+            return self._unsafe(finish + again_s, deadline)
         delay = at.offer.offer.delay_s if at.offer else 0.0
-        spare = deadline - finish - SAFETY_S - DELAY_SAFETY * delay
+        spare = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * delay
         rent_at = now + max(0.0, spare) if at.offer else now
         return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+
+    def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:
+        """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
+        case, again_s = self._case(permit, mode, job, place, required=True), self._again_s(job, place)
+        if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
+            return case
+        on_demand = [self.world.now + self._fresh_s(job, p) for p in self._on_demand(job)]
+        if min(on_demand, default=math.inf) > job.deadline_at:
+            return case
+        return self._unsafe(case.finish_at + again_s, job.deadline_at)
+
+    def _unsafe(self, fallback_at: float, deadline: float) -> NoCase:
+        now, late = self.world.now, span(fallback_at - deadline)
+        text = (
+            f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
+            f"{late} after its deadline"
+        )
+        return NoCase("too-late", text, f"a deadline {late} later, or spot_policy: spot to take the risk")
+
+    def _again_s(self, job: JobView, place: int) -> float:
+        """What an interruption at the very end costs in time: hearing of it, and the whole run again. 0 where nobody asks.
+
+        Again on the fastest on-demand offer that the job may use and that its `max_cost` still leaves money for; where there is none, on
+        such a machine as this.
+        """
+        at = self.world.places[place]
+        if at.market is not Market.SPOT or job.spot_policy != "auto":
+            return 0.0
+        index = (self.world.key(job), place)
+        if index not in self._again:
+            left = (
+                math.inf
+                if job.max_cost_usd is None
+                else job.max_cost_usd - job.spent_usd - worst_usd(job, at)
+            )
+            places = self.world.places
+            fresh = [self._fresh_s(job, p) for p in self._on_demand(job) if worst_usd(job, places[p]) <= left]
+            self._again[index] = INTERRUPTION_S + min(fresh, default=self._fresh_s(job, place))
+        return self._again[index]
+
+    def _on_demand(self, job: JobView) -> list[int]:
+        places = self.world.places
+        return [
+            p
+            for p in self.world.offered(job)
+            if places[p].market is Market.ON_DEMAND and (offer := places[p].offer) and offer.offer.available
+        ]
+
+    def _fresh_s(self, job: JobView, place: int) -> float:
+        """From asking for a machine of this kind until the job is done there."""
+        at = self.world.places[place]
+        return (at.offer.offer.delay_s if at.offer else 0.0) + at.run_s(job)
 
     def _ready_at(self, at: Candidate) -> float:
         if at.offer is not None:
@@ -217,6 +280,7 @@ class Bursting:
     ) -> Case:
         at = self.world.places[place]
         start = self._ready_at(at)
+        finish, again_s = start + at.run_s(job), self._again_s(job, place)
         return Case(
             place=place,
             policy=permit.policy,
@@ -224,7 +288,8 @@ class Bursting:
             required=required,
             rent_at=max(self.world.now, rent_at or 0.0, job.not_before_at or 0.0),
             start_at=start,
-            finish_at=start + at.run_s(job),
+            finish_at=finish,
+            fallback_finish_at=finish + again_s if again_s else None,
             cost_usd=rent_usd(job, at),
             committed_usd=worst_usd(job, at),
         )

@@ -66,7 +66,8 @@ def _avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
         return None
     until = moment(at.offer.avoid_until_at, now)
-    return f"its last launch failed; it is not tried again before {until}", f"wait until {until}"
+    because = at.offer.avoid_because or "its last launch failed"
+    return f"{because}; it is not tried again before {until}", f"wait until {until}"
 
 
 def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -288,7 +289,9 @@ FILTERS: tuple[Test, ...] = (
     Test("closed", "The site drains, is paused, is unreachable, or its report is too old.", _closed),
     Test("burst-paused", "An operator has paused renting for the whole federation.", _burst_paused),
     Test(
-        "offer-avoided", "Launching this offer failed a moment ago; it is left alone for a while.", _avoided
+        "offer-avoided",
+        "Launching this offer failed a moment ago, or a machine of it was taken back; it is left alone for a while.",
+        _avoided,
     ),
     Test("sites", "The job names the sites it may run at (or its checkpoint is at another one).", _sites),
     Test("not-sites", "The job excludes this site.", _not_sites),

@@ -6,10 +6,11 @@ keeps it, when it is expected to run, and the smallest change that would help.
 
 from collections.abc import Sequence
 
+from federator.model.capacity import Market
 from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
-from federator.planning.burst import Case
+from federator.planning.burst import Case, NoCase
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.reasons import KINDS, Standing, closest
 from federator.planning.reclaim import Reclaim, reclaim
@@ -165,8 +166,23 @@ class _Writer:
         )
         rule = f"policy {case.policy} {'requires' if case.required else 'permits'} it ({case.mode.value})"
         finish = moment(case.finish_at, self.now)
+        where = self.world.places[case.place].key
+        return f"{home}; on {where} it finishes at {finish} {price}{worth}{self._spot(job, case)}; {rule}"
+
+    def _spot(self, job: JobView, case: Case) -> str:
+        """Why this market: spot because it is safe, or on-demand because no spot is."""
+        if case.fallback_finish_at is not None:
+            again = moment(case.fallback_finish_at, self.now)
+            return f"; spot: taken back at the very end and done again, it finishes at {again}"
+        if job.spot_policy != "auto" or self.world.places[case.place].market is not Market.ON_DEMAND:
+            return ""
+        spot = [p for p in self.world.offered(job) if self.world.places[p].market is Market.SPOT]
+        refusals = [self.evaluator.bursting.case(job, place) for place in spot]
+        refused = next((r for r in refusals if isinstance(r, NoCase)), None)
         return (
-            f"{home}; on {self.world.places[case.place].key} it finishes at {finish} {price}{worth}; {rule}"
+            ""
+            if refused is None
+            else f"; not {self.world.places[spot[refusals.index(refused)]].key}: {refused.text}"
         )
 
     # -- waiting ------------------------------------------------------------------------------------------------------

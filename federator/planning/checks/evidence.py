@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator
 
+from federator.model.capacity import BurstEvidence, Market
 from federator.model.plans import Rent
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import PERMISSION, Fault, Ground, Target, expected_run_s
+from federator.planning.checks.ground import (
+    PERMISSION,
+    Fault,
+    Ground,
+    Target,
+    expected_run_s,
+    target_of_offer,
+)
 from federator.planning.checks.permission import renting_allows
 
 SLACK_S = 1.0
@@ -75,6 +83,24 @@ def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Ite
             PERMISSION,
             f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take",
         )
+    if target.market is Market.SPOT and job.spot_policy == "auto":
+        yield from _fallback(ground, job, target, said, job.deadline_at)
+
+
+def _fallback(
+    ground: Ground, job: JobView, target: Target, said: BurstEvidence, deadline: float
+) -> Iterator[Fault]:
+    """Spot for a job that has not asked for it: after an interruption at the very end the deadline still holds."""
+    if said.fallback_finish_at is None or said.fallback_finish_at > deadline + SLACK_S:
+        yield Fault(
+            PERMISSION, f"{target.key} is spot, and an interruption would leave no time to start again"
+        )
+        return
+    on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
+    again = [_soonest_finish_at(ground, job, target_of_offer(view)) for view in on_demand]
+    again_s = min(again, default=_soonest_finish_at(ground, job, target)) - ground.plan.taken_at
+    if said.fallback_finish_at < said.burst_finish_at + again_s - SLACK_S:
+        yield Fault(PERMISSION, "the evidence does the work again in less time than booting and running take")
 
 
 def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:
