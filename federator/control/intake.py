@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.held_capacity import check_held
 from federator.control.intake_checks import QueueBook, patched
 from federator.control.records import Changes, ClientKey, Records, Spec
 from federator.control.retention import Retention
@@ -191,8 +192,8 @@ class Intake:
             new, what = patched(job, patch, QueueBook(self._records.policies.rules), self._scribe.clock.now())
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
             placement = self._placement(job)
-            if placement is not None and placement.max_duration_s != new.max_duration_s:
-                _check_paid_for(placement, new)
+            if placement is not None:
+                check_held(self._records, placement, job, new)
                 changes.put(msgspec.structs.replace(placement, max_duration_s=new.max_duration_s))
             self._scribe.act(
                 changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
@@ -306,17 +307,6 @@ class Intake:
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
         await self._records.transact(compute)
         return self._job(job_id)
-
-
-def _check_paid_for(placement: Placement, job: Job) -> None:
-    """On a rented machine a job runs no longer than budgets were asked for."""
-    limit_s, paid_s = job.max_duration_s, placement.max_duration_s
-    if placement.lease is not None and (limit_s is None or (paid_s is not None and limit_s > paid_s)):
-        raise Invalid(
-            "it runs on a rented machine, whose cost is committed for the limit that it started with",
-            field="$.max_duration",
-            remedy="requeue it first, or let it end and submit it again with a longer limit",
-        )
 
 
 def _keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> None:

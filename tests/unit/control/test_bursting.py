@@ -219,3 +219,14 @@ async def test_a_longer_limit_on_a_rented_machine_is_refused_and_a_shorter_one_r
         assert refused.value.field == "$.max_duration"
     await world.core.intake.update(ADA, job, JobPatch(max_duration="90m"))
     assert world.placement(job).max_duration_s == 5400
+
+
+async def test_max_cost_of_a_rented_job_cannot_fall_below_what_is_committed(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h", max_cost="200 USD")
+    await until_rented(world, job)
+    committed_usd = world.leases()[0].committed_usd
+    with pytest.raises(Invalid, match="rented") as refused:
+        await world.core.intake.update(ADA, job, JobPatch(max_cost=f"{committed_usd - 1:.2f} USD"))
+    assert refused.value.field == "$.max_cost"
+    await world.core.intake.update(ADA, job, JobPatch(max_cost=f"{committed_usd + 1:.2f} USD"))
+    assert world.job(job).max_cost_usd == pytest.approx(committed_usd + 1, abs=0.01)

@@ -236,3 +236,18 @@ async def test_interactive_work_does_not_wait_for_a_busy_solver(world: World) ->
     assert world.job(person).status is JobStatus.PLACED
     assert world.job(batch).status is JobStatus.PENDING
     turn.cancel()
+
+
+async def test_a_running_job_enters_a_queue_only_within_its_limit(world: World) -> None:
+    """Moving work that runs must not take a queue above its limit; work that waits is held back by planning."""
+    there = await world.submit(queue="small", resources={"gpus": 1})
+    large = await world.submit(resources={"gpus": 2})
+    fits = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    assert world.job(there).status is world.job(large).status is world.job(fits).status is JobStatus.RUNNING
+    with pytest.raises(Conflict, match="limit of 2 gpus") as refused:
+        await world.core.intake.update(ADA, large, JobPatch(queue="small"))
+    assert refused.value.field == "$.queue"
+    assert world.job(large).queue == "default"
+    await world.core.intake.update(ADA, fits, JobPatch(queue="small"))
+    assert world.job(fits).queue == "small"
