@@ -1,13 +1,13 @@
-"""What rented capacity costs, written down as the provider says it: on the lease, on a job, and in the ledger.
+"""What capacity costs. Rent is written down as the provider says it: on the lease, on a job, and in the ledger; use of GPUs once per attempt.
 
-The three are one transaction, so that the sum of the ledger, of the jobs and of the leases is always the same.
+The three of rent are one transaction, so that the sum of the ledger, of the jobs and of the leases is always the same.
 """
 
 import msgspec
 
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
-from federator.model.capacity import Lease
+from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job
 from federator.model.placements import Placement
@@ -44,6 +44,31 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
         return changes
 
     await records.transact(compute)
+
+
+def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -> Job:
+    """GPU time by site, market and model, written once per attempt, when it is proven over."""
+    if placement.started_at is None or placement.ended_at is None:
+        return job
+    gpu_s = max(0.0, placement.ended_at - placement.started_at) * placement.gpus
+    owned_usd = gpu_s / 3600 * placement.price_usd_gpu_h if placement.market is Market.OWNED else 0.0
+    changes.put(
+        scribe.ledger(
+            LedgerKind.USAGE,
+            "dispatcher",
+            f"{placement.nodes} × {placement.gpus_per_node} GPUs, {placement.status}",
+            job=job.id,
+            queue=job.queue,
+            owner=job.owner,
+            site=placement.site,
+            lease=placement.lease or "",
+            market=placement.market,
+            model=placement.model,
+            gpu_s=gpu_s,
+            usd=owned_usd,
+        )
+    )
+    return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
 
 
 def placements_on(records: Records, lease: Lease) -> list[Placement]:

@@ -128,11 +128,6 @@ class Observer:
         for pool in heard.report.pools:
             here = [placement for placement in placements if placement.pool == pool.name]
             unseen = [placement for placement in here if placement.id not in heard.report.counted]
-            price = (
-                heard.report.price_usd_gpu_h
-                if heard.report.price_usd_gpu_h is not None
-                else site.price_usd_gpu_h
-            )
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -143,7 +138,7 @@ class Observer:
                 provider=site.provider,
                 labels={**site.labels, **heard.report.labels},
                 market=member.market,
-                price_usd_gpu_h=lease.offer.price_usd_h / max(1, lease.offer.gpus) if lease else price,
+                price_usd_gpu_h=_price_usd_gpu_h(site, lease, heard.report),
                 model=pool.model,
                 gpu_memory_mib=pool.gpu_memory_mib,
                 nodes=pool.nodes,
@@ -177,9 +172,7 @@ class Observer:
                 provider=site.provider,
                 labels=site.labels,
                 market=member.market,
-                price_usd_gpu_h=lease.offer.price_usd_h / max(1, lease.offer.gpus)
-                if lease
-                else site.price_usd_gpu_h,
+                price_usd_gpu_h=_price_usd_gpu_h(site, lease, NOTHING_HEARD),
                 model=lease.offer.model if lease else here[0].model,
                 nodes=1 if lease else sum(placement.nodes for placement in here),
                 gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in here),
@@ -271,6 +264,13 @@ class Observer:
                     avoid_until_at=until_at,
                     avoid_because=because,
                 )
+
+
+def _price_usd_gpu_h(site: Site, lease: Lease | None, report: SiteReport) -> float:
+    """Rent of a lease; else what the agent says, else what is on record of its site."""
+    if lease is not None:
+        return lease.offer.price_usd_h / max(1, lease.offer.gpus)
+    return report.price_usd_gpu_h if report.price_usd_gpu_h is not None else site.price_usd_gpu_h
 
 
 def _lease_fields(lease: Lease | None) -> dict[str, Any]:

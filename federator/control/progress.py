@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from federator.control.billing import book_use
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
-from federator.model.capacity import Market
-from federator.model.events import Event, LedgerKind
+from federator.model.events import Event
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus
@@ -171,7 +171,7 @@ class Progress:
             **{"stop_acknowledged": ended, **fields},
         )
         if ended:
-            job = self._account(changes, moved, job)
+            job = book_use(changes, self._scribe, moved, job)
         if job.terminal:
             changes.put(job)
         elif report.status is PlacementStatus.SUCCEEDED:
@@ -332,30 +332,6 @@ class Progress:
     def _end_cancelled(self, changes: Changes, job: Job) -> None:
         outcome = Outcome(TerminalReason.CANCELLED, job.because)
         self._scribe.job(changes, job, "cancelled", job.because, outcome=outcome, placement=job.placement)
-
-    def _account(self, changes: Changes, placement: Placement, job: Job) -> Job:
-        """GPU time by site, market and model, written once per attempt, when it is proven over."""
-        if placement.started_at is None or placement.ended_at is None:
-            return job
-        gpu_s = max(0.0, placement.ended_at - placement.started_at) * placement.gpus
-        owned_usd = gpu_s / 3600 * placement.price_usd_gpu_h if placement.market is Market.OWNED else 0.0
-        changes.put(
-            self._scribe.ledger(
-                LedgerKind.USAGE,
-                "dispatcher",
-                f"{placement.nodes} × {placement.gpus_per_node} GPUs, {placement.status}",
-                job=job.id,
-                queue=job.queue,
-                owner=job.owner,
-                site=placement.site,
-                lease=placement.lease or "",
-                market=placement.market,
-                model=placement.model,
-                gpu_s=gpu_s,
-                usd=owned_usd,
-            )
-        )
-        return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
 
     def _anomaly(self, text: str) -> None:
         self.anomalies += 1
