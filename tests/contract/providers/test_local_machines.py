@@ -20,7 +20,7 @@ import pytest
 from federator.kernel.clock import Clock, ManualClock, ScaledClock
 from federator.model.capacity import InstanceStatus, LaunchRequest
 from federator.ports import Provider
-from federator_providers.local import machine
+from federator_providers.local import interrupt, machine
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG, InstanceFolder
 from federator_providers.local.processes import kill_tagged
@@ -279,6 +279,13 @@ async def test_the_blanks_in_the_command_are_filled_in(world: World) -> None:
     folder = await world.launch(provider)
     await ended(provider)
     assert (folder.home / "said").read_text() == f"m {folder.home}/x\n"
+
+
+async def test_a_machine_that_is_taken_back_dies_whole(world: World) -> None:
+    provider, _ = await with_escapees(world, ManualClock())
+    interrupt(world.state_dir, "m")
+    await ended(provider)
+    await until(lambda: world.sleepers() == [] and world.machine_processes() == [])
 
 
 async def test_a_machine_goes_off_when_its_folder_is_taken_away(world: World) -> None:

@@ -1,0 +1,247 @@
+"""The whole life of a spot lease that is taken back: notice, saving, the job's return, and another start that is paid for honestly."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.hub.desired import Board
+from federator.model.capacity import InstanceStatus, LeaseStatus, Market
+from federator.model.jobs import JobStatus
+from federator.model.placements import Cause, Order, PlacementStatus
+from tests.support.dispatch import ADA, OFFER, FakeSite, World, make_world
+
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec:
+  max_duration: 2h
+  met_deadline_usd_per_gpu_hour: 20
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: deadlines}
+spec:
+  who: {queues: [default]}
+  when: {mode: economic}
+  limits: {usd: {per_day: 1000}}
+"""
+SPOT = msgspec.structs.replace(OFFER, name="r1/p4/spot", market=Market.SPOT, price_usd_h=8.0)
+JOB: dict[str, Any] = {
+    "resources": {"gpus": 4},
+    "estimate": "1h",
+    "finish_within": "4h",
+    "checkpoint": {"grace": "10m"},
+}
+
+
+@pytest.fixture
+async def world() -> World:
+    """One site that is full for hours, and a cloud with both markets."""
+    world = await make_world()
+    world.provider.catalogue = [OFFER, SPOT]
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    await world.submit(resources={"gpus": 4}, estimate="9h", max_duration="9h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    return world
+
+
+async def until_rented(world: World, job: str) -> None:
+    """Let time pass, turn by turn, until the job is placed. Fails after a day."""
+    for _ in range(24 * 12):
+        plan = await world.core.turn.once()
+        if world.job(job).status is JobStatus.PLACED:
+            return
+        assert plan is not None
+        wake_at = plan.wake_at or world.clock.now() + 300
+        world.clock.advance(min(300.0, max(1.0, wake_at - world.clock.now())))
+    raise AssertionError("nothing was rented")
+
+
+async def running(world: World, **fields: Any) -> tuple[str, FakeSite]:
+    """A job that runs on a spot machine."""
+    job = await world.submit(**(JOB | fields))
+    await until_rented(world, job)
+    await world.core.executor.step()
+    world.clock.advance(300)
+    cloud = await world.boot(world.leases()[0])
+    await world.obey()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert world.placement(job).market is Market.SPOT
+    world.clock.advance(1800)
+    return job, cloud
+
+
+async def executor(world: World, passes: int = 1) -> None:
+    for _ in range(passes):
+        await world.core.executor.poll()
+        await world.core.executor.step()
+
+
+async def test_an_interrupted_job_saves_itself_and_finishes_on_demand_before_its_deadline(
+    world: World,
+) -> None:
+    job, _ = await running(world)
+    spot = world.leases()[0]
+    world.provider.interrupt(spot.id)
+    await executor(world)
+    assert world.job(job).status is JobStatus.SUSPENDING
+    assert world.placement(job).order is Order.STOP
+    assert world.leases()[0].status is LeaseStatus.DRAINING
+    await world.obey()
+    assert world.job(job).status is JobStatus.PENDING
+    assert "takes the machine back" in world.job(job).because
+    await executor(world, 3)
+    (gone,) = world.leases()
+    assert gone.status is LeaseStatus.GONE, (
+        "given back as soon as it is empty: nobody pays for the rest of the notice"
+    )
+    (instance,) = await world.provider.instances("federation")
+    assert gone.billed_usd == pytest.approx(instance.billed_usd)
+    await until_rented(world, job)
+    await world.core.executor.step()
+    world.clock.advance(300)
+    cloud = await world.boot(world.leases()[1])
+    await world.obey()
+    assert world.placement(job).market is Market.ON_DEMAND, (
+        "the interrupted offer is avoided, and the slack is gone"
+    )
+    world.clock.advance(4860)
+    await cloud.finish(job)
+    done = world.job(job)
+    assert done.status is JobStatus.SUCCEEDED
+    assert done.outcome is not None
+    assert done.outcome.missed_deadline is False
+
+
+async def test_the_grace_fits_into_the_notice_and_leaves_time_for_results(world: World) -> None:
+    job, cloud = await running(world)
+    board = Board(world.core.records, lambda *_: None)
+    assert board.entry(world.placement(job), cloud.name).grace_s == 600.0
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    assert 60.0 < board.entry(world.placement(job), cloud.name).grace_s < 120.0
+
+
+async def test_a_job_that_asks_for_less_grace_gets_no_more(world: World) -> None:
+    job, cloud = await running(world, checkpoint={"grace": "10s"})
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    board = Board(world.core.records, lambda *_: None)
+    assert board.entry(world.placement(job), cloud.name).grace_s == 10.0
+
+
+async def test_a_checkpoint_on_a_machine_that_is_gone_ties_the_job_to_no_site(world: World) -> None:
+    job, _ = await running(world)
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    await world.obey()
+    assert world.job(job).resume_site is None
+
+
+async def test_a_held_job_leaves_nothing_to_resume_on_a_rented_machine(world: World) -> None:
+    job, _ = await running(world)
+    await world.core.intake.hold(ADA, job)
+    await world.obey()
+    assert world.job(job).status is JobStatus.HELD
+    assert world.job(job).resume_site is None
+    await world.core.intake.release(ADA, job)
+    (filler,) = [each.id for each in world.core.records.jobs.values() if each.name == "filler"]
+    await world.sites["lab"].finish(filler)
+    await world.turn()
+    assert world.placement(job).site == "lab", "it may start anywhere"
+
+
+async def test_a_machine_that_dies_before_the_job_has_answered_costs_it_no_suspicion(world: World) -> None:
+    """Three machines that were really lost make a job HELD; machines that are taken back never do."""
+    job, _ = await running(world)
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    world.clock.advance(world.provider.notice_s)
+    await executor(world)
+    lost = world.job(job)
+    assert lost.status is JobStatus.PENDING
+    assert (lost.losses, lost.errors) == ((), 0)
+    (placement,) = [p for p in world.core.records.placements.values() if p.job == job]
+    assert (placement.status, placement.cause) == (PlacementStatus.LOST, Cause.INTERRUPTED)
+    assert world.leases()[0].status is LeaseStatus.GONE
+
+
+async def test_a_notice_that_nobody_heard_is_no_suspicion_either(world: World) -> None:
+    """The dispatcher was away during the whole notice: the listing still says that the machine was taken back."""
+    job, _ = await running(world)
+    world.provider.interrupt(world.leases()[0].id)
+    world.clock.advance(world.provider.notice_s + 60)
+    await executor(world)
+    assert world.job(job).status is JobStatus.PENDING
+    assert world.job(job).losses == ()
+    assert world.core.inventory.avoided("cloudy", SPOT.name)[0] is not None
+
+
+async def test_a_spot_machine_that_vanishes_without_notice_counts_as_a_loss(world: World) -> None:
+    job, _ = await running(world)
+    world.provider.vanish(world.leases()[0].id)
+    await executor(world)
+    assert world.job(job).status is JobStatus.PENDING
+    assert len(world.job(job).losses) == 1
+
+
+async def test_an_interruption_before_the_agent_has_joined_ends_the_machine_at_once(world: World) -> None:
+    job = await world.submit(**JOB)
+    await until_rented(world, job)
+    await world.core.executor.step()
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.BOOTING
+    world.provider.interrupt(lease.id)
+    await executor(world, 2)
+    await world.core.executor.poll()
+    (instance,) = await world.provider.instances("federation")
+    assert instance.status is InstanceStatus.ENDED
+    assert instance.ended_at == world.clock.now(), "nobody waits for the end of the notice"
+    assert world.job(job).status is JobStatus.PENDING
+    assert world.leases()[0].status is LeaseStatus.GONE
+
+
+async def test_an_interrupted_offer_is_avoided_for_a_while_with_the_reason(world: World) -> None:
+    await running(world)
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    other = await world.submit(**(JOB | {"finish_within": "12h"}))
+    await world.core.turn.once()
+    explanation = await world.core.views.explain(world.job(other))
+    assert any("took one back" in site.text for site in explanation.sites), explanation.sites
+    world.clock.advance(901)
+    assert world.core.inventory.avoided("cloudy", SPOT.name) == (None, "")
+
+
+async def test_a_job_that_finishes_within_the_notice_has_succeeded(world: World) -> None:
+    job, cloud = await running(world)
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    await cloud.finish(job)
+    assert world.job(job).status is JobStatus.SUCCEEDED
+    await executor(world, 3)
+    assert world.leases()[0].status is LeaseStatus.GONE
+
+
+async def test_retry_settings_do_not_apply_to_an_interruption(world: World) -> None:
+    job, _ = await running(world, retry={"on": ["error"], "max": 0})
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    await world.obey()
+    assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_sold_out_spot_falls_back_to_on_demand(world: World) -> None:
+    job = await world.submit(**JOB)
+    await until_rented(world, job)
+    assert world.leases()[0].offer.market is Market.SPOT
+    world.provider.sold_out.add(SPOT.name)
+    await world.core.executor.step()
+    assert world.leases()[0].status is LeaseStatus.FAILED
+    assert world.job(job).status is JobStatus.PENDING
+    await until_rented(world, job)
+    assert world.leases()[1].offer.market is Market.ON_DEMAND
