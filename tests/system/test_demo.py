@@ -22,8 +22,8 @@ JOBS = 18
 
 
 def test_it_ends_well_and_every_job_is_done(plain: Run) -> None:
-    assert plain.code == 0, plain.output
     assert plain.failed_checks == []
+    assert plain.code == 0, plain.output
     assert len(plain.result["jobs"]) == JOBS
     assert {job["status"] for job in plain.result["jobs"]} == {"SUCCEEDED"}
     assert plain.result["took_s"] < 120, "it is promised to be over within two minutes"
