@@ -7,23 +7,21 @@ Before a machine is given back, the records are read again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
 
 from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
+from federator.control.lease_endings import failed, forgiven, gone, terminated
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
-from federator.model.events import LedgerKind
-from federator.model.jobs import JobStatus, Outcome, TerminalReason
-from federator.model.lifecycle import advance, allows
-from federator.model.placements import Cause, Placement
-from federator.model.sites import SiteStatus
+from federator.model.lifecycle import allows
+from federator.model.placements import Cause
 from federator.ports import Provider
 from federator.settings import LeaseSettings
 
@@ -213,22 +211,10 @@ class Executor:
         placements = placements_on(self._records, lease)
         if placements and now - (lease.draining_since_at or now) < self._settings.drain_within_s:
             return
-        await self._records.transact(partial(self._terminate, lease.id, [p.id for p in placements]))
+        await self._records.transact(
+            partial(terminated, self._records, self._scribe, lease.id, [p.id for p in placements])
+        )
         await self._terminating(self._records.leases[lease.id])
-
-    def _terminate(self, lease_id: str, unanswered: Sequence[str]) -> Changes:
-        """Give it back, with these placements on it and no others; each is noted as a loss."""
-        changes = Changes()
-        lease = self._records.leases[lease_id]
-        still = [p for p in placements_on(self._records, lease) if p.id not in unanswered]
-        if still or not allows(lease.status, "terminate"):
-            return changes
-        self._scribe.lease(changes, lease, "terminate")
-        for placement in placements_on(self._records, lease):
-            text = f"{lease.id} is given back before {placement.id} has answered"
-            about = {"job": placement.job, "lease": lease.id, "site": lease.site, "queue": lease.queue}
-            changes.put(self._scribe.ledger(LedgerKind.LOSS, "dispatcher", text, **about))
-        return changes
 
     async def _terminating(self, lease: Lease) -> None:
         """Ask until the listing shows it ended."""
@@ -251,28 +237,7 @@ class Executor:
             lease.provider, lease.offer.name, until_at=until_at, because="its last launch failed"
         )
 
-        def compute() -> Changes:
-            changes = Changes()
-            current = self._records.leases[lease.id]
-            if not allows(current.status, "fail"):
-                return changes
-            ended = advance(current.status, "fail") in LEASE_ENDED
-            fields = (
-                {"ended_at": self._scribe.clock.now(), "committed_usd": current.billed_usd} if ended else {}
-            )
-            self._scribe.lease(changes, current, "fail", failure=why, **fields)
-            changes.put(*_forgiven(self._records, current))
-            for placement in placements_on(self._records, current):
-                _give_back(
-                    self._records,
-                    self._scribe,
-                    changes,
-                    placement,
-                    f"renting {lease.offer.name} failed: {why}",
-                )
-            return changes
-
-        await self._records.transact(compute)
+        await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why))
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
@@ -304,20 +269,8 @@ class Executor:
             cause = Cause.INTERRUPTED if expected else Cause.NODE_LOST
             await self._progress.lose(placement.id, proof, acknowledged=True, cause=cause)
 
-        def compute() -> Changes:
-            changes = Changes()
-            current = self._records.leases[lease_id]
-            if not allows(current.status, "ended"):
-                return changes
-            ended_at = instance.ended_at or self._scribe.clock.now()
-            self._scribe.lease(changes, current, "ended", ended_at=ended_at, committed_usd=current.billed_usd)
-            changes.put(*_forgiven(self._records, lease))
-            member = self._records.members.get(lease.member)
-            if member is not None:
-                changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
-            return changes
-
-        await self._records.transact(compute)
+        ended_at = instance.ended_at or self._scribe.clock.now()
+        await self._records.transact(partial(gone, self._records, self._scribe, lease_id, ended_at))
         self._next_call.pop(lease_id, None)
         self._inventory.forget(lease.member)
 
@@ -335,7 +288,7 @@ class Executor:
                 since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
                 self._scribe.lease(changes, lease, event, **since, **fields)
                 if event == "drop":
-                    changes.put(*_forgiven(self._records, lease))
+                    changes.put(*forgiven(self._records, lease))
             return changes
 
         await self._records.transact(compute)
@@ -347,25 +300,6 @@ class Executor:
             return changes
 
         await self._records.transact(compute)
-
-
-def _give_back(
-    records: Records, scribe: Scribe, changes: Changes, placement: Placement, because: str
-) -> None:
-    """A placement that never reached a machine: its job waits again."""
-    job = records.jobs[placement.job]
-    revoked = scribe.stop(changes, placement, because, sent=False)
-    changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
-    event = "requeue" if allows(job.status, "requeue") else "held" if job.pause_for == "hold" else "released"
-    outcome = Outcome(TerminalReason.CANCELLED, job.because) if job.status is JobStatus.CANCELLING else None
-    if job.placement == placement.id and allows(job.status, event):
-        scribe.job(changes, job, event, because, outcome=outcome, placement=None, pause_for=None)
-
-
-def _forgiven(records: Records, lease: Lease) -> list[Placement]:
-    """Revoked placements whose stop nobody is left to answer: the machine is gone."""
-    owed = [p for p in records.open_placements.values() if p.lease == lease.id and p.ended]
-    return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
 
 
 def _billed_by(lease: Lease, at: float) -> float:

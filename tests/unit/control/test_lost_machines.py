@@ -1,7 +1,10 @@
 """Machines that fail under work: a person's wish outlives them, and only proof frees what may still run."""
 
+from typing import Any
+
 import msgspec
 
+from federator.control.billing import placements_on
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import LedgerKind
@@ -90,3 +93,24 @@ async def test_a_machine_whose_work_never_ends_is_not_paid_for_ever() -> None:
     worst_usd = lease.offer.price_usd_h * (300 + 2 * 3600 + 60) / 3600
     assert lease.billed_usd <= worst_usd + lease.offer.price_usd_h * (2 * 600 + 4 * 300) / 3600
     assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_work_committed_while_the_machine_is_found_gone_is_not_left_on_it() -> None:
+    """Between hearing of its end and noting it, a job was placed there: the lease may not end over its head."""
+    world, _ = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    world.provider.vanish(world.leases()[0].id)
+    lose = world.core.progress.lose
+
+    async def lose_and_place(placement: str, proof: str, **fields: Any) -> None:
+        await lose(placement, proof, **fields)
+        world.core.progress.lose = lose  # type: ignore[method-assign]
+        await world.core.turn.once()
+        assert placements_on(world.core.records, world.leases()[0]), world.core.turn.waiting
+
+    world.core.progress.lose = lose_and_place  # type: ignore[assignment, method-assign]
+    await world.core.executor.poll()
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.GONE
+    assert not placements_on(world.core.records, world.leases()[0])

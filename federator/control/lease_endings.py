@@ -1,0 +1,81 @@
+"""How leases end, as changes of records: given back, come to nothing, or gone; and what that means for the work on them.
+
+Each is computed from the rows of the moment, so that work which was committed to the machine in between is seen.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from federator.control.billing import placements_on
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.model.capacity import LEASE_ENDED, Lease
+from federator.model.events import LedgerKind
+from federator.model.jobs import JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import advance, allows
+from federator.model.placements import Placement
+from federator.model.sites import SiteStatus
+
+
+def terminated(records: Records, scribe: Scribe, lease_id: str, unanswered: Sequence[str]) -> Changes:
+    """Give it back, with these placements on it and no others; each is noted as a loss."""
+    changes = Changes()
+    lease = records.leases[lease_id]
+    still = [p for p in placements_on(records, lease) if p.id not in unanswered]
+    if still or not allows(lease.status, "terminate"):
+        return changes
+    scribe.lease(changes, lease, "terminate")
+    for placement in placements_on(records, lease):
+        text = f"{lease.id} is given back before {placement.id} has answered"
+        about = {"job": placement.job, "lease": lease.id, "site": lease.site, "queue": lease.queue}
+        changes.put(scribe.ledger(LedgerKind.LOSS, "dispatcher", text, **about))
+    return changes
+
+
+def failed(records: Records, scribe: Scribe, lease_id: str, why: str) -> Changes:
+    """It came to nothing: its jobs wait again."""
+    changes = Changes()
+    lease = records.leases[lease_id]
+    if not allows(lease.status, "fail"):
+        return changes
+    ended = advance(lease.status, "fail") in LEASE_ENDED
+    fields = {"ended_at": scribe.clock.now(), "committed_usd": lease.billed_usd} if ended else {}
+    scribe.lease(changes, lease, "fail", failure=why, **fields)
+    changes.put(*forgiven(records, lease))
+    for placement in placements_on(records, lease):
+        _give_back(records, scribe, changes, placement, f"renting {lease.offer.name} failed: {why}")
+    return changes
+
+
+def gone(records: Records, scribe: Scribe, lease_id: str, ended_at: float) -> Changes:
+    """The machine is gone, and so is its member. Nothing changes while work is on it that is not told to be over yet."""
+    changes = Changes()
+    lease = records.leases[lease_id]
+    if not allows(lease.status, "ended") or placements_on(records, lease):
+        return changes
+    scribe.lease(changes, lease, "ended", ended_at=ended_at, committed_usd=lease.billed_usd)
+    changes.put(*forgiven(records, lease))
+    member = records.members.get(lease.member)
+    if member is not None:
+        changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
+    return changes
+
+
+def forgiven(records: Records, lease: Lease) -> list[Placement]:
+    """Revoked placements whose stop nobody is left to answer: the machine is gone."""
+    owed = [p for p in records.open_placements.values() if p.lease == lease.id and p.ended]
+    return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
+
+
+def _give_back(
+    records: Records, scribe: Scribe, changes: Changes, placement: Placement, because: str
+) -> None:
+    """A placement that never reached a machine: its job waits again."""
+    job = records.jobs[placement.job]
+    revoked = scribe.stop(changes, placement, because, sent=False)
+    changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
+    event = "requeue" if allows(job.status, "requeue") else "held" if job.pause_for == "hold" else "released"
+    outcome = Outcome(TerminalReason.CANCELLED, job.because) if job.status is JobStatus.CANCELLING else None
+    if job.placement == placement.id and allows(job.status, event):
+        scribe.job(changes, job, event, because, outcome=outcome, placement=None, pause_for=None)
