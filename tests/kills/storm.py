@@ -1,8 +1,8 @@
 """A federation of real processes under seeded kills.
 
-Work keeps coming while victims are chosen by the seed: the dispatcher, an agent, a shim, a job's process, a rented machine as a whole, the solver's child,
-and the dispatcher at the moment a machine has just been launched and the provider's answer is on its way. What an operator would do is done: dead dispatchers
-and agents are started again, held suspects released. In the end everything must have finished, and nothing be left.
+Work keeps coming while victims are chosen by the seed: the dispatcher, an agent, a shim, a job's process, a rented machine as a whole (at
+once, or taken back with a notice), the solver's child, and the dispatcher at the moment a machine has just been launched and the
+provider's answer is on its way. What an operator would do is done: dead dispatchers and agents are started again, held suspects released. In the end everything must have finished, and nothing be left.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED
 from federator.wire.http import LeaseRow
+from federator_providers.local import interrupt
+from federator_providers.local.folder import InstanceFolder
 from tests.kills.judge import judge, read_attempts
 
 SPEED = 60.0
@@ -29,7 +31,7 @@ BACKLOG = 10
 CALM_S = 120.0
 """Real seconds after the last kill within which everything must have finished."""
 LAUNCH_LOOKS = 3000
-KINDS = ("dispatcher", "agent", "shim", "job", "instance", "solver", "launch")
+KINDS = ("dispatcher", "agent", "shim", "job", "instance", "interrupt", "solver", "launch")
 SITES = [
     {"site": "lab", "kind": "onprem", "pools": [{"name": "a", "model": "A100", "gpu_memory": "80GiB", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 32, "memory_per_node": "256GiB"}]},
     {"site": "edge", "kind": "edge", "pools": [{"name": "l", "model": "L4", "gpu_memory": "24GiB", "nodes": 2, "gpus_per_node": 1, "cpus_per_node": 8, "memory_per_node": "32GiB"}]},
@@ -123,6 +125,8 @@ class Storm:
             return True
         if kind == "launch":
             return await self._kill_at_launch()
+        if kind == "interrupt":
+            return await self._interrupt()
         for _ in range(40):
             victims = sorted(pid for pid in processes.living() if _kind_of(pid) == kind)
             if victims:
@@ -143,6 +147,24 @@ class Storm:
                 await self.federation.start_dispatcher()
                 return True
             await asyncio.sleep(0.002)
+        return False
+
+    async def _interrupt(self) -> bool:
+        """Have a machine taken back that is booting or at work; it dies by itself when its notice is over."""
+        for number in range(40):
+            if number % 10 == 0:
+                await self._submit_rented()
+            on = [
+                name
+                for name in sorted(self._machines())
+                if not (folder := InstanceFolder(self.federation.machines / name)).interrupt_file.exists()
+                and not folder.ended_file.exists()
+                and folder.is_on()
+            ]
+            if on:
+                interrupt(self.federation.machines, self.random.choice(on))
+                return True
+            await asyncio.sleep(0.1)
         return False
 
     def _machines(self) -> set[str]:
