@@ -7,7 +7,7 @@ Before a machine is given back, the records are read again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 TAKEN_BACK = "the provider takes the machine back"
 GRACE_SHARE = 0.75
 """Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
+
+LISTED_S = 3600.0
+"""Providers list a machine for at least so long after its end."""
 
 UserData = Callable[[Lease], Awaitable[str]]
 """Makes the secret start-up text of a lease's instance, with a fresh one-time join token."""
@@ -61,6 +64,8 @@ class Executor:
         self._wake = asyncio.Event()
         self._next_call: dict[str, tuple[LeaseStatus, float]] = {}
         """When a provider may be asked again about a lease, in the boot clock, and the status it was asked in."""
+        self._missed: dict[str, set[str]] = {}
+        """Leases that a provider's last listing did not show though they were launched long ago."""
         self._steps = {
             LeaseStatus.REQUESTED: self._requested,
             LeaseStatus.LAUNCHING: self._launching,
@@ -103,9 +108,24 @@ class Executor:
             except FederatorError as error:
                 log.warning("provider %s: %s", name, error)
                 continue
-            for lease in [lease for lease in self._records.leases.values() if lease.provider == name]:
-                if lease.status not in LEASE_ENDED and lease.id in instances:
+            ours = [
+                le
+                for le in self._records.leases.values()
+                if le.provider == name and le.status not in LEASE_ENDED
+            ]
+            for lease in ours:
+                if lease.id in instances:
                     await self._heard(lease.id, instances[lease.id])
+            await self._miss(name, [lease for lease in ours if lease.id not in instances])
+
+    async def _miss(self, provider: str, unlisted: Sequence[Lease]) -> None:
+        """A machine that two listings in a row do not show, long after its launch, ended so long ago that they no longer do."""
+        long_ago_at = self._scribe.clock.now() - LISTED_S
+        missed = {le.id for le in unlisted if le.launched_at is not None and le.launched_at < long_ago_at}
+        for lease_id in sorted(missed & self._missed.get(provider, set())):
+            log.warning("lease %s is no longer listed by %s: it has ended", lease_id, provider)
+            await self._ended(lease_id, None)
+        self._missed[provider] = missed
 
     async def step(self) -> None:
         """One step for every lease that has one to take."""
@@ -249,7 +269,7 @@ class Executor:
         if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
             await self._move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
-            await self._ended(lease_id, instance)
+            await self._ended(lease_id, instance.ended_at)
 
     async def _noticed(self, lease_id: str, reclaim_at: float) -> None:
         """The machine is, or was, taken back: keep that for when it is gone, and avoid the offer for a while."""
@@ -260,7 +280,7 @@ class Executor:
         )
         await self._set(lease_id, reclaim_at=reclaim_at, failure=TAKEN_BACK)
 
-    async def _ended(self, lease_id: str, instance: Instance) -> None:
+    async def _ended(self, lease_id: str, ended_at: float | None) -> None:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
         for placement in placements_on(self._records, lease):
@@ -269,8 +289,8 @@ class Executor:
             cause = Cause.INTERRUPTED if expected else Cause.NODE_LOST
             await self._progress.lose(placement.id, proof, acknowledged=True, cause=cause)
 
-        ended_at = instance.ended_at or self._scribe.clock.now()
-        await self._records.transact(partial(gone, self._records, self._scribe, lease_id, ended_at))
+        at = ended_at or self._scribe.clock.now()
+        await self._records.transact(partial(gone, self._records, self._scribe, lease_id, at))
         self._next_call.pop(lease_id, None)
         self._inventory.forget(lease.member)
 

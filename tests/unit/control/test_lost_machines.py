@@ -114,3 +114,21 @@ async def test_work_committed_while_the_machine_is_found_gone_is_not_left_on_it(
     await world.core.executor.poll()
     assert world.leases()[0].status is LeaseStatus.GONE
     assert not placements_on(world.core.records, world.leases()[0])
+
+
+async def test_a_machine_that_ended_while_nobody_listened_frees_its_job() -> None:
+    """The dispatcher was away for longer than providers list what has ended: silence must not keep the job for ever."""
+    world, job = await rented_world()
+    await world.boot(world.leases()[0])
+    await world.obey()
+    assert world.job(job).status is JobStatus.RUNNING
+    world.provider._machines.clear()
+    await world.core.executor.poll()
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.READY, "a young machine may not be listed yet"
+    world.clock.advance(3601)
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.READY, "one listing may be wrong"
+    await world.core.executor.poll()
+    assert world.leases()[0].status is LeaseStatus.GONE
+    assert world.job(job).status is JobStatus.PENDING
