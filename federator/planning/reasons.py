@@ -16,7 +16,7 @@ from federator.planning.feasibility import FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import gpus, moment, money, request
-from federator.planning.yard import Release, lot_of, need_of
+from federator.planning.yard import Lot, Release, lot_of, need_of
 
 ORDER = {
     name: number
@@ -114,11 +114,9 @@ class Standing:
             text = "its hosts are in use by work that is not expected to end"
             return self._say(place, "busy", text, f"{gpus(job.gpus_total)} more there")
         if start > self.world.now:
-            free = sum(host.gpus for host in lot.hosts)
-            text = f"no room now for {request(job)}: {gpus(free)} free; room at about {moment(start, self.world.now)}"
-            return self._priced(
-                job, place, "busy", text, start, f"{gpus(job.gpus_total)} free on hosts that hold it"
-            )
+            free, change = _lacks(job, lot)
+            text = f"no room now for {request(job)}: {free}; room at about {moment(start, self.world.now)}"
+            return self._priced(job, place, "busy", text, start, change)
         return self._priced(job, place, "", "it fits there now", self.world.now)
 
     def _priced(
@@ -192,4 +190,18 @@ def closest(reasons: Iterable[SiteReason]) -> SiteReason | None:
             r.pool,
         ),
         default=None,
+    )
+
+
+def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:
+    """What is free there and yet not enough, and what would be: GPUs, or what has to go with them."""
+    if not job.gpus:
+        cores = sum(host.cpus_milli for host in lot.hosts) / 1000
+        return f"{cores:g} CPUs free", "more CPUs or memory free on one host"
+    free = gpus(sum(host.gpus for host in lot.hosts))
+    if sum(host.gpus // job.gpus for host in lot.hosts) < job.nodes:
+        return f"{free} free", f"{gpus(job.gpus_total)} free on hosts that hold it"
+    return (
+        f"{free} free, but too few CPUs or too little memory beside them",
+        "ask for fewer CPUs or less memory per node",
     )

@@ -25,7 +25,9 @@ def request(job: JobView) -> str:
     """What the job asks for: `2 nodes with 8 GPUs (A100)`."""
     nodes = f"{job.nodes} node{'s' if job.nodes > 1 else ''}"
     if not job.gpus:
-        return f"{nodes} with {job.cpus_milli / 1000:g} CPUs and {format_mib(job.memory_mib)}"
+        cores = job.cpus_milli / 1000
+        memory = f" and {format_mib(job.memory_mib)}" if job.memory_mib else ""
+        return f"{nodes} with {cores:g} CPU{'' if cores == 1 else 's'}{memory}"
     models = f" ({' or '.join(job.models)})" if job.models else ""
     return f"{nodes} with {job.gpus} GPU{'s' if job.gpus > 1 else ''}{models}"
 

@@ -45,6 +45,18 @@ def test_what_the_plan_itself_takes_is_no_longer_free() -> None:
     assert "0 GPUs free" in found.sites[0].text
 
 
+def test_free_gpus_without_cpus_beside_them_are_not_offered_as_room() -> None:
+    """The reader sees free GPUs in the list of sites, and would not believe that they are too few."""
+    first, second = (
+        a_job(name, gpus=1, cpus_milli=60_000, submitted_at=at)
+        for name, at in (("first", NOW - 900), ("second", NOW))
+    )
+    problem = a_world([first, second], [a_pool(nodes=1)])
+    (home,) = explain_waiting(problem, plan_greedily(problem), "second").sites
+    assert "3 GPUs free, but too few CPUs or too little memory beside them" in home.text
+    assert home.change == "ask for fewer CPUs or less memory per node"
+
+
 def test_a_job_that_starts_is_told_where_and_why() -> None:
     problem = a_world([a_job("one")], [a_pool()])
     found = explain_waiting(problem, plan_greedily(problem), "one")
