@@ -42,7 +42,8 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
 def bearer(request: web.Request) -> str:
     """The token of the Authorization header. Raises `Unauthenticated`."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    # Tokens of ours are ASCII; what is not could not even be hashed.
+    if scheme.lower() != "bearer" or not token.strip() or not token.isascii():
         raise Unauthenticated(
             "no bearer token is given", remedy="send the header Authorization: Bearer TOKEN"
         )

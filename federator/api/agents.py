@@ -9,6 +9,7 @@ import asyncio
 import msgspec
 from aiohttp import WSMsgType, web
 
+from federator.api.access import bearer
 from federator.api.exchange import JSON, MIB, Call
 from federator.api.logs import log_name
 from federator.control.records import Changes, OutputPart, Outputs
@@ -36,9 +37,8 @@ class LogLength(msgspec.Struct, frozen=True):
 
 async def join(call: Call) -> JoinAnswer:
     """Bind an agent's key to a site, by a one-time token."""
-    scheme, _, secret = call.request.headers.get("Authorization", "").partition(" ")
-    request = await call.body(JoinRequest)
-    return await call.core.admission.join(secret.strip() if scheme.lower() == "bearer" else "", request)
+    secret = bearer(call.request)
+    return await call.core.admission.join(secret, await call.body(JoinRequest))
 
 
 async def open_link(call: Call) -> web.StreamResponse:

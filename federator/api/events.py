@@ -1,5 +1,6 @@
 """Events, as a list or as server-sent events that resume where a client left off."""
 
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -7,11 +8,13 @@ from aiohttp import web
 
 from federator.api.exchange import Call
 from federator.api.feeds import Follower
+from federator.kernel.errors import Invalid
 from federator.model.events import Event
 
 ALIVE_S = 15.0
 """Real seconds of silence after which a comment is sent, so that proxies keep the stream and a vanished client is noticed."""
 CONTENT_TYPE = "text/event-stream"
+_EVENT_ID = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 
 class FollowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +31,7 @@ class AllQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def of_job(call: Call) -> list[Event] | web.StreamResponse:
     """A job's timeline; the stream ends with the job."""
-    last = call.request.headers.get("Last-Event-ID")
+    last = _last_seen(call)
     job = call.job.id
     if not call.query(FollowQuery).follow:
         return await call.core.views.events(job, last)
@@ -44,11 +47,20 @@ async def of_job(call: Call) -> list[Event] | web.StreamResponse:
 
 async def of_all(call: Call) -> web.StreamResponse:
     """Events of all jobs from now on; after an id that is still remembered, from there on."""
-    last = call.request.headers.get("Last-Event-ID")
+    last = _last_seen(call)
     mine = call.query(AllQuery).mine
     with call.feeds.follow() as follower:
         recent = [event for event in call.feeds.recent if last is not None and event.id > last]
         return await _stream(call, follower, recent, lambda: False, mine=mine)
+
+
+def _last_seen(call: Call) -> str | None:
+    last = call.request.headers.get("Last-Event-ID")
+    if last is not None and not _EVENT_ID.fullmatch(last):
+        raise Invalid(
+            "is not the id of an event", field="Last-Event-ID", remedy="send back the last id as it came"
+        )
+    return last
 
 
 async def _stream(

@@ -1,14 +1,16 @@
 """One request and its answer: who calls, what came with it, and how it is read within the limits."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TypeVar, get_origin
+from typing import Annotated, TypeVar, get_origin
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError
 
 from federator.api.feeds import Feeds
-from federator.api.problems import STARTED, WrongContentType
+from federator.api.problems import STARTED, TooSlow, WrongContentType
 from federator.assembly import Core
 from federator.hub import Session
 from federator.kernel.errors import Invalid, TooLarge
@@ -23,6 +25,10 @@ NDJSON = "application/x-ndjson"
 GZIP_MAGIC = b"\x1f\x8b"
 MIB = 2**20
 READ_BYTES = 2**18
+IDLE_S = 60.0
+"""Real seconds for which the next part of a body is waited for."""
+Cursor = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._:-]{1,100}$")]
+"""Where a page begins: what the last one gave as `next_after`, or the id of its last entry."""
 
 
 @dataclass
@@ -80,11 +86,25 @@ class Call:
         if (self.request.content_length or 0) > limit_mib * MIB:
             raise refused
         seen = 0
-        async for part in self.request.content.iter_chunked(READ_BYTES):
+        async for part in self.parts():
             seen += len(part)
             if seen > limit_mib * MIB:
                 raise refused
             yield part
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body as it comes, without limit. Raises `TooSlow` when nothing does, and `Invalid` when it is not coded as it says."""
+        try:
+            while True:
+                async with asyncio.timeout(IDLE_S):
+                    part = await self.request.content.read(READ_BYTES)
+                if not part:
+                    return
+                yield part
+        except TimeoutError:
+            raise TooSlow(f"nothing has come for {IDLE_S:g} s", remedy="send the rest sooner") from None
+        except (web.RequestPayloadError, ContentEncodingError) as error:
+            raise Invalid(f"the body is broken: {error}", field="$") from None
 
     async def archive(self) -> bytes:
         """The body as a gzipped tar, by its first bytes. Raises `Invalid`, `TooLarge`."""
@@ -127,6 +147,8 @@ def decode_json(data: bytes) -> object:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"this is not JSON: {error}", field="$") from None
+    except RecursionError:
+        raise Invalid("this JSON is nested too deeply", field="$") from None
 
 
 def read_query(request: web.Request, kind: type[msgspec.Struct] | None) -> object:

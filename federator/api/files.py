@@ -1,8 +1,11 @@
 """Work directories in, outputs out: gzipped tars by content."""
 
 import asyncio
+import gzip
 import io
+import re
 import tarfile
+import zlib
 
 from aiohttp import web
 
@@ -51,19 +54,34 @@ async def outputs(call: Call) -> web.Response:
 
 def _archive(blobs: Blobs, collected: Outputs) -> bytes:
     """One archive of all members' parts; of files that several have, the first member's. Blocks on disk."""
-    parts = [_part(blobs, part.digest) for part in sorted(collected.parts, key=lambda part: part.member)]
+    parts = sorted(collected.parts, key=lambda part: part.member)
     if len(parts) == 1:
-        return parts[0]
+        return _part(blobs, parts[0].digest)
     merged = io.BytesIO()
     seen: set[str] = set()
     with tarfile.open(fileobj=merged, mode="w:gz") as target:
-        for data in parts:
-            with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as source:
-                for member in source:
-                    if member.name not in seen:
-                        seen.add(member.name)
-                        target.addfile(member, source.extractfile(member) if member.isreg() else None)
+        for part in parts:
+            try:
+                _merge(target, _part(blobs, part.digest), seen)
+            except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError):
+                raise NotFound(
+                    f"what {part.member} collected is damaged and cannot be put with the rest"
+                ) from None
     return merged.getvalue()
+
+
+def _merge(target: tarfile.TarFile, data: bytes, seen: set[str]) -> None:
+    """Copy files and folders. Agents collect nothing else, so what leads elsewhere did not come from one of ours."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as source:
+        for entry in source:
+            plain = entry.isreg() or entry.isdir() or (entry.islnk() and _inside(entry.linkname))
+            if plain and _inside(entry.name) and entry.name not in seen:
+                seen.add(entry.name)
+                target.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
+
+
+def _inside(name: str) -> bool:
+    return not {"..", ""} & set(re.split(r"[/\\]", name))
 
 
 def _part(blobs: Blobs, digest: str) -> bytes:

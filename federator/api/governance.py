@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.api.exchange import Call
+from federator.api.exchange import Call, Cursor
 from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
@@ -17,7 +17,7 @@ class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     since: float = 0.0
     job: str = ""
-    after: str | None = None
+    after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 

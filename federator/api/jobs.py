@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from federator.api.exchange import JSON, MIB, NDJSON, READ_BYTES, YAML, Call, decode_json, require_type
+from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, decode_json, require_type
 from federator.api.problems import problem_of
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
@@ -32,7 +32,7 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     site: str = ""
     array: str = ""
     label: tuple[str, ...] = ()
-    after: str | None = None
+    after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
@@ -151,7 +151,7 @@ async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
     """The body's lines, up to CHUNK_LINES at once. Raises `TooLarge` for a long line, `TooMany` for too many."""
     limits = call.core.settings.limits
     seen, rest = 0, b""
-    async for part in call.request.content.iter_chunked(READ_BYTES):
+    async for part in call.parts():
         *lines, rest = (rest + part).split(b"\n")
         if len(rest) > limits.body_mib * MIB:
             raise TooLarge(f"a line is longer than {limits.body_mib} MiB")

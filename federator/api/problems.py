@@ -28,6 +28,12 @@ class WrongContentType(errors.Permanent):
     code = "content-type"
 
 
+class TooSlow(errors.Permanent):
+    """The body has stopped coming."""
+
+    code = "too-slow"
+
+
 STATUS: dict[type[errors.FederatorError], HTTPStatus] = {
     errors.Permanent: HTTPStatus.BAD_REQUEST,
     errors.Invalid: HTTPStatus.BAD_REQUEST,
@@ -36,6 +42,7 @@ STATUS: dict[type[errors.FederatorError], HTTPStatus] = {
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     WrongContentType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.Transient: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,

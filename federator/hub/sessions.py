@@ -319,7 +319,7 @@ def _believe(check: Callable[[S], None], said: S) -> None:
 def _decode(text: str) -> link.Up:
     try:
         return link.decode_up(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise _Ended("invalid", str(error), retry_after_s=60.0) from None
 
 
