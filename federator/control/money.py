@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease
-from federator.model.rules import CapRow, CapUnit, Period
+from federator.model.rules import CapRow, CapUnit, Period, admits_queue, in_scope, selects
+from federator.model.sites import SiteKind
 from federator.model.snapshot import SpendView
 
 
@@ -38,17 +39,17 @@ def spend(records: Records, now: float) -> tuple[SpendView, ...]:
 
 
 def _spend(records: Records, now: float) -> Iterator[SpendView]:
-    caps = {
-        (rule.policy, rule.period)
-        for rule in records.policies.rules
-        if isinstance(rule, CapRow) and rule.unit is CapUnit.USD
-    }
-    for policy, period in sorted(caps):
+    rows: dict[tuple[str, Period], list[CapRow]] = {}
+    for rule in records.policies.rules:
+        if isinstance(rule, CapRow) and rule.unit is CapUnit.USD:
+            rows.setdefault((rule.policy, rule.period), []).append(rule)
+    for (policy, period), caps in sorted(rows.items()):
         start = period_start(period, now)
         counted = [
             lease
             for lease in records.leases.values()
-            if lease.policy == policy and (lease.ended_at is None or lease.ended_at >= start)
+            if (lease.ended_at is None or lease.ended_at >= start)
+            and any(_counts(records, cap, lease) for cap in caps)
         ]
         yield SpendView(
             policy=policy,
@@ -56,3 +57,22 @@ def _spend(records: Records, now: float) -> Iterator[SpendView]:
             spent_usd=sum(lease.billed_usd for lease in counted),
             committed_usd=sum(outstanding_usd(lease) for lease in counted),
         )
+
+
+def _counts(records: Records, cap: CapRow, lease: Lease) -> bool:
+    """Whether the lease is within what the cap is about, whichever policy let it be rented. In doubt it counts."""
+    job = records.jobs.get(lease.evidence.job) if lease.evidence else None
+    offer = lease.offer
+    about_it = selects(
+        cap.pools,
+        site=lease.site,
+        kind=SiteKind.CLOUD,
+        provider=lease.provider,
+        region=offer.region,
+        market=offer.market,
+        model=offer.model,
+    )
+    if job is None or not about_it:
+        return lease.policy == cap.policy or (about_it and admits_queue(cap.scope.queues, lease.queue))
+    labels = records.spec(job.spec_hash).labels
+    return in_scope(cap.scope, queue=lease.queue, owner=job.owner, labels=labels)

@@ -230,3 +230,23 @@ async def test_max_cost_of_a_rented_job_cannot_fall_below_what_is_committed(worl
     assert refused.value.field == "$.max_cost"
     await world.core.intake.update(ADA, job, JobPatch(max_cost=f"{committed_usd + 1:.2f} USD"))
     assert world.job(job).max_cost_usd == pytest.approx(committed_usd + 1, abs=0.01)
+
+
+async def test_a_cap_counts_what_another_policy_let_rent(world: World) -> None:
+    """Two policies about the same queue: the day's cap of one holds for what both have let be rented."""
+    capped = """
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: purse}
+spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {per_day: 90}}}
+"""
+    await world.policies(POLICIES + capped)
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    (lease,) = world.leases()
+    committed = {row.policy: row.committed for row in world.core.views.budgets() if row.unit == "usd"}
+    assert committed == {
+        "BurstPolicy/deadlines": lease.committed_usd,
+        "BurstPolicy/purse": lease.committed_usd,
+    }
