@@ -14,7 +14,7 @@ import msgspec
 
 from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
-from federator.control.lease_endings import failed, forgiven, gone, terminated
+from federator.control.lease_endings import failed, forgiven, gone, interrupted, terminated
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -28,9 +28,6 @@ from federator.settings import LeaseSettings
 log = logging.getLogger(__name__)
 
 TAKEN_BACK = "the provider takes the machine back"
-GRACE_SHARE = 0.75
-"""Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
-
 LISTED_S = 3600.0
 """Providers list a machine for at least so long after its end."""
 
@@ -194,32 +191,10 @@ class Executor:
         return _billed_by(lease, limit_at) >= lease.committed_usd
 
     async def _interrupted(self, lease: Lease) -> None:
-        """Tell its work to save itself while there is time, less what it takes to bring results home.
-
-        A machine whose agent has not joined has nothing to save: it is ended at once, and its end is the proof that lets its jobs go on.
-        """
-        taken_back = lease.reclaim_at is not None
-        because = TAKEN_BACK if taken_back else "its machine has cost all that was committed for it"
-        joined = lease.member in self._records.members
-
-        def compute() -> Changes:
-            changes = Changes()
-            now = self._scribe.clock.now()
-            current = self._records.leases[lease.id]
-            if current.status is not LeaseStatus.INTERRUPTED:
-                return changes
-            left_s = max(0.0, current.reclaim_at - now) if current.reclaim_at is not None else None
-            grace_s = None if left_s is None else left_s * GRACE_SHARE
-            for placement in placements_on(self._records, current):
-                job = self._records.jobs[placement.job]
-                if job.placement == placement.id and allows(job.status, "suspend"):
-                    self._scribe.stop(changes, placement, because, sent=True, grace_s=grace_s)
-                    self._scribe.job(changes, job, "suspend", because, pause_for="interruption")
-            event = "drain" if joined else "terminate"
-            self._scribe.lease(changes, current, event, draining_since_at=now)
-            return changes
-
-        await self._records.transact(compute)
+        """Tell its work to save itself while there is time, less what it takes to bring results home."""
+        overdrawn = "its machine has cost all that was committed for it"
+        because = overdrawn if lease.reclaim_at is None else TAKEN_BACK
+        await self._records.transact(partial(interrupted, self._records, self._scribe, lease.id, because))
 
     async def _draining(self, lease: Lease) -> None:
         """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs.

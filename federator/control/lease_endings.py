@@ -1,4 +1,4 @@
-"""How leases end, as changes of records: given back, come to nothing, or gone; and what that means for the work on them.
+"""How leases end, as changes of records: taken back, given back, come to nothing, or gone; and what that means for the work on them.
 
 Each is computed from the rows of the moment, so that work which was committed to the machine in between is seen.
 """
@@ -10,12 +10,37 @@ import msgspec
 from federator.control.billing import placements_on
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
-from federator.model.capacity import LEASE_ENDED, Lease
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
 from federator.model.sites import SiteStatus
+
+GRACE_SHARE = 0.75
+"""Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
+
+
+def interrupted(records: Records, scribe: Scribe, lease_id: str, because: str) -> Changes:
+    """Its work is to save itself in what time is left.
+
+    A machine whose agent has not joined has nothing to save: it is ended at once, and its end is the proof that lets its jobs go on.
+    """
+    changes = Changes()
+    now = scribe.clock.now()
+    lease = records.leases[lease_id]
+    if lease.status is not LeaseStatus.INTERRUPTED:
+        return changes
+    left_s = max(0.0, lease.reclaim_at - now) if lease.reclaim_at is not None else None
+    grace_s = None if left_s is None else left_s * GRACE_SHARE
+    for placement in placements_on(records, lease):
+        job = records.jobs[placement.job]
+        if job.placement == placement.id and allows(job.status, "suspend"):
+            scribe.stop(changes, placement, because, sent=True, grace_s=grace_s)
+            scribe.job(changes, job, "suspend", because, pause_for="interruption")
+    event = "drain" if lease.member in records.members else "terminate"
+    scribe.lease(changes, lease, event, draining_since_at=now)
+    return changes
 
 
 def terminated(records: Records, scribe: Scribe, lease_id: str, unanswered: Sequence[str]) -> Changes:
