@@ -65,7 +65,7 @@ async def list_jobs(call: Call) -> JobPage:
 
 async def show(call: Call) -> JobDetail:
     """Everything about one job."""
-    return call.core.views.detail(call.job)
+    return call.core.views.detail(call.job, seen_by=call.caller)
 
 
 async def update(call: Call) -> JobDetail:

@@ -17,8 +17,8 @@ from federator.control.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry
-from federator.model.identity import Caller
-from federator.model.jobs import Job, JobStatus
+from federator.model.identity import Caller, Role
+from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.snapshot import PoolView
@@ -38,6 +38,8 @@ from federator.wire.http import (
 from federator.wire.jobfile import JobRequest
 
 OVERVIEW_JOBS = 200
+HIDDEN = "(hidden)"
+"""Stands for the value of an environment variable of somebody else's job."""
 
 
 class Views:
@@ -72,15 +74,15 @@ class Views:
             raise NotFound(f"no job {name!r}", remedy="'federator list' shows those that there are")
         return max(named, key=lambda job: (job.owner == caller.name, job.id))
 
-    def detail(self, job: Job) -> JobDetail:
-        """Everything about one job."""
+    def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
+        """Everything about one job; of its environment only the names, for people who may not read its logs either."""
         placement = self._last_placement(job)
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
         return JobDetail(
             job=job,
-            spec=self._records.spec(job.spec_hash),
+            spec=self._records.spec(job.spec_hash) if _may_read(seen_by, job) else self._without_values(job),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
             market=placement.market if placement else "",
@@ -90,6 +92,10 @@ class Views:
             winner_because=placement.winner_because if placement else because,
             outputs=job.id in self._records.outputs,
         )
+
+    def _without_values(self, job: Job) -> JobSpec:
+        spec = self._records.spec(job.spec_hash)
+        return msgspec.structs.replace(spec, env=dict.fromkeys(spec.env, HIDDEN))
 
     def page(  # noqa: PLR0913 - each is a filter of the query
         self,
@@ -299,3 +305,8 @@ class Views:
     def _site_of(self, job: Job) -> str:
         placement = self._last_placement(job)
         return placement.site if placement else ""
+
+
+def _may_read(caller: Caller | None, job: Job) -> bool:
+    """Whether what the job keeps to itself may be shown; None stands for its owner."""
+    return caller is None or caller.name == job.owner or caller.role in (Role.PLATFORM, Role.ADMIN)
