@@ -135,8 +135,10 @@ def test_the_guides_example_is_accepted() -> None:
     value = read_document(example).value
     assert isinstance(value, dict)
     settings = read_settings("burst", value["providers"]["burst"]["settings"])
-    assert [offer.instance_type for offer in settings.offers] == [
-        "a2-highgpu-1g",
-        "p4d.24xlarge",
-        "spare-box",
+    assert [offer.name for offer in settings.offers] == [
+        "local/a2-highgpu-1g/on-demand",
+        "local/a2-highgpu-1g/spot",
+        "local/p4d.24xlarge/on-demand",
+        "local/spare-box/on-demand",
     ]
+    assert (settings.notice_s, settings.interruptions_per_h) == (120.0, 0.1)
