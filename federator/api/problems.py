@@ -44,6 +44,7 @@ STATUS: dict[type[errors.FederatorError], HTTPStatus] = {
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     WrongContentType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.Damaged: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Transient: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     errors.Conflict: HTTPStatus.CONFLICT,

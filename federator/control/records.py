@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from federator.kernel.errors import Bug, Conflict, NotFound, Permanent, StoreConflict
+from federator.kernel.errors import Bug, Conflict, Damaged, NotFound, StoreConflict
 from federator.model.capacity import Lease
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
@@ -344,7 +344,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], item: Item) -> Any:
     try:
         return decoder.decode(item.value)
     except msgspec.MsgspecError as error:
-        raise Permanent(
+        raise Damaged(
             f"row {item.key} of the store cannot be read: {error}",
             remedy="start the version that wrote it, or restore the store from a backup",
         ) from error

@@ -17,7 +17,15 @@ import msgspec
 from federator.hub.belief import check_report, check_statuses
 from federator.hub.desired import Board, Briefing
 from federator.hub.outside import Doorkeeper, Inventory, Pipe, Progress, Rows
-from federator.kernel.errors import Conflict, FederatorError, Invalid, Permanent, Transient, Unauthenticated
+from federator.kernel.errors import (
+    Conflict,
+    Damaged,
+    FederatorError,
+    Invalid,
+    Permanent,
+    Transient,
+    Unauthenticated,
+)
 from federator.kernel.ids import IdSource
 from federator.model.placements import Placement, PlacementReport
 from federator.model.sites import Member
@@ -214,7 +222,7 @@ class Hub:
             session.end(ended)
         except ConnectionError:
             session.end(_Ended("disconnected"))
-        except (Transient, Conflict) as error:
+        except (Transient, Conflict, Damaged) as error:
             session.end(_ended_by(error))
         except Exception:
             # The agent did nothing that we refuse: whatever this is, it is ours, and it may come back.
@@ -330,7 +338,9 @@ async def _send(pipe: Pipe, message: link.Down) -> None:
 
 
 def _ended_by(error: FederatorError) -> _Ended:
-    """Permanent errors need a person's help; all others pass."""
+    """Permanent errors need a person's help, unless they are our own; all others pass."""
+    if isinstance(error, Damaged):
+        return _Ended(error.code, "the dispatcher's store is damaged", retry_after_s=60.0)
     if isinstance(error, Permanent):
         return _Ended(error.code, error.describe())
     retry_after_s = error.retry_after_s if isinstance(error, Transient) else 1.0

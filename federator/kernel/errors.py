@@ -90,6 +90,12 @@ class TooLarge(Permanent):
     code = "too-large"
 
 
+class Damaged(Permanent):
+    """What we keep ourselves cannot be read any more. Whoever asks is not at fault, and asking again does not help before a person has."""
+
+    code = "damaged"
+
+
 class TooMany(Transient):
     """A limit on rate or backlog is reached."""
 

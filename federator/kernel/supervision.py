@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from federator.kernel.errors import Conflict
+from federator.kernel.errors import Conflict, Transient
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,9 @@ async def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
         except Conflict:
             log.exception("%s stops: another dispatcher leads", name)
             raise
+        except Transient as error:
+            # Foreseen, such as a full disk: it needs no trace, and is over when it is over.
+            log.warning("%s waits: %s; again in %.1f s", name, error, delay_s)
         except Exception:
             log.exception("%s failed; again in %.1f s", name, delay_s)
         if asyncio.get_running_loop().time() - started_s > LONGEST_DELAY_S:

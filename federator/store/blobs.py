@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from federator.kernel.errors import Invalid, Permanent, TooLarge, Unavailable
+from federator.kernel.errors import Damaged, Invalid, TooLarge, Unavailable
 from federator.kernel.ids import content_hash
 from federator.ports import Usage
 
@@ -151,7 +151,7 @@ class FileBlobs:
         return digest
 
     def get(self, digest: str) -> bytes | None:
-        """The bytes, or None. Raises `Permanent` when the disk has damaged them."""
+        """The bytes, or None. Raises `Damaged` when the disk has damaged them."""
         if not _DIGEST.fullmatch(digest):
             return None
         with _explained():
@@ -160,7 +160,7 @@ class FileBlobs:
             except FileNotFoundError:
                 return None
         if content_hash(data) != digest:
-            raise Permanent(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
+            raise Damaged(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
         return data
 
     def has(self, digest: str) -> bool:

@@ -13,7 +13,7 @@ import sqlite3
 from importlib import resources
 from pathlib import Path
 
-from federator.kernel.errors import FederatorError, Permanent, Unavailable
+from federator.kernel.errors import Damaged, FederatorError, Permanent, Unavailable
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x46454431
@@ -135,5 +135,5 @@ def describe(error: Exception, path: Path) -> FederatorError:
             f"the store {path} is read-only", retry_after_s=10.0, remedy="make it writable for this user"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return Permanent(f"the store {path} is damaged: {error}", remedy="restore it from a backup")
+        return Damaged(f"the store {path} is damaged: {error}", remedy="restore it from a backup")
     return Unavailable(f"the store {path} fails: {error}", remedy="look at the health of its disk")

@@ -24,7 +24,9 @@ def made(kind: type[errors.FederatorError]) -> errors.FederatorError:
 @pytest.mark.parametrize("kind", named(errors.FederatorError), ids=lambda kind: kind.__name__)
 def test_every_situation_has_the_status_of_its_class_or_family(kind: type[errors.FederatorError]) -> None:
     problem = problem_of(made(kind))
-    if issubclass(kind, errors.Permanent | errors.Conflict):
+    if issubclass(kind, errors.Damaged):
+        assert problem.status == 503, "it is ours, not the fault of whoever asks"
+    elif issubclass(kind, errors.Permanent | errors.Conflict):
         assert 400 <= problem.status < 500
     if issubclass(kind, errors.Bug):
         assert problem.status == 500
