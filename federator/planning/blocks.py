@@ -39,17 +39,21 @@ def capped(caps: Caps, row: CapRow, job: JobView, at: Candidate) -> Block:
 def held(hold: Hold, at: Candidate, now: float) -> Block:
     """What is free is kept for a gang."""
     job, until = hold.job, moment(hold.at, now)
-    text = f"free GPUs at {at.key} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
+    text = f"free GPUs at {at.shown} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
     return Block("capacity", "held", text, f"an estimate short enough to end by {until}")
 
 
 def better_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
     """Starting where it fits would miss the deadline; waiting for another place would not."""
-    text = f"where it fits now it would miss its deadline; {at.key} is free at about {moment(start_at, now)}"
+    text = (
+        f"where it fits now it would miss its deadline; {at.shown} is free at about {moment(start_at, now)}"
+    )
     return Block("later", "better-elsewhere", text, "a later deadline")
 
 
 def to_be_rented(at: Candidate, rent_at: float, now: float) -> Block:
     """Starting where it fits would miss the deadline; renting, which need not begin yet, would not."""
-    text = f"where it fits now it would miss its deadline; {at.key} is to be rented at {moment(rent_at, now)}"
+    text = (
+        f"where it fits now it would miss its deadline; {at.shown} is to be rented at {moment(rent_at, now)}"
+    )
     return Block("later", "not-yet", text, "a later deadline")

@@ -38,6 +38,12 @@ class Candidate:
     source: PoolView | OfferView
 
     @property
+    def shown(self) -> str:
+        """Its name for people: as the key, without a member that is called as its site."""
+        pool = self.standing
+        return f"{pool.site}/{pool.pool}" if pool is not None and pool.member == pool.site else self.key
+
+    @property
     def offer(self) -> OfferView | None:
         """The offer, when this is capacity that nobody rents yet."""
         return self.source if isinstance(self.source, OfferView) else None

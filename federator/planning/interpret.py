@@ -119,7 +119,7 @@ class _Writer:
         choice = f"best of {others + 1} places it may use" if others > 0 else "the one place it may use"
         price = f", {money(at.price_usd_gpu_h)} per GPU-hour" if at.price_usd_gpu_h and job.gpus else ""
         lease = " (rented already)" if at.rented else ""
-        return f"{request(job)} fit now at {at.key}{lease}: {choice}{price}; {self._against_deadline(job, finish)}"
+        return f"{request(job)} fit now at {at.shown}{lease}: {choice}{price}; {self._against_deadline(job, finish)}"
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"
@@ -166,7 +166,7 @@ class _Writer:
         )
         rule = f"policy {case.policy} {'requires' if case.required else 'permits'} it ({case.mode.value})"
         finish = moment(case.finish_at, self.now)
-        where = self.world.places[case.place].key
+        where = self.world.places[case.place].shown
         return f"{home}; on {where} it finishes at {finish} {price}{worth}{self._spot(job, case)}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
@@ -182,7 +182,7 @@ class _Writer:
         return (
             ""
             if refused is None
-            else f"; not {self.world.places[spot[refusals.index(refused)]].key}: {refused.text}"
+            else f"; not {self.world.places[spot[refusals.index(refused)]].shown}: {refused.text}"
         )
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class _Writer:
 
     def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
-        where, price = self.world.places[case.place].key, money(case.cost_usd)
+        where, price = self.world.places[case.place].shown, money(case.cost_usd)
         late = (
             f"it would finish at {moment(home.finish_at, self.now)}, after its deadline"
             if home
@@ -245,7 +245,7 @@ class _Writer:
         if booking is None:
             return f"{text}, and nothing that runs there is expected to end and make enough"
         at = self.world.places[booking.place]
-        where = f"beside the job that {at.key} is rented for" if at.offer else f"at {at.key}"
+        where = f"beside the job that {at.shown} is rented for" if at.offer else f"at {at.shown}"
         boots = " (rented, booting)" if at.ready_at is not None and at.ready_at > self.now else ""
         return f"{text}; expected to start {where}{boots} at about {moment(booking.start_at, self.now)}"
 
