@@ -90,7 +90,9 @@ async def _stopped() -> None:
 
 async def _introduce(core: Core, state_dir: Path, address: str) -> None:
     """Leave what a user of this machine needs to reach us: the address, and on the first start the admin's token."""
-    (state_dir / ADDRESS_FILE).write_text(address + "\n")
+    draft = state_dir / f"{ADDRESS_FILE}.draft"
+    draft.write_text(address + "\n")
+    draft.rename(state_dir / ADDRESS_FILE)
     if not core.admission.bootstrapped:
         await core.admission.bootstrap_admin(
             lambda secret: _keep_secret(state_dir / ADMIN_TOKEN_FILE, secret)
@@ -98,10 +100,12 @@ async def _introduce(core: Core, state_dir: Path, address: str) -> None:
 
 
 def _keep_secret(path: Path, secret: str) -> None:
-    """Write it for this user's eyes only."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """Write it for this user's eyes only; whoever looks sees all of it or nothing."""
+    draft = path.with_suffix(".draft")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secret + "\n")
+    draft.rename(path)
 
 
 def _compile(text: str) -> Compiled:

@@ -238,7 +238,8 @@ class Link:
         return None
 
     def _refused(self, refusal: Refusal) -> float:
-        log.error("refused (%s): %s", refusal.code, refusal.detail)
+        level = logging.ERROR if refusal.retry_after_s is None else logging.WARNING
+        log.log(level, "refused (%s): %s", refusal.code, refusal.detail)
         return REFUSED_PAUSE_S if refusal.retry_after_s is None else refusal.retry_after_s
 
 

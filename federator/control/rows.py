@@ -70,6 +70,7 @@ def _pool_row(pool: PoolView, lent: int) -> PoolRow:
         cpus_milli_per_node=pool.cpus_milli_per_node,
         memory_mib_per_node=pool.memory_mib_per_node,
         free=pool.free,
+        lent_gpus=lent,
     )
     return PoolRow(
         pool=reported,

@@ -20,7 +20,8 @@ from federator_agent.runtimes.local import traces
 from federator_agent.runtimes.local.traces import MARK, Shim
 from federator_agent.runtimes.local.watchdog import ASKED, Fence
 
-SHIM = Path(__file__).with_name("shim.sh")
+SHIM = Path(__file__).with_name("shim.sh").read_text()
+"""Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
 PACKAGES = Path(__file__).parents[3]
 """Where a bare interpreter finds this package."""
 SELF_FENCING = True
@@ -79,7 +80,7 @@ class LocalRanks:
                 watchdog = (sys.executable, str(PACKAGES))
             pid = os.posix_spawn(
                 "/bin/sh",
-                ["sh", str(SHIM), str(directory), str(work), *watchdog, *command],
+                ["sh", "-c", SHIM, "shim.sh", str(directory), str(work), *watchdog, *command],
                 environment | {MARK: str(directory)},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
