@@ -1,0 +1,112 @@
+"""A spot machine of real processes is taken back under a running job: the job saves itself, and is done elsewhere."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from federator.cli.demo.federation import Federation
+from federator.cli.demo.world import PROVIDER, Document
+from federator.model.jobs import JobStatus
+from federator_providers.local import interrupt
+from federator_providers.local.folder import InstanceFolder
+
+SPEED = 60.0
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {max_duration: 30m, met_deadline_usd_per_gpu_hour: 1000}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: always}
+spec: {who: {queues: [default]}, when: {mode: always}, limits: {usd: {total: 100000}}}
+"""
+JOB: dict[str, Any] = {
+    "name": "train",
+    # The shell answers the signal between two naps: a real second is a minute of the federation's.
+    "run": "trap 'echo saved; exit 0' TERM; for n in $(seq 60); do sleep 0.1; done; echo done",
+    "resources": {"gpus": "A100:1"},
+    "estimate": "5m",
+    "finish_within": "8h",
+    "placement": {"kinds": ["cloud"]},
+    "checkpoint": {"grace": "5m"},
+}
+
+
+class SpotFederation(Federation):
+    """One type of machine, in both markets."""
+
+    def _settings(self) -> Document:
+        settings = super()._settings()
+        offer = {"instance_type": "a2-highgpu-1g", "market": ["on-demand", "spot"], "boot_delay": "2m"}
+        settings["providers"][PROVIDER]["settings"] |= {"offers": [offer], "spot": {"notice": "3m"}}
+        return settings
+
+
+@pytest.fixture
+async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
+    (tmp_path / "world").mkdir()
+    made = SpotFederation(tmp_path / "world", SPEED)
+    try:
+        await made.start_dispatcher()
+        await made.apply_policies(POLICIES)
+        yield made
+    finally:
+        await made.close()
+        await asyncio.to_thread(made.processes.end_all)
+        for process in made.processes.started.values():
+            process.wait()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = 90.0) -> None:
+    give_up_at = time.monotonic() + limit_s
+    while not await condition():
+        assert time.monotonic() < give_up_at, f"{what} did not happen in time"
+        await asyncio.sleep(0.1)
+
+
+async def log_of(federation: Federation, job: str, placement: str) -> str:
+    query = {"node": "0", "placement": placement}
+    path = f"/v1/jobs/{job}/logs"
+    async with federation.admin.transport.open("GET", path, query=query, headers={"Accept": "*/*"}) as answer:
+        return str(await answer.text())
+
+
+@pytest.mark.system
+@pytest.mark.timeout(240)
+async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(federation: Federation) -> None:
+    admin = federation.admin
+    (job,) = (await admin.submit(JOB)).jobs
+
+    async def running() -> bool:
+        return (await admin.job(job)).job.status is JobStatus.RUNNING
+
+    await until(running, "the first start")
+    (first,) = await admin.leases()
+    assert first.market == "spot"
+    assert first.evidence is not None
+    assert first.evidence.fallback_finish_at is not None
+    attempt = (await admin.job(job)).job.placement or ""
+    interrupt(federation.machines, first.id)
+
+    async def two() -> bool:
+        return len(await admin.leases()) == 2
+
+    await until(two, "the second rental")
+    assert "saved" in await log_of(federation, job, attempt), "what it wrote within the notice has come home"
+    done = await admin.wait(job)
+    assert done.job.status is JobStatus.SUCCEEDED
+    leases = {lease.market: lease for lease in await admin.leases()}
+    assert set(leases) == {"spot", "on-demand"}
+    assert leases["spot"].failure == "the provider takes the machine back"
+
+    async def all_gone() -> bool:
+        return all(lease.status == "GONE" for lease in await admin.leases())
+
+    await until(all_gone, "the end of both machines")
+    assert not InstanceFolder(federation.machines / first.id).is_on()
