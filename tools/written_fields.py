@@ -36,7 +36,7 @@ JOB_FILE = (
     Written("finish_within", "`12h`", "–", "The same, counted from submission. One of the two."),
     Written("value", "`200 USD`, or `must`", "the queue's price", "What meeting the deadline is worth; `must`, where the queue allows it: any permitted price."),
     Written("max_cost", "`40 USD`", "none", "Hard cap on what this job may cost."),
-    Written("spot_policy", "`auto`, `spot`, `on-demand`", "`auto`", "Which rented capacity it may use."),
+    Written("spot_policy", "`auto`, `spot`, `on-demand`", "`auto`", "Which rented capacity it may use. `auto`: spot while the deadline survives an interruption at the very end, else on-demand; `spot` takes the risk."),
     Written("checkpoint", "a mapping", "–", "How the job saves itself; see below. Without it, a preempted job starts over."),
     Written("retry", "a mapping", "`{on: [preemption], max: 3, backoff: 30s}`", "Which endings start it again; see below."),
     Written("on_disconnect", "`keep`", "`keep`", "What happens when its site loses the dispatcher: the work goes on."),
