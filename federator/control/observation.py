@@ -42,12 +42,13 @@ class Observer:
         *,
         reconnect_s: float = 0.0,
     ) -> None:
-        """`reconnect_s`: how long after a start sites may take to come back before home counts as all that has reported."""
+        """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left."""
         self._records = records
         self._inventory = inventory
         self._history = history
         self._clock = clock
         self._providers = providers
+        self._reconnect_s = reconnect_s
         self._settled_boot_s = clock.boot() + reconnect_s
 
     def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
@@ -73,10 +74,25 @@ class Observer:
         )
 
     def _settled(self) -> bool:
-        """Whether home is known. Just after a start it is not, until its agents are back: what looks absent justifies no rental."""
-        owned = (m.id for m in self._records.members.values() if m.lease is None)
-        heard = (self._inventory.members.get(member) for member in owned)
-        return self._clock.boot() >= self._settled_boot_s or all(each and each.report for each in heard)
+        """Whether home is known. It is not just after a start, nor while a site has been away for a moment only: what looks absent
+
+        justifies no rental until it has had time to come back.
+        """
+        now_s = self._clock.boot()
+        for member in self._records.members.values():
+            if member.lease is not None or member.status in (SiteStatus.GONE, SiteStatus.LOST):
+                continue
+            heard = self._inventory.members.get(member.id)
+            if heard is not None and heard.report is not None and heard.session:
+                continue
+            since_s = heard.heard_boot_s + self._reconnect_s if heard is not None else 0.0
+            if now_s < max(self._settled_boot_s, since_s):
+                return False
+        return True
+
+    def notice_silence(self) -> None:
+        """Let what has not been heard for too long count as unreachable."""
+        self._inventory.refresh()
 
     def eligible(self, job: Job) -> bool:
         """Whether a plan may start it: it waits, and all that it must follow has succeeded."""

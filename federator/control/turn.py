@@ -98,6 +98,7 @@ class Turn:
         """One turn, its phases in order. None when nothing waits."""
         began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self._scribe)
+        self._observer.notice_silence()
         problem = self._observe()
         if not problem.snapshot.jobs:
             self._show(problem, empty_plan(problem))

@@ -4,6 +4,7 @@ The control loops are the production ones; only the edges are replaced: memory s
 they are told at once. Turns and executor steps happen when the test says so.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,19 @@ class NoSolver:
 
     async def close(self) -> None:
         """Nothing to end."""
+
+
+@dataclass
+class SharedClock(ManualClock):
+    """A clock that sites live by too: when it moves, those that are connected report."""
+
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, and everybody notice."""
+        super().advance(seconds)
+        for listener in tuple(self.listeners):
+            listener()
 
 
 @dataclass
@@ -223,6 +237,13 @@ class World:
         await self.obey()
         return plan
 
+    def report(self) -> None:
+        """Every connected site reports."""
+        for site in self.sites.values():
+            heard = self.core.inventory.members.get(site.name)
+            if heard is not None and heard.session:
+                site.report()
+
     async def obey(self) -> None:
         """Every site starts and stops what it is told."""
         for site in tuple(self.sites.values()):
@@ -248,7 +269,7 @@ class World:
 
 async def make_world(store: MemoryStore | None = None, clock: ManualClock | None = None) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
-    clock = clock or ManualClock()
+    clock = clock or SharedClock()
     provider = FakeProvider("cloudy", clock, [OFFER])
     core = assemble(
         settings=Settings(
@@ -266,7 +287,10 @@ async def make_world(store: MemoryStore | None = None, clock: ManualClock | None
     _, compare = await take_over(core.records.store, leader="test", clock=clock)
     await core.records.load()
     core.records.lead(compare)
-    return World(core, clock, provider)
+    world = World(core, clock, provider)
+    if isinstance(clock, SharedClock):
+        clock.listeners.append(world.report)
+    return world
 
 
 def _compile(text: str) -> Compiled:

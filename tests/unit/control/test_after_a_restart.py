@@ -74,3 +74,35 @@ async def test_a_machine_not_yet_heard_still_counts_against_the_cap_on_machines(
     again.clock.advance(60)
     await again.core.turn.once()
     assert len(again.leases()) == 1
+
+
+async def test_a_site_that_is_away_for_a_moment_makes_nobody_rent() -> None:
+    """An agent that restarts takes its site with it for seconds; a deadline with no time to spare must not rent for that."""
+    world = await make_world()
+    lab = await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    world.clock.advance(100)
+    lab.report()
+    await world.core.executor.poll()
+    job = await world.submit(**JOB, finish_within="88m")
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    await world.core.turn.once()
+    assert not world.leases()
+    lab.connect()
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert not world.leases()
+
+
+async def test_a_site_that_stays_away_makes_a_deadline_rent() -> None:
+    world = await make_world()
+    lab = await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    world.clock.advance(100)
+    lab.report()
+    await world.core.executor.poll()
+    await world.submit(**JOB, finish_within="88m")
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    world.clock.advance(31)
+    await world.core.turn.once()
+    assert len(world.leases()) == 1
