@@ -39,7 +39,7 @@ JOB_FILE = (
     Written("spot_policy", "`auto`, `spot`, `on-demand`", "`auto`", "Which rented capacity it may use. `auto`: spot while the deadline survives an interruption at the very end, else on-demand; `spot` takes the risk."),
     Written("checkpoint", "a mapping", "–", "How the job saves itself; see below. Without it, a preempted job starts over."),
     Written("retry", "a mapping", "`{on: [preemption], max: 3, backoff: 30s}`", "Which endings start it again; see below."),
-    Written("on_disconnect", "`keep`", "`keep`", "What happens when its site loses the dispatcher: the work goes on."),
+    Written("on_disconnect", "`keep`, `{stop_within: 1h}`", "`keep`", "What happens when its site loses the dispatcher: the work goes on, and is never started elsewhere by the clock; or it is gone so long after the last answer, and starts elsewhere a little later. `stop_within` is at least `checkpoint.grace` and 30 s, and only for sites whose agent enforces it."),
     Written("placement", "a mapping", "anywhere", "Where it may run; see below."),
     Written("after", "`[preprocess]`", "–", "Names or ids of jobs that must have succeeded first."),
     Written("array", "`0-99`, `0-9,20`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),

@@ -14,7 +14,7 @@ from federator.control.progress import Progress
 from federator.control.records import Records
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
-from federator.model.placements import Placement
+from federator.model.placements import Cause, Placement
 
 LEAST_MARGIN_S = 30.0
 MARGIN_SHARE = 0.01
@@ -64,7 +64,7 @@ class Fences:
                 f"and ends it by itself within {format_duration(stop_within_s)} (stop_within)"
             )
             log.warning("%s of %s is given up: %s", placement.id, placement.job, proof)
-            await self._progress.lose(placement.id, proof, acknowledged=False)
+            await self._progress.lose(placement.id, proof, acknowledged=False, cause=Cause.CUT_OFF)
             given_up.append(placement.id)
         return given_up
 

@@ -44,6 +44,8 @@ REASONS = {
 }
 NEVER_AGAIN = frozenset({Cause.MAX_DURATION})
 """Endings that would only repeat themselves: `retry` does not apply."""
+NOT_THE_NODE = frozenset({Cause.INTERRUPTED, Cause.CUT_OFF})
+"""Losses that no job is suspected for."""
 SUSPECT_LOSSES = 3
 REFUSED_BACKOFF_S = 5.0
 MAX_DETAIL = 1000
@@ -290,32 +292,28 @@ class Progress:
         """Proof of loss: the attempt is over, so the job may start again at once, unless it is suspected itself."""
         report, placement, job = told
         losses = job.losses
-        if report.cause is not Cause.INTERRUPTED:
+        if report.cause not in NOT_THE_NODE:
             node = report.ranks[0].node if report.ranks else placement.site
             losses = tuple(dict.fromkeys((*job.losses, node or placement.site)))
         because = f"lost at {placement.site}: {report.detail or 'the machine is gone'}"
+        fields: dict[str, Any] = {"losses": losses, "placement": None, "pause_for": None}
+        if not report.seq and job.resume_site == placement.site:
+            # Given up from here: its site, and the checkpoint there, cannot be reached.
+            fields["resume_site"] = None
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
             return
         if job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
             text = f"held; {because}"
-            self._scribe.job(changes, job, "held", text, losses=losses, placement=None, pause_for=None)
+            self._scribe.job(changes, job, "held", text, **fields)
             return
         if allows(job.status, "lose"):
             job = self._scribe.job(changes, job, "lose", because)
         if len(losses) >= SUSPECT_LOSSES and allows(job.status, "suspect"):
             text = f"suspected of killing nodes: lost on {', '.join(losses)}; release it when you know better"
-            self._scribe.job(changes, job, "suspect", text, losses=losses, placement=None, pause_for=None)
+            self._scribe.job(changes, job, "suspect", text, **fields)
         else:
-            self._scribe.job(
-                changes,
-                job,
-                "released",
-                f"{because}; it waits for a new place",
-                losses=losses,
-                placement=None,
-                pause_for=None,
-            )
+            self._scribe.job(changes, job, "released", f"{because}; it waits for a new place", **fields)
 
     def _refused(self, changes: Changes, told: _Told) -> None:
         """An ordinary answer: the job waits again, a little, until the site's next report has corrected the shapes."""

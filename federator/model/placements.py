@@ -57,6 +57,8 @@ class Cause(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     STOPPED = "stopped"
     NODE_LOST = "node-lost"
+    CUT_OFF = "cut-off"
+    """Its site was not answered for so long that it has ended it by itself (`stop_within`)."""
     INTERRUPTED = "interrupted"
     """The rented machine was taken away, by its provider or by us: not the work's doing."""
     CANNOT = "cannot"

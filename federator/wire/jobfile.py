@@ -11,8 +11,9 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from federator.kernel.errors import FederatorError, Invalid, NotSupported
+from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.ids import content_hash
+from federator.kernel.quantities import format_duration
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementConstraints, Resources, Retry
 from federator.model.sites import SiteKind
 from federator.wire import fields
@@ -24,6 +25,8 @@ MAX_CPUS = 4096
 MAX_MEMORY_MIB = 64 * 2**20
 MAX_RETRIES = 1000
 MAX_GRACE_S = 3600.0
+LEAST_BEYOND_GRACE_S = 30.0
+"""So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
 BLOB_PREFIX = "sha256:"
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 RETRY_ON = ("preemption", "error")
@@ -35,17 +38,8 @@ KNOWN = (
     "placement", "after", "array", "labels", "client_id",
 )  # fmt: skip
 LATER = (
-    "image",
-    "secrets",
-    "min_nodes",
-    "max_nodes",
-    "scaling",
-    "inputs",
-    "every",
-    "overlap",
-    "any_of",
-    "ordered",
-)
+    "image", "secrets", "min_nodes", "max_nodes", "scaling", "inputs", "every", "overlap", "any_of", "ordered",
+)  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
     "time_limit": "max_duration", "max_price": "max_cost", "budget": "max_cost", "use_spot": "spot_policy",
@@ -124,8 +118,6 @@ def read_job(document: object, *, now: float) -> JobRequest:
             field="$.estimate",
             remedy="raise max_duration",
         )
-    if given.get("on_disconnect", "keep") != "keep":
-        _refuse_on_disconnect(given["on_disconnect"])
     must = given.get("value") == "must"
     return JobRequest(
         spec=spec,
@@ -156,6 +148,7 @@ def spec_hash(spec: JobSpec) -> str:
 
 def _spec(given: Mapping[str, object]) -> JobSpec:
     run, command = _what_to_run(given)
+    checkpoint = _checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None
     return JobSpec(
         name=fields.name(given["name"], "$.name") if "name" in given else default_name(run, command),
         run=run,
@@ -169,10 +162,13 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         estimate_s=_optional_duration_s(given, "estimate"),
         speed=_speed(given["speed"]) if "speed" in given else {},
         spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
-        checkpoint=_checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None,
+        checkpoint=checkpoint,
         retry=_retry(given["retry"], "$.retry") if "retry" in given else Retry(),
         placement=_placement(given.get("placement", {}), "$.placement"),
         labels=_labels(given["labels"], "$.labels") if "labels" in given else {},
+        stop_within_s=_stop_within_s(
+            given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
+        ),
     )
 
 
@@ -366,14 +362,27 @@ def _placement(value: object, path: str) -> PlacementConstraints:
     return placement
 
 
-def _refuse_on_disconnect(value: object) -> None:
-    if isinstance(value, dict) and "stop_within" in value:
-        raise NotSupported(
-            "stop_within is not supported yet",
-            field="$.on_disconnect",
-            remedy="leave it out: the work is kept",
+def _stop_within_s(value: object, path: str, checkpoint: Checkpoint) -> float | msgspec.UnsetType:
+    """Time for the whole grace must be left once it is known that no answer comes any more."""
+    if value == "keep":
+        return msgspec.UNSET
+    if not isinstance(value, dict):
+        remedy = "write keep, or 'stop_within: 1h' below it"
+        raise Invalid("is not known here", field=path, remedy=remedy)
+    given = fields.mapping(value, path)
+    fields.known_only(given, path, ("stop_within",))
+    path = f"{path}.stop_within"
+    if "stop_within" not in given:
+        raise Invalid("is missing", field=path, remedy="say how soon the work must be gone, for example 1h")
+    stop_within_s = fields.duration_s(given["stop_within"], path)
+    least_s = checkpoint.grace_s + LEAST_BEYOND_GRACE_S
+    if stop_within_s < least_s:
+        raise Invalid(
+            f"is too short for a grace of {format_duration(checkpoint.grace_s)}",
+            field=path,
+            remedy=f"write at least {format_duration(least_s)}, or shorten checkpoint.grace",
         )
-    raise Invalid("is not known here", field="$.on_disconnect", remedy="write keep, or leave it out")
+    return stop_within_s
 
 
 def _optional_duration_s(given: Mapping[str, object], key: str) -> float | None:

@@ -146,7 +146,7 @@ class Federation:
             "clock": f"scaled:{self.speed:g}@{self.origin_at}",
             "report_every": f"{REPORT_S * self.speed:g}s",
         }
-        config.write_text(json.dumps(site | given, indent=2) + "\n")
+        config.write_text(json.dumps(given | site, indent=2) + "\n")
         token = await self.admin.create_token(
             TokenRequest(site=name, kind=site["kind"], region=site.get("region", ""))
         )

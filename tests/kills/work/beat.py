@@ -9,8 +9,8 @@ from pathlib import Path
 BEAT_S = 0.05
 
 
-def main(folder: Path, run_s: float) -> None:
-    """Beat for `run_s` real seconds; a TERM ends it at once, as a checkpoint would."""
+def main(folder: Path, run_s: float, *, stubborn: bool) -> None:
+    """Beat for `run_s` real seconds; a TERM ends it at once, as a checkpoint would, unless it is stubborn."""
     where = os.environ
     name = f"{where['FEDERATOR_JOB_ID']}.{where['FEDERATOR_PLACEMENT_ID']}.{where['FEDERATOR_NODE_RANK']}.{os.getpid()}"
     with (folder / name).open("a", buffering=1) as file:
@@ -19,8 +19,9 @@ def main(folder: Path, run_s: float) -> None:
             file.write(f"{word} {time.clock_gettime(time.CLOCK_BOOTTIME):.4f}\n")
 
         def stop(*_: object) -> None:
-            write("stopped")
-            sys.exit(0)
+            write("asked" if stubborn else "stopped")
+            if not stubborn:
+                sys.exit(0)
 
         signal.signal(signal.SIGTERM, stop)
         write("start")
@@ -31,4 +32,4 @@ def main(folder: Path, run_s: float) -> None:
         write("end")
 
 
-main(Path(sys.argv[1]), float(sys.argv[2]))
+main(Path(sys.argv[1]), float(sys.argv[2]), stubborn="stubborn" in sys.argv[3:])

@@ -194,7 +194,6 @@ NOT_YET: dict[str, dict[str, Any]] = {
     "$.resources.gpus": {"resources": {"gpus": "0.5"}},
     "$.checkpoint.uri": {"checkpoint": {"uri": "s3://x"}},
     "$.placement.together": {"placement": {"together": "rack"}},
-    "$.on_disconnect": {"on_disconnect": {"stop_within": "1h"}},
     "$.array": {"array": "0-99%5"},
 }
 
@@ -260,6 +259,15 @@ def test_the_refusals_are_exactly_those_documented() -> None:
         ({"retry": {"on": ["eror"]}}, "$.retry.on[0]", "did you mean error?"),
         ({"retry": {"max": -1}}, "$.retry.max", "out of range"),
         ({"on_disconnect": "stop"}, "$.on_disconnect", "write keep"),
+        ({"on_disconnect": {}}, "$.on_disconnect.stop_within", "for example 1h"),
+        ({"on_disconnect": {"stop_in": "1h"}}, "$.on_disconnect.stop_in", "did you mean stop_within?"),
+        ({"on_disconnect": {"stop_within": 60}}, "$.on_disconnect.stop_within", "has no unit"),
+        ({"on_disconnect": {"stop_within": "59s"}}, "$.on_disconnect.stop_within", "write at least 1m"),
+        (
+            {"on_disconnect": {"stop_within": "1h"}, "checkpoint": {"grace": "1h"}},
+            "$.on_disconnect.stop_within",
+            "or shorten checkpoint.grace",
+        ),
         ({"placement": {"kinds": ["onprm"]}}, "$.placement.kinds[0]", "did you mean onprem?"),
         ({"placement": {"sites": ["a"], "not_sites": ["a", "b"]}}, "$.placement.not_sites", "every site"),
         ({"after": ["no such/name"]}, "$.after[0]", "not a name"),

@@ -1,0 +1,163 @@
+"""Sites that are cut off: what is kept goes on and is never started elsewhere; what is to stop is gone in time, replaced later, and never runs twice."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from federator.model.jobs import JobStatus
+from federator_agent.link import HEARTBEAT_S
+from tests.kills.judge import overlaps
+from tests.partitions.world import (
+    GRACE_S,
+    MARGIN_S,
+    RENEWAL_S,
+    SLACK_S,
+    STOP_WITHIN_S,
+    World,
+    boot_s,
+)
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
+
+LONG_S = 120.0
+"""Longer than any test."""
+
+
+def _gone_in_time(world: World, site: str, cut_s: float) -> None:
+    """The first attempt outlived neither its stop_within nor ended much before it had to; the second began only after the margin."""
+    first, second = world.traces(site)[:2]
+    assert first.last_s <= cut_s + STOP_WITHIN_S + SLACK_S, "it was not gone by stop_within"
+    assert first.last_s >= cut_s - RENEWAL_S + STOP_WITHIN_S - GRACE_S - SLACK_S, "it was stopped too early"
+    assert second.first_s >= cut_s - RENEWAL_S + STOP_WITHIN_S + MARGIN_S, (
+        "replaced before the margin was over"
+    )
+
+
+async def _replaced(world: World, *sites: str, after_s: float = 0.0) -> None:
+    limit_s = after_s + STOP_WITHIN_S + MARGIN_S + 10.0
+    await world.until(lambda: all(len(world.traces(site)) > 1 for site in sites), limit_s)
+
+
+async def test_a_site_that_is_cut_off(tmp_path: Path) -> None:
+    """Both ways, one way only, slow, and flapping, all at once."""
+    async with World(tmp_path / "world") as world:
+        sites = ("both", "up", "down", "slow", "flap", "kept")
+        await asyncio.gather(*(world.add_site(site) for site in sites))
+        for site in sites:
+            keep: dict[str, Any] = {"on_disconnect": "keep"} if site == "kept" else {}
+            await world.submit(site, LONG_S, **keep)
+        await world.running(*sites)
+        await world.add_site("spare")
+        await asyncio.sleep(RENEWAL_S)
+
+        cut_s = boot_s()
+        world.proxies["both"].cut()
+        world.proxies["kept"].cut()
+        world.proxies["up"].cut(down=False)
+        world.proxies["down"].cut(up=False)
+        world.proxies["slow"].delay_s = 0.4
+        flapping = asyncio.create_task(_flap(world))
+        await _replaced(world, "both", "up")
+        # It hears the agent of "down" and answers in vain, until that agent has given the connection up for dead.
+        await _replaced(world, "down", after_s=1.5 * HEARTBEAT_S)
+        flapping.cancel()
+        for site in ("both", "up", "down"):
+            _gone_in_time(world, site, cut_s)
+        for site in ("slow", "flap", "kept"):
+            (trace,) = world.traces(site)
+            assert trace.last_s > boot_s() - SLACK_S, f"the work at {site} did not go on"
+
+        for proxy in world.proxies.values():
+            proxy.delay_s = 0.0
+            proxy.open()
+        await world.until(lambda: _found_again(world, sites), 20)
+        for site in ("slow", "flap", "kept"):
+            (trace,) = world.traces(site)
+            assert trace.last_s > boot_s() - SLACK_S, f"the work at {site} did not go on"
+        for site in ("both", "up", "down"):
+            assert len(world.traces(site)) == 2
+        assert overlaps(world.attempts()) == []
+
+
+async def _flap(world: World) -> None:
+    """Cut for a little less than the work may be without an answer, again and again."""
+    while True:
+        world.proxies["flap"].cut()
+        await asyncio.sleep(1.5)
+        world.proxies["flap"].open()
+        await asyncio.sleep(0.7)
+
+
+async def _found_again(world: World, sites: tuple[str, ...]) -> bool:
+    """All sites report again, and all jobs run where they should."""
+    rows = {row.name: row for row in await world.federation.admin.sites()}
+    if any(rows[site].status != "READY" for site in sites):
+        return False
+    jobs = [await world.row(site) for site in sites]
+    return all(job.status == JobStatus.RUNNING for job in jobs) and all(
+        (job.site == "spare") == (site in ("both", "up", "down"))
+        for site, job in zip(sites, jobs, strict=True)
+    )
+
+
+async def test_work_ends_in_time_although_its_agent_is_dead_or_stopped(tmp_path: Path) -> None:
+    async with World(tmp_path / "world") as world:
+        sites = ("dead", "frozen", "stubborn")
+        await asyncio.gather(*(world.add_site(site) for site in sites))
+        for site in sites:
+            await world.submit(site, LONG_S, stubborn=site == "stubborn")
+        await world.running(*sites)
+        await world.add_site("spare")
+        await asyncio.sleep(RENEWAL_S)
+
+        cut_s = boot_s()
+        agents = world.federation.processes.started
+        agents["dead"].kill()
+        for site in ("frozen", "stubborn"):
+            agents[site].send_signal(signal.SIGSTOP)
+        await _replaced(world, *sites)
+        for site in sites:
+            _gone_in_time(world, site, cut_s)
+            first = world.traces(site)[0]
+            assert first.asked_s is not None, "it was killed without having been asked to save itself"
+            assert first.asked_s <= cut_s + STOP_WITHIN_S - GRACE_S + SLACK_S
+        stubborn = world.traces("stubborn")[0]
+        assert stubborn.asked_s is not None
+        assert stubborn.last_s >= stubborn.asked_s + GRACE_S - SLACK_S, "its grace was cut short"
+
+        for site in ("frozen", "stubborn"):
+            agents[site].send_signal(signal.SIGCONT)
+        await asyncio.sleep(3)
+        for site in sites:
+            assert len(world.traces(site)) == 2, "an agent that came back started it again"
+            assert (await world.row(site)).site == "spare"
+        assert overlaps(world.attempts()) == []
+
+
+async def test_a_dispatcher_that_was_away_for_longer_than_stop_within(tmp_path: Path) -> None:
+    """It counts from its take-over, so it waits for a site that is still cut off, and believes one that is back at once."""
+    async with World(tmp_path / "world") as world:
+        await asyncio.gather(world.add_site("back"), world.add_site("cut"))
+        await world.submit("back", LONG_S)
+        await world.submit("cut", LONG_S)
+        await world.running("back", "cut")
+        await world.add_site("spare")
+
+        gone_s = boot_s()
+        world.federation.kill_dispatcher()
+        world.proxies["cut"].cut()
+        await asyncio.sleep(STOP_WITHIN_S + SLACK_S)
+        for site in ("back", "cut"):
+            (trace,) = world.traces(site)
+            assert trace.last_s <= gone_s + STOP_WITHIN_S + SLACK_S
+            assert trace.last_s < boot_s() - 0.3, "it goes on although nobody answers"
+        back_s = boot_s()
+        await world.federation.start_dispatcher()
+        await world.until(lambda: len(world.traces("back")) > 1, 25)
+        assert len(world.traces("cut")) == 1
+        await world.until(lambda: len(world.traces("cut")) > 1, STOP_WITHIN_S + MARGIN_S + 10)
+        assert world.traces("cut")[1].first_s >= back_s + STOP_WITHIN_S + MARGIN_S
+        assert overlaps(world.attempts()) == []
