@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import gpus, plain, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_duration, format_mib
 from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec
@@ -300,7 +302,7 @@ def update(
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Cancel jobs. A running one stops within its grace; its record stays."""
+    """Cancel jobs; an array's name means all its tasks. A running one stops within its grace; its record stays."""
     return _act_on_all(jobs, connection, lambda client, job: client.cancel(job), output)
 
 
@@ -328,9 +330,23 @@ def _act_on_all(
     if not jobs:
         raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
     for job in jobs:
-        detail, _ = ask(connection, lambda client, job=job: verb(client, job))  # type: ignore[misc]
-        _show_changed(detail, detail.job.because, output)
+        for detail in ask(connection, partial(_act_on, job, verb))[0]:
+            _show_changed(detail, detail.job.because, output)
     return 0
+
+
+async def _act_on(
+    job: str, verb: "Callable[[Client, str], Awaitable[JobDetail]]", client: "Client"
+) -> list[JobDetail]:
+    """One job; or all tasks of an array that is named by its name, those that the verb does not suit left as they are."""
+    tasks = await client.tasks(job)
+    if len(tasks) == 1:
+        return [await verb(client, tasks[0])]
+    changed = []
+    for task in tasks:
+        with suppress(Conflict):
+            changed.append(await verb(client, task))
+    return changed
 
 
 def _show_changed(detail: JobDetail, what: str, output: Output) -> None:

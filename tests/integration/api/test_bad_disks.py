@@ -145,7 +145,8 @@ async def test_a_read_only_disk_is_told_from_a_full_one_and_statuses_wait_at_the
         assert refused.status == 503, path
     assert disk.rig.world.job(job).priority == 50
     assert agent.welcome is not None
-    assert disk.rig.world.core.hub.session_of(agent.welcome.ticket), "who says nothing new is left alone"
+    session = disk.rig.world.core.hub.session_of(agent.welcome.ticket)
+    assert not session.ended.done(), "who says nothing new is left alone"
     disk.protect(on=False)
     assert (await disk.rig.ask("PATCH", f"/v1/jobs/{job}", json={"priority": 10})).status == 200
 

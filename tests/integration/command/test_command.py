@@ -82,6 +82,18 @@ def test_detached_it_is_held_released_updated_and_cancelled(federation: Federati
     assert federation.run("wait", "long", "--timeout", "20s").returncode == 125
 
 
+def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: fleet\nrun: sleep 60\narray: 0-2\n")
+    assert federation.run("submit", str(tmp_path / "job.yaml")).returncode == 0
+    eventually(
+        lambda: federation.run("list", "--name", "fleet", "--status", "RUNNING").stdout.count("fleet[") == 3,
+        "all tasks to run",
+    )
+    cancelled = federation.run("cancel", "fleet")
+    assert cancelled.returncode == 0
+    assert cancelled.stdout.count("CANCELL") == 3
+
+
 def test_a_task_of_an_array_has_its_own_log(federation: Federation, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: sweep\nrun: echo task $FEDERATOR_ARRAY_INDEX\narray: 3-5\n")
     jobs = federation.run("submit", str(tmp_path / "job.yaml")).stdout.split()

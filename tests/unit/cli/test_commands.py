@@ -164,16 +164,18 @@ def test_preview_sends_the_job_without_its_folder(
 @pytest.mark.parametrize(
     ("words", "route"),
     [
-        (("cancel", "train"), "DELETE /v1/jobs/train"),
-        (("hold", "train"), "POST /v1/jobs/train/hold"),
-        (("release", "train"), "POST /v1/jobs/train/release"),
-        (("requeue", "train"), "POST /v1/jobs/train/requeue"),
+        (("cancel", "train"), "DELETE /v1/jobs/{id}"),
+        (("hold", "train"), "POST /v1/jobs/{id}/hold"),
+        (("release", "train"), "POST /v1/jobs/{id}/release"),
+        (("requeue", "train"), "POST /v1/jobs/{id}/requeue"),
         (("update", "train", "--priority", "70", "--deadline", "none"), "PATCH /v1/jobs/train"),
     ],
 )
 def test_verbs_that_change_a_job(
     words: tuple[str, ...], route: str, federator: Command, fake: FakeDispatcher
 ) -> None:
+    route = route.format(id=detail().job.id)
+    fake.answer("GET /v1/jobs/train", detail())
     fake.answer(route, detail())
     ran = federator(*words)
     assert (ran.code, ran.out[:14]) == (0, "RUNNING  train")
