@@ -85,7 +85,7 @@ SITE_FILE = (
     Written("member", "`basel-2`", "the site's name", "This agent's own name, where a site has several."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
-    Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes."),
+    Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes. Jobs with `stop_within` are taken only up to `10s`."),
 )  # fmt: skip
 
 SITE_FILE_PARTS = {

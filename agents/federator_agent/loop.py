@@ -29,6 +29,8 @@ from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
+RENEW_WITHIN_S = 10.0
+"""Clock seconds. `stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 log = logging.getLogger("federator_agent")
 
@@ -43,10 +45,10 @@ class Agent:
         self._identity = identity
         self._spool = spool
         self._clock: Clock = parse_clock(settings.clock)
-        self._state = State(site=settings.site, self_fencing=SELF_FENCING)
+        self._state = State(site=settings.site)
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
-        self._report_every_s = settings.report_every_s or 5.0
         self._report_at_boot_s = 0.0
+        self._report_every(settings.report_every_s or 5.0)
         self._link = Link(identity, key, traces.boot_id(), self)
         self._hands: Hands
 
@@ -58,7 +60,7 @@ class Agent:
 
     def link_up(self, welcome: Welcome, proved_boot_s: float) -> None:
         """A session stands."""
-        self._report_every_s = self._settings.report_every_s or welcome.report_every_s
+        self._report_every(self._settings.report_every_s or welcome.report_every_s)
         self._hands.logs.ask_again()
         self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s))
 
@@ -86,6 +88,12 @@ class Agent:
         if incarnation in state.left:
             return False
         return incarnation != state.incarnation or term is None or term >= state.term
+
+    def _report_every(self, every_s: float) -> None:
+        """Take up a pace. Every report asks for a renewal, so a slow one does not go together with `stop_within`."""
+        self._report_every_s = every_s
+        fences = SELF_FENCING and every_s <= RENEW_WITHIN_S
+        self._state = msgspec.structs.replace(self._state, self_fencing=fences)
 
     # The loop ------------------------------------------------------------------------------------------------------
 

@@ -146,3 +146,15 @@ async def test_an_agent_leaves_only_when_its_work_is_over(
     await agent.end()
     assert (await agent.run("leave"))[0] == 0
     assert not (agent.state / "key").exists()
+
+
+async def test_reports_ask_for_renewals_and_a_slow_agent_does_not_promise_to_fence(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    assert dispatcher.reports[-1].self_fencing
+    await agent.end()
+    agent.config.write_text(agent.config.read_text().replace("report_every: 1s", "report_every: 11s"))
+    dispatcher.reports.clear()
+    await agent.start()
+    await dispatcher.until(lambda: dispatcher.reports)
+    assert not dispatcher.reports[-1].self_fencing
