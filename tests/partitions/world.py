@@ -23,9 +23,9 @@ GRACE_S = 1.0
 STOP_WITHIN_S = 4.5
 MARGIN_S = 3.0
 """Real seconds: 10 s of grace, 45 s of stop_within and the margin of 30 s, ten times as fast."""
-RENEWAL_S = REPORT_S + 0.3
+RENEWAL_S = REPORT_S + 1.0
 """How old the last renewal may be when a site is cut off, in real seconds."""
-SLACK_S = 0.6
+SLACK_S = 1.0
 """Of a loaded machine: how late in real seconds a process may do what it does on time."""
 BEAT = Path(tests.kills.work.__path__[0]) / "beat.py"
 POLICIES = """
