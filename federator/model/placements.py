@@ -65,7 +65,7 @@ class Cause(StrEnum):
     """The site refuses: no such shape, not lent, unknown blob."""
 
 
-class RankStatus(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class RankStatus(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One rank as its agent sees it."""
 
     rank: int
@@ -75,7 +75,9 @@ class RankStatus(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tr
     exit_code: int | None = None
 
 
-class PlacementReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlacementReport(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """An agent's word on one placement. `seq` grows per agent; repeated until acknowledged."""
 
     placement: str
@@ -142,7 +144,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.nodes * self.gpus_per_node
 
 
-class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One line of a member's desired set. `ranks` are those this member hosts. The spec is fetched by its hash."""
 
     placement: str

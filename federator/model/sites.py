@@ -60,7 +60,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     last_seen_at: float = 0.0
 
 
-class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Work at the site that is not ours: it has taken `gpus_per_node` on `nodes` hosts of a pool, or waits for them."""
 
     pool: str
@@ -70,7 +70,7 @@ class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     queued: bool = False
 
 
-class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an agent saw, at `taken_at` of its own wall clock.
 
     `counted` names the placements whose use is already taken off `Pool.free`: the dispatcher takes off the others itself.

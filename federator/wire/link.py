@@ -4,6 +4,9 @@ The agent always dials out. A session goes: `Hello` up, `Challenge` down, `Proof
 up, desired sets down. Bulk (specs, blobs, logs, outputs) goes over plain HTTP beside it, under the session's ticket. Every
 message is a tagged record, unknown fields are refused, and the protocol's number is in the first message of each side.
 
+Agents and dispatcher may be one version apart. So a field that is added has a default, and what has its default is not said: an older
+peer then understands everything but the new thing itself. Anything else needs another PROTOCOL; `tests/contract/wire` holds this.
+
 Within a protocol's number, messages and fields are only added, and the dispatcher is upgraded before its agents: it says nothing new to an
 agent that has not said something new first (`Heard` answers only a `Report` that carries a time).
 """
@@ -59,7 +62,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=
     report_every_s: float
 
 
-class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=True):
+class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=True, omit_defaults=True):
     """Telemetry: the newest replaces all older ones. `sent_boot_s`: what the agent's boot clock said before it was sent."""
 
     report: SiteReport
@@ -89,7 +92,7 @@ class DesiredAck(msgspec.Struct, frozen=True, tag="desired-ack", forbid_unknown_
     digest: str
 
 
-class Desired(msgspec.Struct, frozen=True, tag="desired", forbid_unknown_fields=True):
+class Desired(msgspec.Struct, frozen=True, tag="desired", forbid_unknown_fields=True, omit_defaults=True):
     """A change of the member's desired set: `entries` are new or changed, `forget` are placements to drop from the set.
 
     `whole` means that `entries` is the entire set. `digest` is that of the set after the change; on a mismatch the agent
@@ -111,7 +114,7 @@ class StatusAck(msgspec.Struct, frozen=True, tag="status-ack", forbid_unknown_fi
     seq: int
 
 
-class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=True):
+class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=True, omit_defaults=True):
     """The session ends. `code` says why; `retry_after_s` None: do not come back without a person's help."""
 
     code: str
@@ -153,7 +156,7 @@ def desired_digest(entries: Iterable[DesiredEntry]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """POST /agent/v1/join with the join token as bearer: binds this public key (Ed25519, hex) to the site."""
 
     public_key: str

@@ -1,0 +1,101 @@
+"""A new dispatcher on an old store: `store-v1.db` was written by the first version with this schema, a day of work with a rental in it.
+
+It is never written anew. Whatever the rows become, a dispatcher must start on it, go on from it, and keep what it promised.
+"""
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.control.records import TABLES, Records
+from federator.kernel.clock import ManualClock
+from federator.kernel.errors import Damaged, Permanent
+from federator.model.capacity import LeaseStatus
+from federator.model.jobs import JobStatus
+from federator.ports import Put, Transaction
+from federator.store.sqlite import SqliteStore
+from federator.store.sqlite_file import SCHEMA_VERSION
+from tests.support.dispatch import ADA, World, make_world
+
+RECORDED = Path(__file__).parent / "store-v1.db"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A copy: opening a store writes to it."""
+    return Path(shutil.copy(RECORDED, tmp_path / "store.db"))
+
+
+async def opened(path: Path) -> World:
+    clock = ManualClock()
+    return await make_world(SqliteStore.open(path, clock), clock)  # type: ignore[arg-type]
+
+
+async def test_every_kind_of_row_is_recorded_and_read(path: Path) -> None:
+    store = SqliteStore.open(path, ManualClock())
+    for kind, table in TABLES.items():
+        page = await store.range(table.prefix, limit=1000)
+        assert page.items, f"no {kind.__name__} is recorded"
+        for item in page.items:
+            row: Any = msgspec.json.decode(item.value, type=kind)
+            assert table.prefix + table.key(row) == item.key
+    await store.close()
+
+
+async def test_a_dispatcher_starts_on_it_and_goes_on_from_it(path: Path) -> None:
+    world = await opened(path)
+    by_name = {job.name: job for job in world.core.records.jobs.values()}
+    assert by_name["filler"].status is JobStatus.SUCCEEDED
+    assert by_name["rented"].status is JobStatus.RUNNING
+    assert by_name["held"].status is JobStatus.HELD
+    assert [lease.status for lease in world.leases()] == [LeaseStatus.READY]
+    assert world.core.records.policies.version == 1
+    again = await world.submit_all(client_id="c1", resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler", env={"A": "b"}, labels={"team": "x"}, checkpoint={"signal": "USR1"})  # fmt: skip
+    assert again.repeated
+    assert again.jobs == (by_name["filler"].id,)
+    new = await world.submit(name="new")
+    await world.core.intake.release(ADA, by_name["held"].id)
+    await world.turn()
+    await world.core.sweeper.sweep()
+    assert world.job(new).status is JobStatus.PENDING
+    assert (await world.core.views.explain(world.job(new))).job == new
+    assert await world.core.views.events(by_name["filler"].id, None)
+    assert await world.core.views.ledger()
+    assert world.core.views.overview().jobs
+    await world.core.records.store.close()
+
+
+async def test_what_this_version_writes_the_recorded_one_could_read_back(path: Path) -> None:
+    """Rolling back: rows keep the fields that the older version needs; it passes over those that it does not know."""
+    world = await opened(path)
+    for kind, table in TABLES.items():
+        page = await world.core.records.store.range(table.prefix, limit=1000)
+        for item in page.items:
+            before = msgspec.json.decode(item.value)
+            now = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(item.value, type=kind)))
+            assert before.keys() <= now.keys(), item.key
+    await world.core.records.store.close()
+
+
+async def test_a_row_of_a_newer_version_in_words_of_its_own_is_not_guessed_at(path: Path) -> None:
+    store = SqliteStore.open(path, ManualClock())
+    item = (await store.range("job/")).items[0]
+    newer = item.value.replace(b'"status":"', b'"status":"NEW-')
+    await store.commit(Transaction(puts=(Put(item.key, newer),)))
+    with pytest.raises(Damaged, match=rf"row {item.key} .*start the version that wrote it"):
+        await Records(store).load()
+    await store.close()
+
+
+async def test_a_newer_schema_is_refused_and_the_file_left_as_it_is(path: Path) -> None:
+    with sqlite3.connect(path) as newer:
+        newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    newer.close()
+    before = path.read_bytes()
+    with pytest.raises(Permanent, match=r"newer version.*schema 2.*run the newer version, or restore"):
+        SqliteStore.open(path, ManualClock())
+    assert path.read_bytes() == before
