@@ -18,7 +18,6 @@ from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.kernel.errors import ClientIdReused, Conflict, FederatorError, Invalid, NotFound, TooMany
 from federator.kernel.ids import content_hash
-from federator.model.capacity import LeaseStatus
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
@@ -30,7 +29,6 @@ from federator.wire.jobfile import JobRequest, encode_spec
 
 PART = 50
 """Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
-UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 
 
 class _Accepted(NamedTuple):
@@ -282,8 +280,7 @@ class Intake:
             if not job.terminal and allows(job.status, then):
                 self._scribe.job(changes, job, then, because, outcome=outcome, placement=None)
             return
-        lease = self._records.leases.get(placement.lease or "")
-        sent = lease is None or lease.status not in UNSENT_LEASE or lease.member in self._records.members
+        sent = self._records.may_be_sent(placement)
         self._scribe.stop(changes, placement, because, sent=sent)
         if not sent:
             self._scribe.job(changes, job, then, because, outcome=outcome, placement=None, pause_for=None)

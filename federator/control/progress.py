@@ -199,7 +199,8 @@ class Progress:
         if job.placement != told.placement.id:
             newer = self._records.placements.get(job.placement or "")
             if newer is not None and not newer.ended:
-                self._scribe.stop(changes, newer, "an older attempt has already succeeded", sent=True)
+                sent = self._records.may_be_sent(newer)
+                self._scribe.stop(changes, newer, "an older attempt has already succeeded", sent=sent)
 
     def _starting(self, changes: Changes, told: _Told) -> None:
         if allows(told.job.status, "starting"):
@@ -226,17 +227,21 @@ class Progress:
             return
         retry = self._records.spec(job.spec_hash).retry
         reason = REASONS.get(report.cause or Cause.EXIT, TerminalReason.EXIT_CODE)
-        may_retry = "error" in retry.on and report.cause not in NEVER_AGAIN and allows(job.status, "requeue")
+        event = "requeue"
+        if job.status is JobStatus.SUSPENDING:
+            event = "held" if job.pause_for == "hold" else "paused"
+        may_retry = "error" in retry.on and report.cause not in NEVER_AGAIN and allows(job.status, event)
         if may_retry and job.errors < retry.max:
             errors = job.errors + 1
             backoff_s = retry.backoff_s * 2 ** (errors - 1)
             self._scribe.job(
                 changes,
                 job,
-                "requeue",
+                event,
                 f"failed at {placement.site} ({detail}); retry {errors} of {retry.max} in {backoff_s:g} s",
                 errors=errors,
                 placement=None,
+                pause_for=None,
                 not_before_at=self._scribe.clock.now() + backoff_s,
             )
             return
@@ -293,8 +298,7 @@ class Progress:
         report, placement, job = told
         losses = job.losses
         if report.cause not in NOT_THE_NODE:
-            node = report.ranks[0].node if report.ranks else placement.site
-            losses = tuple(dict.fromkeys((*job.losses, node or placement.site)))
+            losses = tuple(dict.fromkeys((*job.losses, _lost_node(report, placement))))
         because = f"lost at {placement.site}: {report.detail or 'the machine is gone'}"
         fields: dict[str, Any] = {"losses": losses, "placement": None, "pause_for": None}
         if not report.seq and job.resume_site == placement.site:
@@ -363,6 +367,14 @@ def _credible(report: PlacementReport, placement: Placement, now: float) -> Plac
         ended_at=None if report.ended_at is None else within(report.ended_at),
         detail=report.detail[:MAX_DETAIL],
     )
+
+
+def _lost_node(report: PlacementReport, placement: Placement) -> str:
+    """The machine under the rank that was lost, as `member/node`: names of nodes are those of their site alone."""
+    ranks = sorted(report.ranks, key=lambda rank: (rank.exit_code is not None, rank.rank))
+    rank = ranks[0] if ranks else None
+    member = placement.members[rank.rank if rank and rank.rank < len(placement.members) else 0]
+    return f"{member}/{rank.node}" if rank and rank.node else member
 
 
 def _locate(changes: Changes, placement: Placement) -> None:

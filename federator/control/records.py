@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from federator.kernel.errors import Bug, Conflict, Damaged, NotFound, StoreConflict
-from federator.model.capacity import Lease
+from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobSpec
@@ -26,6 +26,7 @@ from federator.ports import Compare, Item, Put, Store, Transaction
 
 ATTEMPTS = 50
 LEADER_KEY = "leader"
+UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
 """Given up without the site's word: should it come back, it must still be told to stop."""
 
@@ -240,6 +241,11 @@ class Records:
         for name in job.after:
             before = self.jobs.get(name)
             yield from (before,) if before is not None else self.arrays.get(name, {}).values()
+
+    def may_be_sent(self, placement: Placement) -> bool:
+        """Whether a machine may have heard of the placement: not before its lease's agent has joined."""
+        lease = self.leases.get(placement.lease or "")
+        return lease is None or lease.status not in UNSENT_LEASE or lease.member in self.members
 
     @property
     def policies(self) -> PolicySet:

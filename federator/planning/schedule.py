@@ -247,7 +247,8 @@ class _Engine:
     def _rank(self, job: JobView, place: int, at: float) -> "_Rank":
         candidate = self.world.places[place]
         price = cost(self.world.book, job, candidate, at, committed_until=self._committed_until(place))
-        lost_there = candidate.standing is not None and candidate.standing.member in job.avoid_nodes
+        at_member = candidate.standing.member if candidate.standing is not None else None
+        lost_there = any(node.partition("/")[0] == at_member for node in job.avoid_nodes)
         left_over = candidate.gpus - job.gpus
         return _Rank(round(price.total, 9), price.miss, lost_there, left_over, candidate.run_s(job), place)
 

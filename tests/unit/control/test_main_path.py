@@ -271,3 +271,30 @@ async def test_a_large_array_is_written_in_parts_and_completed_after_a_crash(wor
     again = await world.submit_all(client_id="c2", array="0-299")
     assert again.jobs == submitted.jobs
     assert world.job(lost).array_index == 250
+
+
+async def test_an_error_while_it_is_being_stopped_is_retried_like_any_other(world: World) -> None:
+    job = await world.submit(retry={"on": ["error"], "max": 2, "backoff": "60s"})
+    await world.turn()
+    await world.core.intake.requeue(ADA, job)
+    await world.sites["lab"].finish(job, exit_code=1)
+    assert world.job(job).status is JobStatus.PENDING
+    assert world.job(job).errors == 1
+    held = await world.submit(retry={"on": ["error"], "max": 2})
+    await world.turn()
+    await world.core.intake.hold(ADA, held)
+    await world.sites["lab"].finish(held, exit_code=1)
+    assert world.job(held).status is JobStatus.HELD
+
+
+async def test_the_same_node_of_two_sites_is_two_nodes(world: World) -> None:
+    """Every site calls its first host 0: losing it at three sites is three losses, at one site it is one."""
+    job = await world.submit()
+    for _ in range(4):
+        await world.turn()
+        ranks = (RankStatus(rank=0, node="main/0"),)
+        await world.sites["lab"].say(
+            world.placement(job), PlacementStatus.LOST, cause=Cause.NODE_LOST, ranks=ranks
+        )
+    assert world.job(job).losses == ("lab/main/0",)
+    assert world.job(job).status is JobStatus.PENDING
