@@ -54,14 +54,6 @@ def read_settings(
     return ClientSettings(address, token or None, source)
 
 
-def home_state_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Where a dispatcher on this machine keeps its state unless told otherwise."""
-    environ = os.environ if environ is None else environ
-    return Path(
-        environ.get("FEDERATOR_STATE_DIR") or Path(environ.get("HOME") or "/") / ".local/share/federator"
-    )
-
-
 def _config_file(path: Path) -> Mapping[str, str]:
     try:
         content = path.read_text()

@@ -15,7 +15,6 @@ from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
-from federator.model.sites import SiteStatus
 
 GRACE_SHARE = 0.75
 """Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
@@ -83,7 +82,7 @@ def gone(records: Records, scribe: Scribe, lease_id: str, ended_at: float) -> Ch
     changes.put(*forgiven(records, lease))
     member = records.members.get(lease.member)
     if member is not None:
-        changes.put(msgspec.structs.replace(member, status=SiteStatus.GONE))
+        changes.put(msgspec.structs.replace(member, status=advance(member.status, "leave")))
     return changes
 
 

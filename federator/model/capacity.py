@@ -62,11 +62,6 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lent_gpus: int = 0
     """GPUs that the site lends at this hour, busy or free."""
 
-    @property
-    def gpus_free(self) -> int:
-        """Total of free GPUs, whatever their arrangement."""
-        return sum(shape.gpus * shape.count for shape in self.free)
-
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Capacity that a provider would rent: one kind of instance in one region and market."""

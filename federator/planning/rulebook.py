@@ -117,13 +117,6 @@ class RuleBook:
         terms = (r for r in self.prices if r.kind is PriceKind.POOL)
         return sum(r.usd for r in terms if matches(r.scope, job) and candidate.selected_by(r.pools))
 
-    def guarantee_of(self, queue: str) -> GuaranteeRow | None:
-        """The guarantee that stands nearest above a queue."""
-        rows = [
-            r for r in self.guarantees if r.gpus > 0 and (queue == r.queue or queue.startswith(r.queue + "/"))
-        ]
-        return max(rows, key=lambda r: (len(r.queue), r.policy), default=None)
-
     def _price(self, kind: PriceKind, job: JobView, default: float) -> float:
         terms = [r for r in self.prices if r.kind is kind and matches(r.scope, job)]
         best = max(terms, key=lambda r: (_depth(r.scope, job.queue), r.usd, r.policy), default=None)

@@ -9,10 +9,8 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from federator.model.snapshot import BusyView, JobView
@@ -21,6 +19,7 @@ from federator.planning.blocks import BUSY, Block, better_elsewhere, not_before,
 from federator.planning.burst import Bursting
 from federator.planning.candidates import size
 from federator.planning.caps import Caps
+from federator.planning.lanes import Lanes
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_of
@@ -86,20 +85,19 @@ class _Engine:
         self.stuck: dict[ClassKey, Block] = {}
         self.open: dict[ClassKey, tuple[int, ...]] = {}
         self.number = 1 << 40
-        self.lanes: dict[ClassKey, deque[tuple[int, JobView]]] = {}
-        self.looks = 0
+        self.lanes = Lanes(world, ())
 
     def run(self, starts: Mapping[str, int]) -> Schedule:
         for job in self.world.jobs:
             if job.id in starts:
                 self._force(job, starts[job.id])
-        self._line_up()
-        wakes = sorted({job.not_before_at or 0.0 for lane in self.lanes.values() for _, job in lane})
+        self.lanes = Lanes(self.world, self.result.bookings)
+        wakes = sorted({job.not_before_at or 0.0 for job in self.lanes.waiting()})
         self._pass(self.now, set(range(len(self.lots))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {
             job.id: not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY)
-            for job in self._waiting()
+            for job in self.lanes.waiting()
         }
         at = self.now
         while self.lanes and not self._spent:
@@ -114,28 +112,14 @@ class _Engine:
                 self.stuck.clear()
             self._pass(at, fresh)
         if self._spent:
-            left = [(job, self._places(job)) for job in self._waiting()]
+            left = [(job, self._places(job)) for job in self.lanes.waiting()]
             self.result.bookings |= _estimate(self.world, left, at)
         return self.result
 
     @property
     def _spent(self) -> bool:
         """Whether the limit on work is reached: what is left is estimated."""
-        return self.result.attempts > ATTEMPTS or self.looks > LOOKS
-
-    # -- who waits ----------------------------------------------------------------------------------------------------
-
-    def _line_up(self) -> None:
-        """One lane per class, each in the order of all jobs: what is true of a lane's first is true of those behind it."""
-        for turn, job in enumerate(self.world.jobs):
-            if job.id not in self.result.bookings:
-                self.lanes.setdefault(self.world.key(job), deque()).append((turn, job))
-
-    def _waiting(self) -> list[JobView]:
-        """All that still wait, in order."""
-        return [
-            job for _, job in sorted((entry for lane in self.lanes.values() for entry in lane), key=_turn)
-        ]
+        return self.result.attempts > ATTEMPTS or self.lanes.looks > LOOKS
 
     # -- one moment ---------------------------------------------------------------------------------------------------
 
@@ -143,31 +127,16 @@ class _Engine:
         """Offer every waiting job a start at this moment, in order; a lane whose first is refused is done with."""
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
-        heads = [(lane[0][0], key) for key, lane in self.lanes.items()]
-        heapify(heads)
-        while heads:
-            _, key = heappop(heads)
-            lane = self.lanes[key]
-            job = lane[0][1]
-            self.looks += 1
+        for key, job, turn in self.lanes.turns():
             if self._worth_a_look(job, at, fresh):
                 block = self._try(job, at, self._gained(job, fresh))
                 if block is None:
                     self.stuck.pop(key, None)
-                    self._leave(key, heads)
+                    turn.took = True
                     continue
                 self.stuck[key] = block
             if self.hold is None and job.gpus_total > 1 and self.stuck.get(key) is BUSY:
                 self._hold_for(job, at)
-
-    def _leave(self, key: ClassKey, heads: list[tuple[int, ClassKey]]) -> None:
-        """The first of a lane has started; the next has its turn where it stands."""
-        lane = self.lanes[key]
-        lane.popleft()
-        if lane:
-            heappush(heads, (lane[0][0], key))
-        else:
-            del self.lanes[key]
 
     def _worth_a_look(self, job: JobView, at: float, fresh: set[int]) -> bool:
         """Whether anything has changed for the job's class since it was last refused."""
@@ -355,10 +324,6 @@ class _Engine:
         if case is None:
             return None
         return to_be_rented(self.world.places[case.place], case.rent_at, self.now)
-
-
-def _turn(entry: tuple[int, JobView]) -> int:
-    return entry[0]
 
 
 def _estimate(

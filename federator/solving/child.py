@@ -17,7 +17,7 @@ from federator.solving.frames import HEADER_BYTES, Ask, Told, body_length, pack
 
 log = logging.getLogger(__name__)
 
-CLOSE_S = 5.0
+CLOSE_S = 0.5
 """How long a child has to end after its input has ended."""
 
 
