@@ -113,6 +113,6 @@ def _titles(compiled: Compiled) -> tuple[str, ...]:
 def _problem(error: BaseException) -> Problem:
     if isinstance(error, FederatorError):
         return Problem(
-            "about:blank", "policy refused", 422, error.describe(), error.code, error.field, error.remedy
+            "about:blank", "policy refused", 422, error.message, error.code, error.field, error.remedy
         )
     raise error

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.held_capacity import check_held
-from federator.control.intake_checks import QueueBook, patched
+from federator.control.intake_checks import QueueBook, check_limits, patched
 from federator.control.records import Changes, ClientKey, Records, Spec
 from federator.control.retention import Retention
 from federator.control.scribe import Scribe
-from federator.kernel.errors import ClientIdReused, Conflict, FederatorError, Invalid, NotFound, TooMany
+from federator.kernel.errors import ClientIdReused, Conflict, FederatorError, Invalid, NotFound
 from federator.kernel.ids import content_hash
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
@@ -74,8 +74,16 @@ class Intake:
     async def submit_many(
         self, caller: Caller, requests: Sequence[tuple[JobRequest, str | None, str]]
     ) -> list[Submitted | FederatorError]:
-        """Accept many; each is accepted or refused by itself. They are written together: the store groups what comes at once."""
-        return list(await asyncio.gather(*(self._answer(caller, *request) for request in requests)))
+        """Accept many; each is accepted or refused by itself. They are written together: the store groups what comes at once.
+
+        One that must follow others waits for those before it: they may be the ones that it names.
+        """
+        answers: list[asyncio.Future[Submitted | FederatorError]] = []
+        for request, client_id, body_hash in requests:
+            if request.after:
+                await asyncio.gather(*answers)
+            answers.append(asyncio.ensure_future(self._answer(caller, request, client_id, body_hash)))
+        return list(await asyncio.gather(*answers))
 
     async def _answer(
         self, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
@@ -123,7 +131,8 @@ class Intake:
         first = self._first_use(caller, client_id, body_hash)
         if first is not None and all(job in self._records.jobs for job in first.jobs):
             return _Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
-        self._check_limits(request)
+        self._retention.refuse_if_full()
+        check_limits(len(request.array) or 1, len(self._records.open_jobs), self._limits)
         spec, job = self.prepare(caller, request)
         _keep_spec(self._records, changes, job, spec)
         job = msgspec.structs.replace(job, client_id=client_id)
@@ -144,18 +153,6 @@ class Intake:
         for task in tasks:
             text = f"submitted by {caller.name} to queue {task.queue}"
             changes.put(task, self._scribe.event(task, "submit", text))
-
-    def _check_limits(self, request: JobRequest) -> None:
-        self._retention.refuse_if_full()
-        tasks = len(request.array) or 1
-        if len(self._records.open_jobs) + tasks > self._limits.queued_jobs:
-            raise TooMany(f"{self._limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
-        if tasks > self._limits.array_tasks:
-            raise Invalid(
-                f"{tasks} tasks are more than {self._limits.array_tasks}",
-                field="$.array",
-                remedy="split the array",
-            )
 
     def _new_ids(self, job: Job, indices: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._scribe.ids.new("job") for _ in indices) or (job.id,)
@@ -261,8 +258,8 @@ class Intake:
                 self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
             else:
                 raise Conflict(
-                    f"{job.name} is {job.status}: it cannot be put on {verb} now",
-                    remedy="wait until it runs or waits",
+                    f"{job.name} is {job.status}: there is nothing to {verb}",
+                    remedy=f"only a job that has been placed can be {'held' if verb == 'hold' else 'requeued'} now",
                 )
             self._scribe.act(
                 changes, f"user:{caller.name}", verb, job=job.id, queue=job.queue, owner=job.owner

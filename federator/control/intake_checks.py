@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, TooMany
 from federator.kernel.quantities import format_duration, parse_duration_s, parse_instant, parse_usd
 from federator.model.jobs import Job
 from federator.model.rules import QueueTerms, Rule
+from federator.settings import LimitSettings
 from federator.wire.http import JobPatch
 
 DEFAULT_QUEUE = "default"
@@ -70,6 +71,16 @@ class QueueBook:
                 remedy="give an amount, or ask its owner",
             )
         return wanted
+
+
+def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
+    """Raise the refusal of a submission of so many tasks, while so many jobs are queued."""
+    if queued + tasks > limits.queued_jobs:
+        raise TooMany(f"{limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
+    if tasks > limits.array_tasks:
+        raise Invalid(
+            f"{tasks} tasks are more than {limits.array_tasks}", field="$.array", remedy="split the array"
+        )
 
 
 def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[Job, str]:

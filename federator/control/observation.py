@@ -66,18 +66,16 @@ class Observer:
                 if (only is None or job.id in only) and self.eligible(job)
             ),
             pools=tuple(self._pools(now)),
-            offers=tuple(self._offers()) if self._settled() else (),
+            offers=tuple(self._offers()),
             rules=records.policies.rules,
             policy_version=records.policies.version,
             spend=spend(records, now),
             burst_paused=flag is not None and flag.on,
+            away=tuple(sorted(set(self._away()))),
         )
 
-    def _settled(self) -> bool:
-        """Whether home is known. It is not just after a start, nor while a site has been away for a moment only: what looks absent
-
-        justifies no rental until it has had time to come back.
-        """
+    def _away(self) -> Iterator[str]:
+        """Home sites whose absence justifies no rental yet: they have had no time to come back, after a start of theirs or of ours."""
         now_s = self._clock.boot()
         for member in self._records.members.values():
             if member.lease is not None or member.status in (SiteStatus.GONE, SiteStatus.LOST):
@@ -87,8 +85,7 @@ class Observer:
                 continue
             since_s = heard.heard_boot_s + self._reconnect_s if heard is not None else 0.0
             if now_s < max(self._settled_boot_s, since_s):
-                return False
-        return True
+                yield member.site
 
     def notice_silence(self) -> None:
         """Let what has not been heard for too long count as unreachable."""

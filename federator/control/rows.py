@@ -25,6 +25,10 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
     rows = tuple(_pool_row(pool, _lent(pool, inventory)) for pool in pools)
     closed = next((pool.closed_because for pool in pools if pool.closed_because), "")
+    if not pools:
+        closed = next(
+            (inventory.closed_because(member.id) for member in members), "nothing of it is rented now"
+        )
     return SiteRow(
         name=site.name,
         kind=site.kind,

@@ -155,9 +155,8 @@ class Views:
             market=placement.market if placement else "",
             submitted_at=job.submitted_at,
             started_at=job.started_at,
-            finished_at=job.finished_at
-            if job.terminal
-            else (placement.expected_end_at if running and placement else None),
+            finished_at=job.finished_at,
+            expected_finish_at=placement.expected_end_at if running and placement else None,
             deadline_at=job.deadline_at,
             home_finish_at=self._home_finish_at(job, placement, waiting),
             expected_start_at=waiting.expected_start_at if waiting else None,

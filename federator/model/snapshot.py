@@ -161,6 +161,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: int = 0
     spend: tuple[SpendView, ...] = ()
     burst_paused: bool = False
+    away: tuple[str, ...] = ()
+    """Home sites that have been away for a moment only, or that have not come back yet after a start: nothing is rented for want of them."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

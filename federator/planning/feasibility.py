@@ -61,6 +61,13 @@ def _burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return "renting is paused for the whole federation", "an operator runs `federator burst resume`"
 
 
+def _home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    if at.offer is None or not ground.snapshot.away:
+        return None
+    sites = ", ".join(ground.snapshot.away)
+    return f"nothing is rented while site {sites}, away for a moment, may come back", "wait a moment"
+
+
 def _avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
     now = ground.snapshot.taken_at
     if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
@@ -288,6 +295,11 @@ def _max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
 FILTERS: tuple[Test, ...] = (
     Test("closed", "The site drains, is paused, is unreachable, or its report is too old.", _closed),
     Test("burst-paused", "An operator has paused renting for the whole federation.", _burst_paused),
+    Test(
+        "home-away",
+        "A site of your own has been away for a moment only, or is not back yet after a restart: that justifies no rental.",
+        _home_away,
+    ),
     Test(
         "offer-avoided",
         "Launching this offer failed a moment ago, or a machine of it was taken back; it is left alone for a while.",

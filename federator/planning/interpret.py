@@ -260,7 +260,7 @@ class _Writer:
             )
         near = closest(self.standing.reasons(job))
         if near is None:
-            return "filter", "no site has joined yet and nothing is offered for rent", "join a site"
+            return "filter", "no site is connected and nothing is offered for rent", "connect a site"
         return (
             KINDS.get(near.filter, "filter"),
             f"nowhere to run: closest is {near.site}/{near.pool}: {near.text}",

@@ -86,6 +86,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     home_finish_at: float | None = None
     expected_start_at: float | None = None
+    expected_finish_at: float | None = None
+    """Of a job that has been placed: when it should be over."""
     spent_usd: float = 0.0
     because: str = ""
     array: str | None = None

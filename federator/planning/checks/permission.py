@@ -61,8 +61,7 @@ def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Faul
         if rule.mode is BurstMode.OFF and window_holds(rule.window, ground.now):
             yield Fault(PERMISSION, f"policy {rule.policy} has bursting off, whatever others permit")
     if target.offer is not None:
-        if ground.snapshot.burst_paused:
-            yield Fault(PERMISSION, "bursting is paused")
+        yield from _halted(ground)
         if not renting_allows(ground, job, target):
             yield Fault(
                 PERMISSION,
@@ -82,6 +81,14 @@ def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter
         and window_holds(rule.window, ground.now)
         and (rule.max_price_usd_h is None or target.price_usd_h <= rule.max_price_usd_h + TOLERANCE)
     )
+
+
+def _halted(ground: Ground) -> Iterator[Fault]:
+    """What stops all renting for now."""
+    if ground.snapshot.burst_paused:
+        yield Fault(PERMISSION, "bursting is paused")
+    if ground.snapshot.away:
+        yield Fault(PERMISSION, "home is not known: a site has been away for a moment only")
 
 
 def _may_use(ground: Ground, job: JobView, target: Target) -> bool:

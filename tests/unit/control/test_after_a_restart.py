@@ -23,6 +23,10 @@ async def test_nothing_is_rented_before_the_sites_could_report() -> None:
     await again.core.turn.once()
     assert not again.leases()
     assert again.job(job).status is JobStatus.PENDING
+    reasons = (await again.core.views.explain(again.job(job))).sites
+    assert any("may come back" in reason.text for reason in reasons), (
+        "the user is told what renting waits for"
+    )
     await again.add_site("lab", nodes=1, gpus=4)
     await again.turn()
     assert again.job(job).status is JobStatus.RUNNING

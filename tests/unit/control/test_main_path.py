@@ -6,6 +6,8 @@ from federator.control.records import Changes
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
 from federator.model.placements import Cause, Order, PlacementStatus, RankStatus
+from federator.wire.http import Submitted
+from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, BOB, World, make_world
 
 
@@ -298,3 +300,23 @@ async def test_the_same_node_of_two_sites_is_two_nodes(world: World) -> None:
         )
     assert world.job(job).losses == ("lab/main/0",)
     assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_jobs_of_one_batch_may_follow_each_other(world: World) -> None:
+    """A pipeline in one file: the second names the first, which is not on record before the batch is."""
+    now = world.clock.now()
+    first = read_job({"run": "x", "name": "prepare"}, now=now)
+    second = read_job({"run": "y", "name": "train", "after": ["prepare"]}, now=now)
+    answers = await world.core.intake.submit_many(ADA, [(first, None, "1"), (second, None, "2")])
+    assert all(isinstance(answer, Submitted) for answer in answers)
+    train = world.core.views.find_job(ADA, "train")
+    assert train.after == (world.core.views.find_job(ADA, "prepare").id,)
+
+
+async def test_a_running_jobs_forecast_is_not_its_end(world: World) -> None:
+    job = await world.submit(estimate="1h")
+    await world.turn()
+    row = world.core.views.row(world.job(job))
+    assert row.finished_at is None
+    assert row.expected_finish_at is not None
+    assert row.expected_finish_at > world.clock.now()

@@ -75,8 +75,17 @@ def test_each_filter_rejects_what_it_is_for(
     assert says in found.text
 
 
-def test_every_filter_but_the_switch_has_a_case() -> None:
-    assert {test.name for test in FILTERS} == {case[0] for case in CASES} | {"burst-paused"}
+def test_every_filter_but_the_switches_has_a_case() -> None:
+    assert {test.name for test in FILTERS} == {case[0] for case in CASES} | {"burst-paused", "home-away"}
+
+
+def test_while_home_is_away_for_a_moment_nothing_is_rented_and_what_is_there_is_used() -> None:
+    snapshot = replace(a_world(rules=BURST).snapshot, away=("lab",))
+    found = eligibility(a_job(), an_offer(), snapshot)
+    assert found is not None
+    assert found.filter == "home-away"
+    assert "lab" in found.text
+    assert eligibility(a_job(), a_lease(), snapshot) is None
 
 
 def test_a_paused_federation_rents_nothing_and_uses_what_it_has() -> None:
