@@ -89,14 +89,18 @@ async def _stopped() -> None:
 
 
 async def _introduce(core: Core, state_dir: Path, address: str) -> None:
-    """Leave what a user of this machine needs to reach us: the address, and on the first start the admin's token."""
-    draft = state_dir / f"{ADDRESS_FILE}.draft"
-    draft.write_text(address + "\n")
-    draft.rename(state_dir / ADDRESS_FILE)
+    """Leave what a user of this machine needs to reach us: on the first start the admin's token, then the address.
+
+    The token is on disk before it counts, so that a crash in between locks nobody out; the address comes last: who finds it finds a token
+    that is valid.
+    """
     if not core.admission.bootstrapped:
         await core.admission.bootstrap_admin(
             lambda secret: _keep_secret(state_dir / ADMIN_TOKEN_FILE, secret)
         )
+    draft = state_dir / f"{ADDRESS_FILE}.draft"
+    draft.write_text(address + "\n")
+    draft.rename(state_dir / ADDRESS_FILE)
 
 
 def _keep_secret(path: Path, secret: str) -> None:
