@@ -70,7 +70,6 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
         try:
             start("federator", "serve", "--port", "0")
             eventually((folder / "state/address").exists, "the dispatcher")
-            eventually((folder / "state/address").exists, "the dispatcher")
             _join(running)
             start("federator_agent", "serve", "--config", str(folder / "site.yaml"))
             eventually(lambda: "READY" in running.run("sites").stdout, "the agent")
