@@ -19,8 +19,12 @@ async def _running(dispatcher: FakeDispatcher, placement: str) -> None:
     )
 
 
-def _shim_pid(agent: AgentProcess, placement: str, rank: int = 0) -> int:
-    return int((agent.placement(placement) / f"rank-{rank}" / "shim").read_text().split()[0])
+async def _shim_pid(agent: AgentProcess, placement: str, rank: int = 0) -> int:
+    """A rank counts as started once its shim is spawned; the shim writes who it is a moment later."""
+    written = agent.placement(placement) / f"rank-{rank}" / "shim"
+    while not written.exists() or not written.read_text().strip():
+        await asyncio.sleep(0.02)
+    return int(written.read_text().split()[0])
 
 
 async def test_work_that_goes_on_is_found_again_with_its_exit_code(
@@ -81,7 +85,7 @@ async def test_a_rank_whose_shim_is_gone_is_lost_and_nothing_of_it_runs(
     while not pids.exists() or not pids.read_text().strip():
         await asyncio.sleep(0.02)
     await agent.end(KILL)
-    os.kill(_shim_pid(agent, "p1"), KILL)
+    os.kill(await _shim_pid(agent, "p1"), KILL)
     await agent.start()
     end = await dispatcher.ended("p1")
     assert (end.status, end.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
@@ -102,7 +106,7 @@ async def test_a_shim_killed_under_a_running_agent_is_a_loss_too(
 ) -> None:
     await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 77", nodes=2), nodes=2))
     await _running(dispatcher, "p1")
-    os.kill(_shim_pid(agent, "p1", rank=1), KILL)
+    os.kill(await _shim_pid(agent, "p1", rank=1), KILL)
     end = await dispatcher.ended("p1")
     assert (end.status, end.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
     assert "rank 1" in end.detail
