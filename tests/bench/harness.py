@@ -35,9 +35,11 @@ class Bench:
         return max(1, round(count * self.scale))
 
     @asynccontextmanager
-    async def federation(self, sites: Sequence[Document], policies: str = "") -> AsyncIterator[Federation]:
+    async def federation(
+        self, sites: Sequence[Document], policies: str = "", *, folder: str = "world"
+    ) -> AsyncIterator[Federation]:
         """A dispatcher and an agent per site, ready; ended with everything that they started. Raises `NotStarted`."""
-        world = Federation(self.folder / "world", 1.0)
+        world = Federation(self.folder / folder, 1.0)
         world.folder.mkdir(parents=True)
         try:
             await world.start_dispatcher()

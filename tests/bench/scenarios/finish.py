@@ -1,0 +1,53 @@
+"""How many jobs that do nothing go through one site of many slots, from submission to their recorded ends; and what each costs, by process."""
+
+import asyncio
+import json
+import time
+
+from federator.cli.demo.federation import Federation
+from federator.client.jobs import JobFilter
+from tests.bench.figures import Figure
+from tests.bench.harness import Bench
+from tests.bench.load import request_bytes, send_all
+from tests.bench.measuring import cpu_s
+from tests.bench.scenarios.start import SITE
+
+NOTE = """\
+All jobs are submitted as one NDJSON request and are `true`; the time ends when the dispatcher shows the last as SUCCEEDED, its exit code durable. The
+CPU per job is what the kernel charges to each process meanwhile: the jobs' own processes are the shim, `setsid` and `true`.
+"""
+
+
+async def run(bench: Bench) -> list[Figure]:
+    """One burst of them, after a few to warm up."""
+    count = bench.many(1000)
+    async with bench.federation([SITE]) as world:
+        await _through(world, bench.many(20), "warm")
+        dispatcher, agent = bench.pid(world, "dispatcher"), bench.pid(world, "slots")
+        used = cpu_s(dispatcher), cpu_s(agent), cpu_s(agent, children=True)
+        begun = time.perf_counter()
+        await _through(world, count, "counted")
+        took_s = time.perf_counter() - begun
+        central_ms = (cpu_s(dispatcher) - used[0]) / count * 1000
+        agent_ms = (cpu_s(agent) - used[1]) / count * 1000
+        jobs_ms = (cpu_s(agent, children=True) - used[2]) / count * 1000 - agent_ms
+    return [
+        Figure(
+            "no-op jobs end to end", count / took_s, "jobs/s", 200, against="Slurm: no-op jobs end to end"
+        ),
+        Figure("no-op job, dispatcher's CPU", central_ms, "ms/job"),
+        Figure("no-op job, agent's CPU", agent_ms, "ms/job"),
+        Figure("no-op job, CPU of the job's own processes", jobs_ms, "ms/job"),
+    ]
+
+
+async def _through(world: Federation, count: int, name: str) -> None:
+    """Submit them, and return when all have succeeded."""
+    lines = b"".join(json.dumps({"command": ["true"], "name": name}).encode() + b"\n" for _ in range(count))
+    batch = request_bytes("POST", world.server, "/v1/jobs", world.admin_token, lines, "application/x-ndjson")
+    await send_all(world.server, [batch], 1)
+    while (await world.admin.jobs(JobFilter(name=name, status="SUCCEEDED"), limit=1)).total < count:
+        ended = (await world.admin.jobs(JobFilter(name=name, status="FAILED,CANCELLED,HELD"), limit=1)).jobs
+        if ended:
+            raise RuntimeError(f"a no-op job is {ended[0].status}: {ended[0].because}")
+        await asyncio.sleep(0.05)
