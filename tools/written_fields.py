@@ -83,6 +83,7 @@ SITE_FILE = (
     Written("lend", "a mapping", "everything", "What of it the federation may use; see below."),
     Written("dispatcher", "`http://127.0.0.1:7070`", "as joined", "Where the agent dials to."),
     Written("member", "`basel-2`", "the site's name", "This agent's own name, where a site has several."),
+    Written("address", "`10.0.0.5`", "its address on the way to the dispatcher", "Under which the site's other members reach this host. Needed where that way is a tunnel or a proxy on the host itself."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
     Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes. Jobs with `stop_within` are taken only up to `10s`."),

@@ -26,8 +26,8 @@ STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 """Where the agent keeps its state when its file does not say: set by a provider that has a place for it."""
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
-    "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "lend", "dispatcher", "member", "state_dir", "clock",
-    "report_every",
+    "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "lend", "dispatcher", "member", "address",
+    "state_dir", "clock", "report_every",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
@@ -49,6 +49,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the dispatcher, such as `http://127.0.0.1:7070`."""
     member: str = ""
     """A wish for this agent's name in the federation; empty: the site's name."""
+    address: str = ""
+    """Under which the site's other members reach this host; empty: its address on the way to the dispatcher."""
     state_dir: Path = Path(DEFAULT_STATE_DIR)
     clock: str = "system"
     report_every_s: float | None = None
@@ -104,6 +106,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         kind=SiteKind(fields.one_of(top.get("kind", "onprem"), "$.kind", tuple(SiteKind))),
         dispatcher=_url(top["dispatcher"], "$.dispatcher") if "dispatcher" in top else "",
         member=fields.name(top["member"], "$.member") if "member" in top else "",
+        address=_address(top["address"]) if "address" in top else "",
         join_token=fields.text(top["join_token"], "$.join_token") if "join_token" in top else "",
         environment=_passed_on(environ),
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
@@ -236,6 +239,17 @@ def _url(value: object, path: str) -> str:
     if not re.match(r"https?://[^/\s]+", url):
         raise Invalid(f"{url!r} is not a URL", field=path, remedy="write for example http://127.0.0.1:7070")
     return url
+
+
+def _address(value: object) -> str:
+    address = fields.text(value, "$.address", limit=253)
+    if re.search(r"[\s/\[\]]", address):
+        raise Invalid(
+            f"{address!r} is not an address",
+            field="$.address",
+            remedy="write for example 10.0.0.5, without a port",
+        )
+    return address
 
 
 def _clock(value: object) -> str:

@@ -9,7 +9,7 @@ from federator_agent.core.state import Record
 
 
 class Where(NamedTuple):
-    """What the agent knows of itself and a job's directories."""
+    """What the agent knows of itself and a job's directories. `address` is for gangs that have all their ranks here."""
 
     site: str
     address: str
@@ -21,6 +21,9 @@ def rank_environment(
 ) -> dict[str, str]:
     """The whole environment of a rank; the job's own `env` is on top of everything else."""
     entry, gpus = record.entry, spec.resources.gpus.count
+    endpoint = entry.rendezvous or f"{where.address}:{record.master_port}"
+    address, _, port = endpoint.rpartition(":")
+    address = address.strip("[]")
     values = {
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in slot.gpus),
         "FEDERATOR_JOB_ID": entry.job,
@@ -33,16 +36,16 @@ def rank_environment(
         "FEDERATOR_RESUME": "1" if entry.resume else "0",
         "FEDERATOR_SITE": where.site,
         "FEDERATOR_POOL": entry.pool,
-        "MASTER_ADDR": where.address,
-        "MASTER_PORT": str(record.master_port),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
         "WORLD_SIZE": str(spec.nodes * max(gpus, 1)),
         "PET_NNODES": str(spec.nodes),
         "PET_NODE_RANK": str(slot.rank),
         "PET_NPROC_PER_NODE": str(max(gpus, 1)),
-        "PET_MASTER_ADDR": where.address,
-        "PET_MASTER_PORT": str(record.master_port),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
         "PET_RDZV_BACKEND": "static",
-        "PET_RDZV_ENDPOINT": f"{where.address}:{record.master_port}",
+        "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": entry.placement,
     }
     if spec.checkpoint is not None and spec.checkpoint.every_s is not None:

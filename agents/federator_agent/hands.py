@@ -32,7 +32,7 @@ from federator_agent.spool import Spool
 from federator_agent.staging import Staging, StagingError, free_port
 
 ADDRESS = "127.0.0.1"
-"""Where the ranks of a gang find each other: all ranks of a placement are on this host."""
+"""Where the ranks of a gang find each other when all of them are on this host."""
 log = logging.getLogger("federator_agent")
 
 
@@ -66,6 +66,8 @@ class Hands:
                 self._keep_renewal(boot_s)
             case do.FetchSpec(spec_hash):
                 self._fetch_spec(spec_hash)
+            case do.FindPort(placement):
+                self._tell(ev.PortFound(placement, free_port()))
             case do.Stage(record, spec):
                 self._stage(record, spec)
             case do.StopStaging(placement):

@@ -145,6 +145,8 @@ class Link:
         self._outbox: asyncio.Queue[Up] | None = None
         self._ticket = ""
         self._up = asyncio.Event()
+        self.local_address = ""
+        """This host's address on the way to the dispatcher, as of the newest session."""
 
     async def ticket(self) -> str:
         """The present session's ticket for bulk requests; waits for a session."""
@@ -194,6 +196,7 @@ class Link:
             outbox: asyncio.Queue[Up] = asyncio.Queue()
             self._outbox, self._ticket = outbox, greeted.ticket
             self._up.set()
+            self.local_address = str((socket.get_extra_info("sockname") or ("",))[0])
             self._listener.link_up(greeted, asked_boot_s)
             log.info("session %s with %s stands", greeted.session, self._identity.dispatcher)
             writer = asyncio.create_task(_write(socket, outbox))

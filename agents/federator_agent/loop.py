@@ -62,7 +62,8 @@ class Agent:
         """A session stands."""
         self._report_every(self._settings.report_every_s or welcome.report_every_s)
         self._hands.logs.ask_again()
-        self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s))
+        address = self._settings.address or self._link.local_address
+        self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s, address))
 
     def link_down(self) -> None:
         """It is over."""

@@ -45,6 +45,7 @@ def check_statuses(reports: Sequence[PlacementReport]) -> None:
         _between(report.epoch, 0, MAX_NUMBER, f"{where}.epoch")
         _between(report.exit_code or 0, -(2**31), 2**32, f"{where}.exit_code")
         _at_most(len(report.ranks), MAX_RANKS, f"{where}.ranks")
+        _short(report.rendezvous, f"{where}.rendezvous")
         for rank in report.ranks:
             _short(rank.node + rank.phase, f"{where}.ranks")
 

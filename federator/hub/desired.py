@@ -64,6 +64,7 @@ class Board:
             array_index=job.array_index if job else None,
             resume=bool(job and job.resume_site),
             queue=job.queue if job else "",
+            rendezvous=placement.rendezvous,
         )
 
     def _follow(self, changes: Written) -> None:

@@ -81,6 +81,9 @@ PLACEMENT: dict[tuple[P, str], Edge] = {
     (P.ACCEPTED, "refuse"): Edge(
         P.REFUSED, "The site cannot after all: an ordinary answer that corrects the shapes."
     ),
+    (P.STARTING, "refuse"): Edge(
+        P.REFUSED, "One member of a gang cannot after all; what the others had begun is over."
+    ),
 }
 for _from in (P.ASSIGNED, P.ACCEPTED):
     PLACEMENT[_from, "start"] = Edge(P.STARTING, "Staging and set-up have begun.")
@@ -99,6 +102,18 @@ PLACEMENT[P.LOST, "succeed"] = Edge(
 )
 PLACEMENT[P.LOST, "fail"] = Edge(P.FAILED, "Declared dead, but it had ended: accounting only.")
 PLACEMENT[P.LOST, "stop"] = Edge(P.STOPPED, "Declared dead, but it had stopped: accounting only.")
+
+TOLD: dict[P, str] = {
+    P.ACCEPTED: "accept",
+    P.STARTING: "start",
+    P.RUNNING: "run",
+    P.SUCCEEDED: "succeed",
+    P.FAILED: "fail",
+    P.STOPPED: "stop",
+    P.LOST: "lose",
+    P.REFUSED: "refuse",
+}
+"""What has happened to a placement of which a site tells this status. The others are not for a site to tell."""
 
 LEASE: dict[tuple[L, str], Edge] = {
     (L.REQUESTED, "launch"): Edge(L.LAUNCHING, "The provider is being asked, under the lease's own name."),

@@ -93,10 +93,35 @@ class PlacementReport(
     ranks: tuple[RankStatus, ...] = ()
     checkpointed: bool = False
     """It was asked to save itself and ended within its grace."""
+    rendezvous: str = ""
+    """With ACCEPTED of a reservation: `host:port` at this member where the other ranks would find its rank 0."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What is known of a gang's ranks at one of its members. Its status is a placement's, of those ranks alone."""
+
+    member: str
+    status: PlacementStatus = PlacementStatus.ASSIGNED
+    cause: Cause | None = None
+    detail: str = ""
+    exit_code: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    rank: RankStatus | None = None
+    """Its rank that was lost, or the first that its member told of: names the host."""
+    checkpointed: bool = False
+    rendezvous: str = ""
+    stop_acknowledged: bool = False
+    """The member has said itself that it is over, or can never come back with it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.status in PLACEMENT_ENDED
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One attempt. `members` names the member of each rank, in rank order."""
+    """One attempt. `members` names the member of each rank, in rank order; `parts` has each of them once, where they are several."""
 
     id: str
     job: str
@@ -127,6 +152,12 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     detail: str = ""
     exit_code: int | None = None
     stop_acknowledged: bool = False
+    parts: tuple[Part, ...] = ()
+    """What each member of a gang over several has said; empty where all ranks are at one member."""
+    rendezvous: str = ""
+    """Where the ranks of such a gang find each other, `host:port` at the member of rank 0; known once it is told to run."""
+    ended_first: str = ""
+    """The member whose part ended, and so made the others stop."""
     decision: str = ""
     winner: str = ""
     """The stage whose plan it was, and why that plan was the better one."""
@@ -137,6 +168,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def ended(self) -> bool:
         """Whether this attempt is proven over."""
         return self.status in PLACEMENT_ENDED
+
+    def part(self, member: str) -> Part | None:
+        """What that member has said of its part; None where the placement has no parts."""
+        return next((part for part in self.parts if part.member == member), None)
 
     @property
     def gpus(self) -> int:
@@ -164,3 +199,5 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     """The job has a checkpoint at this site and goes on from it."""
     queue: str = ""
     """The job's queue, so that the site can refuse what it does not lend to; empty: not said, and not refused."""
+    rendezvous: str = ""
+    """Where all ranks of a gang over several members find each other, `host:port`; empty: at this member."""

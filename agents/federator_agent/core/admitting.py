@@ -6,8 +6,8 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import DesiredEntry, Order, PlacementStatus
 from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
-from federator_agent.core.events import SpecArrived, SpecUnknown
-from federator_agent.core.instructions import FetchSpec, Stage
+from federator_agent.core.events import PortFound, SpecArrived, SpecUnknown
+from federator_agent.core.instructions import FetchSpec, FindPort, Stage
 from federator_agent.core.lending import free_hosts, lent_hosts, seat
 from federator_agent.core.reporting import taken_slots
 from federator_agent.core.state import Phase, Record
@@ -94,8 +94,18 @@ def _seated(draft: Draft, record: Record) -> None:
         stage(draft, record)
         return
     until = draft.now.boot_s + RESERVE_FOR_S
-    held = replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until)
-    draft.tell(held, PlacementStatus.ACCEPTED)
+    draft.put(replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until))
+    draft.do(FindPort(record.entry.placement))
+
+
+def port_found(draft: Draft, event: PortFound) -> None:
+    """A reservation is complete: accept it, and say where the other members' ranks would find one that is here."""
+    record = draft.records.get(event.placement)
+    if record is None or record.phase is not Phase.RESERVED or record.report is not None:
+        return
+    address = draft.state.address
+    host = f"[{address}]" if ":" in address else address
+    draft.tell(record, PlacementStatus.ACCEPTED, rendezvous=f"{host}:{event.port}")
 
 
 def stage(draft: Draft, record: Record) -> None:

@@ -91,7 +91,14 @@ class Draft:
         """Send a report although nothing may have changed."""
         self._report = True
 
-    def tell(self, record: Record, status: PlacementStatus, verdict: Verdict | None = None) -> Record:
+    def tell(
+        self,
+        record: Record,
+        status: PlacementStatus,
+        verdict: Verdict | None = None,
+        *,
+        rendezvous: str = "",
+    ) -> Record:
         """Give a record a new status, numbered and repeated until acknowledged."""
         seq = self.state.seq + 1
         self.set(seq=seq)
@@ -110,6 +117,7 @@ class Draft:
             ended_at=verdict.ended_at if verdict else None,
             ranks=rank_statuses(record),
             checkpointed=bool(verdict and verdict.checkpointed),
+            rendezvous=rendezvous,
         )
         self._statuses.append(report)
         return self.put(replace(record, report=report, acknowledged=False))
@@ -124,7 +132,9 @@ class Draft:
         if record.phase is not Phase.ENDED or not record.acknowledged:
             return
         succeeded = record.report is not None and record.report.status is PlacementStatus.SUCCEEDED
-        self.do(Discard(record.entry.placement, record.entry.job if succeeded else None))
+        # Of a gang over several members this is one part: the job may have to go on from here, if another has failed.
+        done = succeeded and not record.entry.rendezvous
+        self.do(Discard(record.entry.placement, record.entry.job if done else None))
         if record.entry.placement not in self.state.desired:
             self.forget(record.entry.placement)
 

@@ -25,11 +25,15 @@ class Awake(msgspec.Struct, frozen=True):
 
 
 class LinkUp(msgspec.Struct, frozen=True):
-    """A session stands. `proved_boot_s`: when the proof was sent that the dispatcher answered with its welcome."""
+    """A session stands. `proved_boot_s`: when the proof was sent that the dispatcher answered with its welcome.
+
+    `address`: under which the site's other members reach this host.
+    """
 
     incarnation: str
     term: int
     proved_boot_s: float | None = None
+    address: str = ""
 
 
 class Renewed(msgspec.Struct, frozen=True):
@@ -66,6 +70,13 @@ class SpecUnknown(msgspec.Struct, frozen=True):
 
     spec_hash: str
     detail: str
+
+
+class PortFound(msgspec.Struct, frozen=True):
+    """A port on which a rank of this placement could listen: it was free a moment ago."""
+
+    placement: str
+    port: int
 
 
 class SettingUp(msgspec.Struct, frozen=True):
@@ -151,6 +162,7 @@ Event = (
     | Acknowledged
     | SpecArrived
     | SpecUnknown
+    | PortFound
     | SettingUp
     | Staged
     | StagingFailed

@@ -45,6 +45,12 @@ class FetchSpec(msgspec.Struct, frozen=True):
     spec_hash: str
 
 
+class FindPort(msgspec.Struct, frozen=True):
+    """Look for a port on which a rank of this placement could listen; answer PortFound."""
+
+    placement: str
+
+
 class Stage(msgspec.Struct, frozen=True):
     """Unpack the work directory and run the set-up; answer Staged or StagingFailed."""
 
@@ -102,6 +108,7 @@ Instruction = (
     | SendReport
     | KeepRenewal
     | FetchSpec
+    | FindPort
     | Stage
     | StopStaging
     | StartRanks

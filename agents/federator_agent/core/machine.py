@@ -27,6 +27,7 @@ from federator_agent.core.events import (
     LinkUp,
     Now,
     Paused,
+    PortFound,
     RankAbsent,
     RankEnded,
     RankStarted,
@@ -43,6 +44,7 @@ from federator_agent.core.events import (
 from federator_agent.core.instructions import (
     Collect,
     FetchSpec,
+    FindPort,
     FindRanks,
     Instruction,
     KeepRenewal,
@@ -124,7 +126,10 @@ def _link_up(draft: Draft, event: LinkUp) -> None:
             draft.put(replace(record, acknowledged=False))
     elif event.term != state.term:
         draft.remember_facts(term=event.term)
-    draft.set(linked=True, reported=None)
+    draft.set(linked=True, reported=None, address=event.address)
+    for record in draft.records.values():
+        if record.phase is Phase.RESERVED and record.report is None:
+            draft.do(FindPort(record.entry.placement))
     draft.repeat_statuses()
 
 
@@ -342,6 +347,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     Acknowledged: _acknowledged,
     SpecArrived: admitting.spec_arrived,
     SpecUnknown: admitting.spec_unknown,
+    PortFound: admitting.port_found,
     SettingUp: _setting_up,
     Staged: _staged,
     StagingFailed: _staging_failed,

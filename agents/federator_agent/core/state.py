@@ -137,6 +137,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     """Incarnations that this agent has been told to leave; it does not go back."""
     term: int = 0
+    address: str = ""
+    """Under which the site's other members reach this host; known once there was a session."""
     seq: int = 0
     seq_ceiling: int = 0
     specs: dict[str, JobSpec] = {}

@@ -1,7 +1,8 @@
 """Peers one version apart: what an older one said is understood, and what is said now is nothing that it would refuse.
 
 `link-v1.jsonl` and `join-v1.jsonl` hold one of every message as the first version with this protocol encoded it, with every field set. They are never
-written anew: a message that they do not fit needs another `PROTOCOL`, and recordings of its own beside these.
+written anew: a message that they do not fit needs another `PROTOCOL`, and recordings of its own beside these. Fields that were added since, within
+the protocol, are recorded in further files, one for each occasion, in the messages that have them: `link-v1-gangs.jsonl`.
 """
 
 from pathlib import Path
@@ -14,6 +15,7 @@ from federator.wire import link
 
 FOLDER = Path(__file__).parent
 LINES = (FOLDER / "link-v1.jsonl").read_bytes().splitlines()
+ADDED = (FOLDER / "link-v1-gangs.jsonl").read_bytes().splitlines()
 JOINS = dict(
     zip(
         [link.JoinRequest, link.JoinAnswer], (FOLDER / "join-v1.jsonl").read_bytes().splitlines(), strict=True
@@ -45,12 +47,12 @@ def test_every_message_is_recorded() -> None:
     assert sorted(tag_of(line) for line in LINES) == sorted([*UP, *DOWN])
 
 
-@pytest.mark.parametrize("line", LINES, ids=tag_of)
+@pytest.mark.parametrize("line", [*LINES, *ADDED], ids=tag_of)
 def test_what_was_recorded_is_read_whole(line: bytes) -> None:
     assert msgspec.json.decode(link.encode(decode(line))) == msgspec.json.decode(line)
 
 
-@pytest.mark.parametrize("line", LINES, ids=tag_of)
+@pytest.mark.parametrize("line", [*LINES, *ADDED], ids=tag_of)
 def test_what_is_said_now_uses_no_field_that_the_recorded_version_would_refuse(line: bytes) -> None:
     """A new field has a default, and is not said while it has it."""
     said = msgspec.json.decode(link.encode(decode(line)))

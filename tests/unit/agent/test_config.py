@@ -18,6 +18,7 @@ labels: {rack: r1}
 price_per_gpu_hour: 0.5 USD
 dispatcher: http://127.0.0.1:7070/
 member: basel-1
+address: 10.0.0.5
 state_dir: /tmp/basel
 clock: scaled:60@1760000000
 report_every: 2s
@@ -42,6 +43,7 @@ def test_every_field_has_its_meaning() -> None:
     settings = parse(FULL)
     site, pool = settings.site, settings.site.pools[0]
     assert (site.name, settings.kind, settings.member) == ("basel", SiteKind.EDGE, "basel-1")
+    assert settings.address == "10.0.0.5"
     assert site.labels == {"region": "eu-central", "rack": "r1"}
     assert (site.price_usd_gpu_h, settings.report_every_s) == (0.5, 2.0)
     assert (settings.dispatcher, settings.state_dir) == ("http://127.0.0.1:7070", Path("/tmp/basel"))

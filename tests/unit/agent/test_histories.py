@@ -74,6 +74,8 @@ class Histories(RuleBasedStateMachine):
                     self.hear(report)
             case do.FetchSpec(spec_hash):
                 self.inbox.append(ev.SpecArrived(spec_hash, self.specs[spec_hash]))
+            case do.FindPort(placement):
+                self.inbox.append(ev.PortFound(placement, 31234))
             case do.Stage(record, _):
                 self.inbox.append(ev.Staged(record.entry.placement, 29500))
             case do.StopStaging(placement):

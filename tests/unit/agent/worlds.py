@@ -78,7 +78,7 @@ class World:
         return instructions
 
     def connect(self, incarnation: str = "inc-1", term: int = 1) -> list[do.Instruction]:
-        return self.tell(ev.LinkUp(incarnation, term))
+        return self.tell(ev.LinkUp(incarnation, term, address="10.0.0.5"))
 
     def want(
         self, *entries: DesiredEntry, forget: tuple[str, ...] = (), term: int = 1
@@ -95,6 +95,12 @@ class World:
         """The spec arrives."""
         self.specs[spec_hash(of)] = of
         return self.tell(ev.SpecArrived(spec_hash(of), of))
+
+    def reserve(self, placement: str, of: JobSpec, **fields: Any) -> None:
+        """Bring a placement to where its slots are held and it waits for the order to run."""
+        self.want(entry(placement, of, order=Order.RESERVE, **fields))
+        if only(self.bring(of), do.FindPort):
+            self.tell(ev.PortFound(placement, 31234))
 
     def run(self, placement: str, of: JobSpec, **fields: Any) -> None:
         """Bring a placement to where all its ranks run."""

@@ -1,0 +1,41 @@
+"""How the ranks of a gang find each other: at their own host when all are there, where its rank 0 is when not."""
+
+from pathlib import Path
+
+import pytest
+
+from federator_agent.core.lending import Slot
+from federator_agent.core.state import Record
+from federator_agent.environment import Where, rank_environment
+from tests.unit.agent.worlds import entry, spec
+
+GANG = spec(gpus=2, nodes=3)
+
+
+def seen(rank: int, rendezvous: str = "") -> dict[str, str]:
+    record = Record(entry=entry("p", GANG, rendezvous=rendezvous), master_port=29500)
+    slot = Slot(rank=rank, pool="gpu", host="gpu/0", gpus=(0, 1), cpus_milli=1000, memory_mib=1000)
+    where = Where(site="here", address="127.0.0.1", checkpoints=Path("/tmp/checkpoints"))
+    return rank_environment({}, record, GANG, slot, where)
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "address", "port"),
+    [
+        ("", "127.0.0.1", "29500"),
+        ("10.0.0.5:31234", "10.0.0.5", "31234"),
+        ("[fd00::5]:31234", "fd00::5", "31234"),
+    ],
+)
+def test_all_variables_say_the_same_place(rendezvous: str, address: str, port: str) -> None:
+    values = seen(2, rendezvous)
+    assert (values["MASTER_ADDR"], values["MASTER_PORT"]) == (address, port)
+    assert (values["PET_MASTER_ADDR"], values["PET_MASTER_PORT"]) == (address, port)
+    assert values["PET_RDZV_ENDPOINT"] == (rendezvous or "127.0.0.1:29500")
+
+
+def test_ranks_and_sizes_are_those_of_the_whole_gang_wherever_its_ranks_are() -> None:
+    values = seen(2, "10.0.0.5:31234")
+    names = ("FEDERATOR_NODE_RANK", "PET_NODE_RANK", "FEDERATOR_NUM_NODES", "PET_NNODES", "WORLD_SIZE")
+    assert [values[name] for name in names] == ["2", "2", "3", "3", "6"]
+    assert (values["FEDERATOR_GPUS_PER_NODE"], values["PET_NPROC_PER_NODE"]) == ("2", "2")
