@@ -8,9 +8,10 @@ from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRo
 
 
 class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the operator knows that nothing runs at the site any more."""
+    """How the operator knows that nothing runs at the site any more, or at the one member that is named."""
 
     reason: str
+    member: str = ""
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -42,7 +43,10 @@ async def undrain(call: Call) -> Site:
 async def declare_dead(call: Call) -> GivenUp:
     """An operator's word that nothing runs at a silent site any more, so that its jobs may start elsewhere."""
     notice = await call.body(DeathNotice)
-    return GivenUp(tuple(await call.core.sites.declare_dead(call.caller, call.path("name"), notice.reason)))
+    given_up = await call.core.sites.declare_dead(
+        call.caller, call.path("name"), notice.reason, member=notice.member
+    )
+    return GivenUp(tuple(given_up))
 
 
 async def queues(call: Call) -> list[QueueRow]:

@@ -64,8 +64,8 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
 
 
 @app.command(name="declare-dead")
-def declare_dead(site: str, *, reason: str = "", connection: Connection = HERE) -> None:
-    """Swear that nothing runs at a site any more, so that its jobs start elsewhere.
+def declare_dead(site: str, *, reason: str = "", member: str = "", connection: Connection = HERE) -> None:
+    """Swear that nothing runs at a site any more, or at one host of it, so that its jobs start elsewhere.
 
     If something does still run there, it runs twice: look first. Who said so, and why, is kept in the ledger.
 
@@ -75,12 +75,14 @@ def declare_dead(site: str, *, reason: str = "", connection: Connection = HERE) 
         Its name.
     reason:
         How you know.
+    member:
+        The one host that is dead, where a site has several; the others answer for themselves.
     """
     if not reason.strip():
         raise Invalid(
             "is missing", field="--reason", remedy="write how you know that nothing runs there any more"
         )
-    given_up, _ = ask(connection, lambda client: client.declare_dead(site, reason))
+    given_up, _ = ask(connection, lambda client: client.declare_dead(site, reason, member=member))
     print(
-        f"{plain(site)} is declared dead; {len(given_up)} attempts are given up, their jobs may start elsewhere"
+        f"{plain(member or site)} is declared dead; {len(given_up)} attempts are given up, their jobs may start elsewhere"
     )

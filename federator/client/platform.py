@@ -69,9 +69,9 @@ class PlatformVerbs:
         """Let a drained site take work again."""
         return await self.transport.call("POST", _site(name, "/undrain"), Site)
 
-    async def declare_dead(self, name: str, reason: str) -> tuple[str, ...]:
-        """Swear that nothing runs at a site any more; answers the attempts that are given up. Audited."""
-        body = msgspec.json.encode({"reason": reason})
+    async def declare_dead(self, name: str, reason: str, *, member: str = "") -> tuple[str, ...]:
+        """Swear that nothing runs at a site any more, or at one host of it; answers the attempts that are given up. Audited."""
+        body = msgspec.json.encode({"reason": reason} | ({"member": member} if member else {}))
         path = _site(name, "/declare-dead")
         return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
 

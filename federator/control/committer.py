@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.gangs import parts_of
 from federator.control.observation import RENTED_POOL, Observer
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -196,6 +197,7 @@ class Committer:
             evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
             queue=job.queue,
             policy=action.evidence.policy,
+        parts = parts_of(action.members) if isinstance(action, Place) else ()
             committed_usd=action.committed_usd,
         )
 
@@ -209,7 +211,8 @@ class Committer:
             members=(),
             market=Market.OWNED,
             status=PlacementStatus.ASSIGNED,
-            order=Order.RUN,
+            order=Order.RESERVE if parts else Order.RUN,
+            parts=parts,
             spec_hash=job.spec_hash,
             nodes=spec.nodes,
             gpus_per_node=spec.resources.gpus.count,
@@ -233,8 +236,11 @@ class Committer:
             or not allows(job.status, "suspend")
         ):
             return "the placement is over or being stopped"
-        self._scribe.stop(changes, placement, action.because, sent=True)
-        self._scribe.job(changes, job, "suspend", action.because, pause_for="preemption")
+        reserved = placement.order is Order.RESERVE
+        self._scribe.stop(changes, placement, action.because, sent=not reserved)
+        job = self._scribe.job(changes, job, "suspend", action.because, pause_for="preemption")
+        if reserved:
+            self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
         return ""
 
 

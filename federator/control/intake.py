@@ -277,7 +277,7 @@ class Intake:
             if not job.terminal and allows(job.status, then):
                 self._scribe.job(changes, job, then, because, outcome=outcome, placement=None)
             return
-        sent = self._records.may_be_sent(placement)
+        sent = self._records.may_run(placement)
         self._scribe.stop(changes, placement, because, sent=sent)
         if not sent:
             self._scribe.job(changes, job, then, because, outcome=outcome, placement=None, pause_for=None)

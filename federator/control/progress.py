@@ -1,63 +1,32 @@
 """Progress: what sites say of placements becomes the jobs' story.
 
 An agent repeats every status until it is acknowledged, so everything here is idempotent: a report that says nothing new changes
-nothing. What an agent says of a placement is believed; what it means for the job is decided here, by cause. A pair that the lifecycle tables do
-not list is an anomaly from outside: it is counted and logged, and nothing changes.
+nothing. What an agent says of a placement is believed; what it means for the job is in `stories`, and what a gang's members say
+becomes one story in `gangs`. A pair that the lifecycle tables do not list is an anomaly from outside: it is counted and logged, and nothing changes.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 import msgspec
 
+from federator.control import gangs
 from federator.control.billing import book_use
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
+from federator.control.stories import Stories, Told
 from federator.model.events import Event
-from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
-from federator.model.lifecycle import allows
-from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus
+from federator.model.jobs import Job
+from federator.model.lifecycle import TOLD, allows
+from federator.model.placements import Cause, Order, Part, Placement, PlacementReport, PlacementStatus
 
 log = logging.getLogger(__name__)
 
-EVENTS = {
-    PlacementStatus.ACCEPTED: "accept",
-    PlacementStatus.STARTING: "start",
-    PlacementStatus.RUNNING: "run",
-    PlacementStatus.SUCCEEDED: "succeed",
-    PlacementStatus.FAILED: "fail",
-    PlacementStatus.STOPPED: "stop",
-    PlacementStatus.LOST: "lose",
-    PlacementStatus.REFUSED: "refuse",
-}
-REASONS = {
-    Cause.EXIT: TerminalReason.EXIT_CODE,
-    Cause.SETUP: TerminalReason.SETUP_FAILED,
-    Cause.STAGING: TerminalReason.STAGING_FAILED,
-    Cause.IMAGE_PULL: TerminalReason.IMAGE_PULL_FAILED,
-    Cause.MAX_DURATION: TerminalReason.MAX_DURATION,
-    Cause.OUT_OF_MEMORY: TerminalReason.OUT_OF_MEMORY,
-}
-NEVER_AGAIN = frozenset({Cause.MAX_DURATION})
-"""Endings that would only repeat themselves: `retry` does not apply."""
-NOT_THE_NODE = frozenset({Cause.INTERRUPTED, Cause.CUT_OFF})
-"""Losses that no job is suspected for."""
-SUSPECT_LOSSES = 3
-REFUSED_BACKOFF_S = 5.0
 MAX_DETAIL = 1000
 """Characters that are kept of what an agent says of a placement."""
-
-
-class _Told(NamedTuple):
-    """A report with the rows it is about."""
-
-    report: PlacementReport
-    placement: Placement
-    job: Job
 
 
 class Progress:
@@ -68,15 +37,7 @@ class Progress:
         self._scribe = scribe
         self._history = history
         self.anomalies = 0
-        self._stories = {
-            PlacementStatus.ACCEPTED: self._accepted,
-            PlacementStatus.STARTING: self._starting,
-            PlacementStatus.RUNNING: self._running,
-            PlacementStatus.FAILED: self._failed,
-            PlacementStatus.STOPPED: self._stopped,
-            PlacementStatus.LOST: self._lost,
-            PlacementStatus.REFUSED: self._refused,
-        }
+        self._stories = Stories(records, scribe)
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
         """Make these statuses durable; returns the highest number that may be acknowledged."""
@@ -95,14 +56,31 @@ class Progress:
                 if isinstance(row, Job):
                     self._history.learn(row)
 
-    async def rebooted(self, member: str) -> None:
-        """The member's host has booted anew. Its agent knows what ran before from its spool and reports each as LOST itself."""
-        log.info("member %s has a new boot id", member)
+    async def rebooted(self, member: str, known: Collection[str]) -> None:
+        """The member's host has booted anew, and all its work was processes of that host: none of them outlives its boot.
+
+        Its agent tells the end of what it remembers (`known`) itself, and knows it better. What it was seen to have and does not
+        remember, its disk having gone too, is given up here, before its desired set would let it begin that anew.
+        """
+        for placement in tuple(self._records.open_placements.values()):
+            if member not in placement.members or placement.id in known:
+                continue
+            status = (placement.part(member) or placement).status
+            if status in (PlacementStatus.ACCEPTED, PlacementStatus.STARTING, PlacementStatus.RUNNING):
+                proof = f"the host of {member} was restarted, and its agent remembers nothing of it"
+                alone = bool(placement.parts) or set(placement.members) == {member}
+                await self.lose(placement.id, proof, acknowledged=alone, member=member)
 
     async def lose(
-        self, placement_id: str, proof: str, *, acknowledged: bool, cause: Cause = Cause.NODE_LOST
+        self,
+        placement_id: str,
+        proof: str,
+        *,
+        acknowledged: bool,
+        cause: Cause = Cause.NODE_LOST,
+        member: str | None = None,
     ) -> None:
-        """A placement is proven over without a result. `acknowledged`: its member can never come back with it."""
+        """A placement is proven over without a result, at `member` or everywhere. `acknowledged`: it can never come back."""
 
         def compute() -> Changes:
             changes = Changes()
@@ -119,9 +97,26 @@ class Progress:
                 cause=cause,
                 detail=proof,
             )
-            self._apply(
-                changes, _Told(report, placement, job), order=Order.STOP, stop_acknowledged=acknowledged
-            )
+            if placement.parts:
+                members = placement.members if member is None else (member,)
+                self._part_company(changes, Told(report, placement, job), members, acknowledged=acknowledged)
+            else:
+                self._apply(
+                    changes, Told(report, placement, job), order=Order.STOP, stop_acknowledged=acknowledged
+                )
+            return changes
+
+        await self._records.transact(compute)
+
+    async def give_up(self, placement_id: str, why: str) -> None:
+        """End a gang that has not been told to run: its members are told to stop, and its job waits for another place."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            placement = self._records.placements.get(placement_id)
+            if placement is not None and not placement.ended and placement.order is Order.RESERVE:
+                heard = gangs.give_up(placement, why, self._scribe.clock.now())
+                self._heard(changes, placement, heard)
             return changes
 
         await self._records.transact(compute)
@@ -138,32 +133,74 @@ class Progress:
             )
             return changes
         report = _credible(report, placement, self._scribe.clock.now())
-        if report.status is placement.status or (
-            placement.ended and placement.status is not PlacementStatus.LOST
-        ):
-            return self._acknowledge_stop(changes, placement, report)
-        if not allows(placement.status, EVENTS.get(report.status, "")):
+        part = placement.part(member)
+        known: Placement | Part = part or placement
+        allowed = allows(known.status, TOLD.get(report.status, ""))
+        over = known.ended and (known.status is not PlacementStatus.LOST or report.status in _ENDINGS)
+        if report.status is known.status or (over and not allowed):
+            return self._acknowledge_stop(changes, placement, part, report)
+        if not allowed:
             if report.status not in (PlacementStatus.ACCEPTED, PlacementStatus.STARTING):
-                self._anomaly(f"{report.placement} is {placement.status} and is reported {report.status}")
-            return changes
-        self._apply(changes, _Told(report, placement, self._records.jobs[placement.job]))
+                self._anomaly(f"{report.placement} is {known.status} and is reported {report.status}")
+        elif part is not None:
+            self._heard(changes, placement, gangs.hear(placement, member, report, acknowledged=True))
+        else:
+            self._apply(changes, Told(report, placement, self._records.jobs[placement.job]))
         return changes
 
-    def _acknowledge_stop(self, changes: Changes, placement: Placement, report: PlacementReport) -> Changes:
-        """A placement we had given up speaks: now its stop needs no repeating."""
-        owed = placement.ended and not placement.stop_acknowledged and placement.order is Order.STOP
-        if owed and report.status in _ENDINGS:
+    def _acknowledge_stop(
+        self, changes: Changes, placement: Placement, part: Part | None, report: PlacementReport
+    ) -> Changes:
+        """What we had given up speaks: now its stop needs no repeating."""
+        known: Placement | Part = part or placement
+        if not known.ended or known.stop_acknowledged or report.status not in _ENDINGS:
+            return changes
+        if part is not None:
+            changes.put(gangs.acknowledge(placement, part.member).placement)
+        elif placement.order is Order.STOP:
             changes.put(msgspec.structs.replace(placement, stop_acknowledged=True))
         return changes
 
-    def _apply(self, changes: Changes, told: _Told, **fields: object) -> None:
+    def _part_company(
+        self, changes: Changes, told: Told, members: Sequence[str], *, acknowledged: bool
+    ) -> None:
+        """These members' parts of a gang are lost, as the report says. Once that decides how all of it ended, the rest is telling."""
+        heard = gangs.Heard(told.placement)
+        for member in dict.fromkeys(members):
+            part = heard.placement.part(member)
+            if heard.report is None and part is not None and allows(part.status, "lose"):
+                heard = gangs.hear(heard.placement, member, told.report, acknowledged=acknowledged)
+        if heard.placement != told.placement:
+            self._heard(changes, told.placement, heard)
+
+    def _heard(self, changes: Changes, before: Placement, heard: gangs.Heard) -> None:
+        """Write down what is known of a gang's parts now, and what follows for the whole."""
+        placement, job = heard.placement, self._records.jobs[before.job]
+        if heard.report is not None:
+            self._apply(
+                changes,
+                Told(heard.report, placement, job),
+                stop_acknowledged=placement.stop_acknowledged,
+            )
+            return
+        changes.put(placement)
+        first = placement.part(placement.ended_first)
+        if first is None or before.ended_first or job.placement != placement.id:
+            return
+        if first.status is PlacementStatus.LOST and allows(job.status, "lose"):
+            self._scribe.job(changes, job, "lose", placement.order_reason)
+        else:
+            changes.put(self._scribe.event(job, "stopping", placement.order_reason))
+        _locate(changes, placement)
+
+    def _apply(self, changes: Changes, told: Told, **fields: object) -> None:
         report, placement, job = told
         started_at = report.started_at if report.started_at is not None else placement.started_at
         ended = report.status in _ENDINGS
         moved = self._scribe.placement(
             changes,
             placement,
-            EVENTS[report.status],
+            TOLD[report.status],
             cause=report.cause,
             detail=report.detail,
             exit_code=report.exit_code,
@@ -172,168 +209,10 @@ class Progress:
             expected_end_at=_expected_end(placement, started_at),
             **{"stop_acknowledged": ended, **fields},
         )
-        if ended:
+        if ended and not placement.ended:
             job = book_use(changes, self._scribe, moved, job)
-        if job.terminal:
-            changes.put(job)
-        elif report.status is PlacementStatus.SUCCEEDED:
-            self._succeed(changes, told, job)
-        elif job.placement == placement.id:
-            self._stories[report.status](changes, _Told(report, moved, job))
-        else:
-            changes.put(job)
+        self._stories.tell(changes, Told(report, moved, job))
         _locate(changes, moved)
-
-    def _succeed(self, changes: Changes, told: _Told, job: Job) -> None:
-        """Any attempt's success completes the job; a newer copy is told to stop, for nothing."""
-        report = told.report
-        at = report.ended_at or report.at
-        self._scribe.job(
-            changes,
-            job,
-            "succeed",
-            f"done at {told.placement.site}",
-            outcome=Outcome(TerminalReason.DONE, exit_code=0),
-            at=at,
-        )
-        if job.placement != told.placement.id:
-            newer = self._records.placements.get(job.placement or "")
-            if newer is not None and not newer.ended:
-                sent = self._records.may_be_sent(newer)
-                self._scribe.stop(changes, newer, "an older attempt has already succeeded", sent=sent)
-
-    def _starting(self, changes: Changes, told: _Told) -> None:
-        if allows(told.job.status, "starting"):
-            self._scribe.job(
-                changes,
-                told.job,
-                "starting",
-                f"being prepared at {told.placement.site}: {told.report.detail or 'staging'}",
-            )
-
-    def _running(self, changes: Changes, told: _Told) -> None:
-        if allows(told.job.status, "running"):
-            because = f"running at {told.placement.site}: {told.placement.because}"
-            self._scribe.job(changes, told.job, "running", because, started_at=told.placement.started_at)
-
-    def _accepted(self, changes: Changes, told: _Told) -> None:
-        """The site has it; nothing to tell the user yet."""
-
-    def _failed(self, changes: Changes, told: _Told) -> None:
-        report, placement, job = told
-        detail = report.detail or f"exit code {report.exit_code}"
-        if job.status is JobStatus.CANCELLING:
-            self._end_cancelled(changes, job)
-            return
-        retry = self._records.spec(job.spec_hash).retry
-        reason = REASONS.get(report.cause or Cause.EXIT, TerminalReason.EXIT_CODE)
-        event = "requeue"
-        if job.status is JobStatus.SUSPENDING:
-            event = "held" if job.pause_for == "hold" else "paused"
-        may_retry = "error" in retry.on and report.cause not in NEVER_AGAIN and allows(job.status, event)
-        if may_retry and job.errors < retry.max:
-            errors = job.errors + 1
-            backoff_s = retry.backoff_s * 2 ** (errors - 1)
-            self._scribe.job(
-                changes,
-                job,
-                event,
-                f"failed at {placement.site} ({detail}); retry {errors} of {retry.max} in {backoff_s:g} s",
-                errors=errors,
-                placement=None,
-                pause_for=None,
-                not_before_at=self._scribe.clock.now() + backoff_s,
-            )
-            return
-        if may_retry:
-            reason, detail = TerminalReason.RETRIES_SPENT, f"{detail}, after {job.errors} retries"
-        outcome = Outcome(reason, detail, report.exit_code)
-        self._scribe.job(
-            changes, job, "fail", f"failed at {placement.site}: {detail}", outcome=outcome, at=report.ended_at
-        )
-
-    def _stopped(self, changes: Changes, told: _Told) -> None:
-        report, placement, job = told
-        resume = job.resume_site
-        saved = "after a checkpoint" if report.checkpointed else "without a checkpoint"
-        if placement.lease is not None:
-            saved = "without a checkpoint that outlives the rented machine"
-        elif self._records.spec(job.spec_hash).checkpoint is not None and report.checkpointed:
-            resume = placement.site
-        fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
-        if job.status is JobStatus.CANCELLING:
-            self._end_cancelled(changes, job)
-        elif job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
-            self._scribe.job(changes, job, "held", f"held; it stopped at {placement.site} {saved}", **fields)
-        elif job.status is JobStatus.SUSPENDING and not self._may_go_on(job):
-            self._scribe.job(
-                changes,
-                job,
-                "fail",
-                "preempted, and its retry.on does not list preemption",
-                outcome=Outcome(TerminalReason.RETRIES_SPENT, placement.order_reason),
-            )
-        elif job.status is JobStatus.SUSPENDING:
-            self._scribe.job(
-                changes,
-                job,
-                "paused",
-                f"stopped at {placement.site} {saved}: {placement.order_reason}",
-                **fields,
-            )
-        elif allows(job.status, "requeue"):
-            self._scribe.job(
-                changes,
-                job,
-                "requeue",
-                f"{placement.site} stopped it: {report.detail or placement.order_reason}",
-                **fields,
-            )
-
-    def _may_go_on(self, job: Job) -> bool:
-        return job.pause_for != "preemption" or "preemption" in self._records.spec(job.spec_hash).retry.on
-
-    def _lost(self, changes: Changes, told: _Told) -> None:
-        """Proof of loss: the attempt is over, so the job may start again at once, unless it is suspected itself."""
-        report, placement, job = told
-        losses = job.losses
-        if report.cause not in NOT_THE_NODE:
-            losses = tuple(dict.fromkeys((*job.losses, _lost_node(report, placement))))
-        because = f"lost at {placement.site}: {report.detail or 'the machine is gone'}"
-        fields: dict[str, Any] = {"losses": losses, "placement": None, "pause_for": None}
-        if not report.seq and job.resume_site == placement.site:
-            # Given up from here: its site, and the checkpoint there, cannot be reached.
-            fields["resume_site"] = None
-        if job.status is JobStatus.CANCELLING:
-            self._end_cancelled(changes, job)
-            return
-        if job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
-            text = f"held; {because}"
-            self._scribe.job(changes, job, "held", text, **fields)
-            return
-        if allows(job.status, "lose"):
-            job = self._scribe.job(changes, job, "lose", because)
-        if len(losses) >= SUSPECT_LOSSES and allows(job.status, "suspect"):
-            text = f"suspected of killing nodes: lost on {', '.join(losses)}; release it when you know better"
-            self._scribe.job(changes, job, "suspect", text, **fields)
-        else:
-            self._scribe.job(changes, job, "released", f"{because}; it waits for a new place", **fields)
-
-    def _refused(self, changes: Changes, told: _Told) -> None:
-        """An ordinary answer: the job waits again, a little, until the site's next report has corrected the shapes."""
-        report, placement, job = told
-        if job.status is JobStatus.CANCELLING:
-            self._end_cancelled(changes, job)
-        elif job.status is JobStatus.SUSPENDING:
-            self._stopped(changes, told)
-        elif allows(job.status, "requeue"):
-            not_before_at = self._scribe.clock.now() + REFUSED_BACKOFF_S
-            because = f"{placement.site} refused it: {report.detail}"
-            self._scribe.job(changes, job, "requeue", because, placement=None, not_before_at=not_before_at)
-
-    def _end_cancelled(self, changes: Changes, job: Job) -> None:
-        outcome = Outcome(TerminalReason.CANCELLED, job.because)
-        self._scribe.job(changes, job, "cancelled", job.because, outcome=outcome, placement=job.placement)
 
     def _anomaly(self, text: str) -> None:
         self.anomalies += 1
@@ -367,14 +246,6 @@ def _credible(report: PlacementReport, placement: Placement, now: float) -> Plac
         ended_at=None if report.ended_at is None else within(report.ended_at),
         detail=report.detail[:MAX_DETAIL],
     )
-
-
-def _lost_node(report: PlacementReport, placement: Placement) -> str:
-    """The machine under the rank that was lost, as `member/node`: names of nodes are those of their site alone."""
-    ranks = sorted(report.ranks, key=lambda rank: (rank.exit_code is not None, rank.rank))
-    rank = ranks[0] if ranks else None
-    member = placement.members[rank.rank if rank and rank.rank < len(placement.members) else 0]
-    return f"{member}/{rank.node}" if rank and rank.node else member
 
 
 def _locate(changes: Changes, placement: Placement) -> None:

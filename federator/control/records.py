@@ -19,7 +19,7 @@ from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobSpec
-from federator.model.placements import Placement, PlacementStatus
+from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
 from federator.model.sites import Member, Site
 from federator.ports import Compare, Item, Put, Store, Transaction
@@ -242,8 +242,10 @@ class Records:
             before = self.jobs.get(name)
             yield from (before,) if before is not None else self.arrays.get(name, {}).values()
 
-    def may_be_sent(self, placement: Placement) -> bool:
-        """Whether a machine may have heard of the placement: not before its lease's agent has joined."""
+    def may_run(self, placement: Placement) -> bool:
+        """Whether anything of the placement may run: not while it is only reserved, nor before its lease's agent has joined."""
+        if placement.order is Order.RESERVE:
+            return False
         lease = self.leases.get(placement.lease or "")
         return lease is None or lease.status not in UNSENT_LEASE or lease.member in self.members
 
@@ -320,7 +322,7 @@ class Records:
             if row.array is not None:
                 self.arrays.setdefault(row.array, {})[row.id] = row
         elif isinstance(row, Placement):
-            owed_a_stop = row.status in OWED_A_STOP and not row.stop_acknowledged
+            owed_a_stop = not row.stop_acknowledged and (row.status in OWED_A_STOP or bool(row.parts))
             _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
 
     def _drop(self, key: str) -> None:

@@ -77,10 +77,10 @@ class Scribe:
         sent: bool,
         grace_s: float | None = None,
     ) -> Placement:
-        """Order the placement stopped, within `grace_s` at most; one that was never sent anywhere is revoked at once.
+        """Order the placement stopped, within `grace_s` at most; one that was not sent anywhere to be run is revoked at once.
 
-        A revoked one still stands in its member's desired set, as a stop: should its machine come up in this very moment, it
-        must not run. The set is rid of it once the member has answered or is gone.
+        A revoked one still stands in its members' desired sets, as a stop: should its machine come up in this very moment, it
+        must not run, and what is reserved for it is free again. The sets are rid of it once the members have answered or are gone.
         """
         if not sent:
             ended_at = self.clock.now()

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from federator.control.gangs import unproven
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
@@ -35,41 +36,58 @@ class Sites:
         await self._records.transact(compute)
         return self._site(name)
 
-    async def declare_dead(self, caller: Caller, name: str, reason: str) -> list[str]:
-        """An operator's word that nothing of the federation runs at the site any more: its placements are over, its jobs may start elsewhere.
+    async def declare_dead(self, caller: Caller, name: str, reason: str, *, member: str = "") -> list[str]:
+        """An operator's word that nothing of the federation runs at the site any more, or at one of its members: what was there is over.
 
-        Refused while the site is connected: then it can answer for itself. Returns the placements given up. Should the site come back,
-        its copies are told to stop.
+        Jobs may start elsewhere; a gang that has ranks at other members too, once those are over. Refused while the site, or that member,
+        is connected: then it can answer for itself. Returns the placements given up. Should it come back, its copies are told to stop.
         """
         self._allow(caller, name)
         if not reason.strip():
             raise Invalid(
                 "a reason is needed", field="$.reason", remedy="say how you know that nothing runs there"
             )
-        members = [
-            member.id for member in self._records.members.values() if member.site == self._site(name).name
-        ]
+        members = self._members(self._site(name), member)
         connected = [
             m for m in members if m in self._inventory.members and self._inventory.members[m].session
         ]
         if connected:
             raise Conflict(
-                f"{name} is connected ({', '.join(connected)})",
+                f"{member or name} is connected ({', '.join(connected)})",
                 remedy="drain it, or cancel its jobs: it can answer for itself",
             )
-        given_up = [p.id for p in self._records.open_placements.values() if p.site == name and not p.ended]
+        given_up = [
+            placement.id
+            for placement in self._records.open_placements.values()
+            if placement.site == name
+            and not placement.ended
+            and (not member or member in unproven(placement))
+        ]
         for placement in given_up:
-            await self._progress.lose(
-                placement, f"{caller.name} declared {name} dead: {reason}", acknowledged=False
-            )
+            proof = f"{caller.name} declared {member or name} dead: {reason}"
+            await self._progress.lose(placement, proof, acknowledged=False, member=member or None)
 
         def compute() -> Changes:
             changes = Changes()
-            self._scribe.act(changes, f"user:{caller.name}", f"declare dead: {reason}", site=name)
+            what = f"declare {member} dead: {reason}" if member else f"declare dead: {reason}"
+            self._scribe.act(changes, f"user:{caller.name}", what, site=name)
             return changes
 
         await self._records.transact(compute)
         return given_up
+
+    def _members(self, site: Site, only: str) -> list[str]:
+        """The names of the site's members, or of the one that is meant. Raises `NotFound`."""
+        names = [member.id for member in self._records.members.values() if member.site == site.name]
+        if not only:
+            return names
+        if only not in names:
+            raise NotFound(
+                f"{site.name} has no member {only!r}",
+                field="$.member",
+                remedy=f"members are: {', '.join(names)}",
+            )
+        return [only]
 
     def _allow(self, caller: Caller, name: str) -> None:
         caller.require(Role.SITE_ADMIN)

@@ -19,9 +19,9 @@ from federator.model.capacity import Lease, Market, Offer, Pool, Shape
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
 from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus, RankStatus
-from federator.model.plans import Plan
+from federator.model.plans import Place, Plan
 from federator.model.sites import Member, Site, SiteKind, SiteReport
-from federator.model.snapshot import Problem
+from federator.model.snapshot import Problem, Snapshot
 from federator.settings import ProviderSettings, Settings, TurnSettings
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
@@ -48,6 +48,10 @@ OFFER = Offer(
     delay_s=300.0,
     available=4,
 )
+
+
+SNAPSHOT = Snapshot(taken_at=0.0, incarnation="", revision=0)
+PLAN = Plan(decision="dec-1", taken_at=0.0, seed=0, winner="test", winner_because="", objective_usd=0.0)
 
 
 class NoSolver:
@@ -78,7 +82,7 @@ class SharedClock(ManualClock):
 
 @dataclass
 class FakeSite:
-    """A site of one member that obeys. It reports its free shapes exactly."""
+    """A member of a site that obeys; where it is the only one, the site has its name. It reports its free shapes exactly."""
 
     world: "World"
     name: str
@@ -117,7 +121,7 @@ class FakeSite:
             for _ in range(self.pool.nodes)
         ]
         for placement in busy:
-            for _ in range(placement.nodes):
+            for _ in range(placement.members.count(self.name)):
                 host = min(
                     h for h in hosts if h[0] >= placement.gpus_per_node and h[1] >= placement.cpus_milli
                 )
@@ -138,17 +142,26 @@ class FakeSite:
             seq=self.seq,
             status=status,
             at=self.world.clock.now(),
-            ranks=(RankStatus(rank=0, node=f"{self.name}/node-0"),),
+            ranks=(RankStatus(rank=placement.members.index(self.name), node=f"{self.name}/node-0"),),
+            rendezvous=f"{self.name}.example:4000" if status is PlacementStatus.ACCEPTED else "",
         )
         await self.world.core.progress.absorb(self.name, (msgspec.structs.replace(report, **fields),))
         self.report()
 
     async def run_all(self) -> None:
-        """Start whatever it was told to run; stop whatever it was told to stop, after a checkpoint."""
+        """Reserve and start whatever it was told to; stop whatever it was told to stop, after a checkpoint."""
         for placement in self.held():
+            here = placement.part(self.name) or placement
+            if here.ended:
+                continue
             if placement.order is Order.STOP:
                 await self.say(placement, PlacementStatus.STOPPED, cause=Cause.STOPPED, checkpointed=True)
-            elif placement.status is PlacementStatus.ASSIGNED:
+            elif placement.order is Order.RESERVE and here.status is PlacementStatus.ASSIGNED:
+                await self.say(placement, PlacementStatus.ACCEPTED)
+            elif placement.order is Order.RUN and here.status in (
+                PlacementStatus.ASSIGNED,
+                PlacementStatus.ACCEPTED,
+            ):
                 await self.say(placement, PlacementStatus.RUNNING, started_at=self.world.clock.now())
 
     async def finish(self, job_id: str, *, exit_code: int = 0, **fields: Any) -> None:
@@ -180,6 +193,13 @@ class World:
     ) -> FakeSite:
         """A site with one pool, connected."""
         await self.put(Site(name=name, kind=kind), Member(id=name, site=name, public_key=""))
+        return self._connect(name, nodes, gpus, model)
+
+    async def add_member(
+        self, site: str, name: str, *, nodes: int = 1, gpus: int = 4, model: str = "A100"
+    ) -> FakeSite:
+        """One more host of a site, with an agent of its own, connected."""
+        await self.put(Member(id=name, site=site, public_key=""))
         return self._connect(name, nodes, gpus, model)
 
     async def boot(self, lease: Lease) -> FakeSite:
@@ -231,6 +251,31 @@ class World:
             caller, request, client_id=client_id, body_hash=repr(sorted(document.items()))
         )
 
+    async def place(self, job_id: str, *members: str) -> Placement:
+        """Write the placement that a plan with one rank at each of these members would make; whether it fits is not asked."""
+        records, committer = self.core.records, self.core.turn._committer
+        site = records.members[members[0]].site
+
+        def compute() -> Changes:
+            job, changes = records.jobs[job_id], Changes()
+            action = Place(
+                job=job_id,
+                revision=records.revision_of(job),
+                site=site,
+                pool="main",
+                members=members,
+                market=Market.OWNED,
+                price_usd_gpu_h=0.0,
+                expected_start_at=self.clock.now(),
+                expected_end_at=self.clock.now() + 3600.0,
+                because="it fits",
+            )
+            committer._place(changes, PLAN, action, job, SNAPSHOT)
+            return changes
+
+        await records.transact(compute)
+        return self.placement(job_id)
+
     async def turn(self) -> Plan | None:
         """One turn, and the sites do what they are told."""
         plan = await self.core.turn.once()
@@ -245,8 +290,8 @@ class World:
                 site.report()
 
     async def obey(self) -> None:
-        """Every site starts and stops what it is told."""
-        for site in tuple(self.sites.values()):
+        """Every site starts and stops what it is told; a gang over several members takes two rounds."""
+        for site in tuple(self.sites.values()) * 2:
             await site.run_all()
 
     async def policies(self, text: str) -> None:

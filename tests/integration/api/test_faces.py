@@ -79,6 +79,21 @@ async def test_a_silent_site_is_declared_dead_with_a_reason(rig: Rig) -> None:
     assert rig.world.job(job).status == "PENDING"
 
 
+async def test_one_host_of_a_site_is_declared_dead_by_itself(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    await rig.world.add_member("north", "north-2")
+    job = await rig.submit()
+    placement = await rig.world.place(job, "north-2")
+    rig.world.core.inventory.closed("north-2", rig.world.core.inventory.members["north-2"].session)
+    path = "/v1/sites/north/declare-dead"
+    unknown = await rig.ask("POST", path, "sam", json={"reason": "fire", "member": "north-3"})
+    assert (unknown.status, "members are: north, north-2" in str(unknown.json())) == (404, True)
+    assert (await rig.ask("POST", path, "sam", json={"reason": "fire", "member": "north"})).status == 409
+    dead = await rig.ask("POST", path, "sam", json={"reason": "fire", "member": "north-2"})
+    assert dead.json()["placements"] == [placement.id]
+    assert rig.world.job(job).status == "PENDING"
+
+
 async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: Rig) -> None:
     await rig.world.add_site("north")
     await rig.submit()

@@ -65,7 +65,7 @@ class Histories(RuleBasedStateMachine):
                 return
             self.carry_out(instruction)
 
-    def carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901
+    def carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901, PLR0912 - a flat list of cases
         match instruction:
             case do.Persist(changes):
                 self.disk += changes

@@ -1,7 +1,5 @@
 """The agent's decisions, one by one. What would break without each is in the test's name."""
 
-from msgspec.structs import replace
-
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -24,6 +22,27 @@ def test_intent_is_on_disk_before_any_rank_is_started() -> None:
     assert start[0].ranks == (0, 1, 2)
     again = only(world.crash(), do.FindRanks)
     assert [(found.record.entry.placement, found.ranks) for found in again] == [("p", (0, 1, 2))]
+
+
+def test_events_that_come_together_share_one_write_and_only_the_newest_status_is_told() -> None:
+    world = World()
+    world.connect()
+    world.run("p", JOB)
+    world.want(entry("q", JOB))
+    told = world.tell(ev.RankEnded("p", 0, world.at, 0, ""), ev.Staged("q", 29501))
+    assert [type(each) for each in told].count(do.Persist) == 1
+    assert only(told, do.Collect)[0].record.entry.placement == "p"
+    assert only(told, do.StartRanks)[0].record.entry.placement == "q"
+    told = world.tell(
+        ev.Collected("p"), ev.RankStarted("q", 0, world.at), ev.RankEnded("q", 0, world.at, 1, "")
+    )
+    (statuses,) = only(told, do.SendStatuses)
+    assert {each.placement: each.status for each in statuses.reports} == {
+        "p": PlacementStatus.SUCCEEDED,
+        "q": PlacementStatus.RUNNING,
+    }
+    (ended,) = only(world.tell(ev.Collected("q")), do.SendStatuses)
+    assert ended.reports[0].started_at is not None
 
 
 def test_a_rank_that_was_never_started_is_started_after_a_crash_and_one_that_was_is_not() -> None:

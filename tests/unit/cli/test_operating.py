@@ -125,6 +125,8 @@ def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:
     assert federator("burst", "pause").code == 0
     assert "--reason" in federator("site", "declare-dead", "north").err
     assert "1 attempts are given up" in federator("site", "declare-dead", "north", "--reason", "burnt").out
+    told = federator("site", "declare-dead", "north", "--reason", "burnt", "--member", "north-2").out
+    assert "north-2 is declared dead" in told
     assert federator("decisions", "replay", "dec-1").code == 1
     assert federator("token", "create", "ada", "--role", "user").out == "fed_secret\n"
     assert "--role: is missing" in federator("token", "create", "ada").err
