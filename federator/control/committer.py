@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.gangs import parts_of
-from federator.control.observation import RENTED_POOL, Observer
+from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
@@ -197,11 +197,11 @@ class Committer:
             evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
             queue=job.queue,
             policy=action.evidence.policy,
-        parts = parts_of(action.members) if isinstance(action, Place) else ()
             committed_usd=action.committed_usd,
         )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
+        parts = parts_of(action.members) if isinstance(action, Place) else ()
         return Placement(
             id=self._scribe.ids.new("pl"),
             job=job.id,
