@@ -88,6 +88,13 @@ def check(settings: Settings) -> None:
     if not 0 <= settings.server.port < 65536:
         raise Invalid("a port is 0 to 65535", field="$.server.port")
     _check_retention(settings)
+    _check_etcd(settings)
+    if settings.leases.slack_s < 4 * settings.leases.poll_s:
+        raise Invalid(
+            f"is less than four times leases.poll_s ({settings.leases.poll_s:g} s): what has used up its money could not be ended in time",
+            field="$.leases.slack_s",
+            remedy="raise it, or poll more often",
+        )
     for name, provider in settings.providers.items():
         if not provider.site:
             raise Invalid(
@@ -112,6 +119,24 @@ def _check_retention(settings: Settings) -> None:
             )
     if retention.sweep_s <= 0:
         raise Invalid("is not a time between two sweeps", field="$.retention.sweep_s", remedy="write 60")
+
+
+def _check_etcd(settings: Settings) -> None:
+    etcd = settings.store.etcd
+    if etcd is None:
+        return
+    if not etcd.endpoints:
+        raise Invalid("names no member", field="$.store.etcd.endpoints", remedy="write [http://HOST:2379, …]")
+    if not etcd.shared_dir:
+        raise Invalid(
+            "is empty", field="$.store.etcd.shared_dir", remedy="name a folder that all dispatchers share"
+        )
+    if not (etcd.margin_s > 0 and etcd.term_s >= max(2.0, 3 * etcd.margin_s)):
+        raise Invalid(
+            "is under 2 s, or under three times margin_s, or margin_s is not positive",
+            field="$.store.etcd.term_s",
+            remedy="write for example term_s: 10 and margin_s: 2",
+        )
 
 
 def _loopback(host: str) -> bool:

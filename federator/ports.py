@@ -66,8 +66,8 @@ class Store(Protocol):
     """Ordered keys with one growing revision, as etcd has them.
 
     Keys are non-empty ASCII, ordered by code point. Every committed transaction that writes gets the next revision. What
-    `commit` has returned is durable and seen by every later read. A store that fails raises `Unavailable`; a write may then have
-    happened or not, and the caller looks again.
+    `commit` has returned is durable and seen by every later read. A store that fails raises `Unavailable`, and has then written nothing; where a
+    write may have happened all the same, `OutcomeUnknown`: nothing that was read before may be relied on until it is read again.
     """
 
     MAX_OPERATIONS: int
@@ -95,6 +95,10 @@ class Store(Protocol):
 
         Raises `Conflict` when that revision is compacted away: the caller reads the range again and watches from there.
         """
+        ...
+
+    def refuse_if_full(self) -> None:
+        """Raise `Unavailable` when what is kept already needs the room there is: nothing new should be taken in."""
         ...
 
     async def close(self) -> None:

@@ -125,6 +125,40 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings of `federator serve`."""
 
+class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An etcd cluster as the store, for several dispatchers of which one leads. Real seconds."""
+
+    endpoints: tuple[str, ...]
+    """Its members, such as `http://10.0.0.1:2379`, or all with `https://`. Another one is asked when one does not answer."""
+    shared_dir: str
+    """Folder on storage that all dispatchers share, for what is too large for etcd: work directories, outputs, logs, large records."""
+    prefix: str = "/federator"
+    """What every key begins with; two federations on one cluster need two."""
+    ca_file: str = ""
+    """PEM file of the authority that signed the members' certificates; empty: the system's."""
+    cert_file: str = ""
+    """PEM file of our certificate, where the cluster asks for one."""
+    key_file: str = ""
+    """PEM file of its private key."""
+    term_s: float = 10.0
+    """For so long a leader leads after its last renewal; a successor starts after it. Whole seconds count."""
+    margin_s: float = 2.0
+    """So much earlier a leader that could not renew stops acting: more than clocks drift apart in a term."""
+    patience_s: float = 6.0
+    """For so long a request is repeated, at one member after another, before it counts as failed."""
+    size_mib: int = 1536
+    """Beyond this size of what is in use, nothing new is accepted: some three quarters of the cluster's own quota (2 GiB by default)."""
+    compact_after_s: float = 600.0
+    """History older than this is compacted; 0 leaves it to the cluster's own auto-compaction."""
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where records are kept: in one file below `state_dir`, or in etcd."""
+
+    etcd: EtcdSettings | None = None
+    """An etcd cluster; without it, the embedded store, for one dispatcher."""
+
+
     state_dir: str = "~/.local/share/federator"
     """Where the store, blobs and logs live."""
     federation: str = "federation"
@@ -137,6 +171,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitSettings = LimitSettings()
     turn: TurnSettings = TurnSettings()
     link: LinkSettings = LinkSettings()
+    store: StoreSettings = StoreSettings()
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
     providers: dict[str, ProviderSettings] = {}

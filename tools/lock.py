@@ -31,7 +31,8 @@ def main() -> None:
     project, groups = declared["project"], declared["dependency-groups"]
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
     compile_lock("demo", running, [])
-    compile_lock("dev", running + groups["dev"], ["--constraint=requirements/demo.txt"])
+    extras = project["optional-dependencies"]["etcd"]
+    compile_lock("dev", running + extras + groups["dev"], ["--constraint=requirements/demo.txt"])
 
 
 def compile_lock(name: str, wanted: list[str], options: list[str]) -> None:

@@ -95,7 +95,8 @@ class Retention:
         self.refuse_bytes_if_full()
 
     def refuse_bytes_if_full(self) -> None:
-        """Raise `TooMany` when there is no room for another work directory."""
+        """Raise `TooMany` when there is no room for another work directory, `Unavailable` when the store itself is nearly full."""
+        self._records.store.refuse_if_full()
         if self._usage.blobs_bytes >= self._settings.blobs_mib * MIB:
             raise self._full(f"{self._settings.blobs_mib} MiB of work directories and outputs")
 

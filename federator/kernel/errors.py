@@ -108,6 +108,10 @@ class Unavailable(Transient):
     code = "unavailable"
 
 
+class OutcomeUnknown(Unavailable):
+    """A write was sent and not answered: it may have happened, and may still happen."""
+
+
 class StoreConflict(Conflict):
     """A transaction's comparison failed; `key` is the first that did."""
 

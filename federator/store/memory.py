@@ -69,6 +69,9 @@ class MemoryStore:
         """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
         return self._history.watch(prefix, from_revision, self._expire)
 
+    def refuse_if_full(self) -> None:
+        """It has room as long as its process has."""
+
     async def close(self) -> None:
         """End the watches."""
         self._history.close()

@@ -16,9 +16,9 @@ UPDATE store SET revision = :revision;
 -- name: get_item
 SELECT key, value, revision FROM item WHERE key = :key;
 
--- name: get_item_revision
--- What a comparison looks at; the value is not read.
-SELECT revision FROM item WHERE key = :key;
+-- name: list_revisions
+-- What comparisons and deletes look at; values are not read. The list is made as long as it has to be.
+SELECT key, revision FROM item WHERE key IN (?);
 
 -- name: list_items
 -- One page: keys from :prefix up to :end (not included), strictly after :after ('' is before every key).
@@ -31,10 +31,10 @@ LIMIT :limit;
 SELECT key, expires_in_s FROM item WHERE expires_in_s IS NOT NULL;
 
 -- name: put_item
-INSERT INTO item (key, value, revision, expires_in_s) VALUES (:key, :value, :revision, :expires_in_s)
+-- For several rows at once, the list of values is repeated.
+INSERT INTO item (key, value, revision, expires_in_s) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE
 SET value = excluded.value, revision = excluded.revision, expires_in_s = excluded.expires_in_s;
 
 -- name: delete_item
--- The count of changed rows says whether the key was there.
-DELETE FROM item WHERE key = :key;
+DELETE FROM item WHERE key IN (?);

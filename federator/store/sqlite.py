@@ -106,6 +106,9 @@ class SqliteStore:
         """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
         return self._history.watch(prefix, from_revision, self._expire)
 
+    def refuse_if_full(self) -> None:
+        """A full disk shows in the commit itself."""
+
     async def close(self) -> None:
         """Finish what is queued, end the watches, release the file."""
         await self._writer.close()

@@ -11,9 +11,10 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from federator.kernel.errors import FederatorError, StoreConflict, Unavailable
 from federator.ports import Change, Put, Transaction
@@ -25,6 +26,13 @@ MAX_BATCH = 500
 
 MAX_WAITING = 20_000
 """Transactions in the queue before further ones are turned away."""
+
+PART_LENGTHS = (128, 16, 4, 1)
+"""Rows in one statement."""
+
+_VALUES = "(?, ?, ?, ?)"
+_Row = tuple[str, bytes, int, float | None]
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -113,7 +121,7 @@ class Writer:
         work = _Batch(self._connection)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            work.begin(self._deadlines.due())
+            work.begin(self._deadlines.due(), [waiting.transaction for waiting in batch])
             for waiting in batch:
                 waiting.outcome = work.apply(waiting.transaction)
             work.finish()
@@ -131,45 +139,79 @@ class Writer:
 
 
 class _Batch:
-    """One SQL transaction and what it is about to change."""
+    """One SQL transaction and what it is about to change.
+
+    Comparisons are made against what was read at the start and what the batch itself has written since, and rows go to the database at the end,
+    many in a statement: each statement gives up Python's lock and has to win it back from an event loop that is busy just then.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
         self._revision = 0
         self._first_revision = 0
+        self._revisions: dict[str, int] = {}
+        """By key, of what is there now."""
+        self._rows: dict[str, _Row | None] = {}
+        """To be written by key; None: to be deleted."""
         self.changes: list[Change] = []
         self.expiries: dict[str, float | None] = {}
 
-    def begin(self, due: list[str]) -> None:
-        """Read where the store stands and delete the keys that are due."""
+    def begin(self, due: list[str], transactions: Sequence[Transaction]) -> None:
+        """Read where the store stands, and delete the keys that are due."""
         (self._revision,) = self._execute(QUERIES["get_revision"]).fetchone()
         self._first_revision = self._revision
+        keys = {compare.key for each in transactions for compare in each.compares}
+        keys.update(due, *(each.deletes for each in transactions))
+        for part in _parts(sorted(keys)):
+            query = QUERIES["list_revisions"].replace("(?)", f"({_list('?', part)})")
+            self._revisions.update(self._execute(query, part).fetchall())
         self._write((), due)
 
     def apply(self, transaction: Transaction) -> int | StoreConflict:
         """Compare, then write. Returns the revision, or the conflict with nothing written."""
         for compare in transaction.compares:
-            row = self._execute(QUERIES["get_item_revision"], {"key": compare.key}).fetchone()
-            if (row[0] if row else 0) != compare.revision:
+            if self._revisions.get(compare.key, 0) != compare.revision:
                 return StoreConflict(compare.key)
         self._write(transaction.puts, transaction.deletes)
         return self._revision
 
     def finish(self) -> None:
-        """Store the revision reached."""
-        if self._revision != self._first_revision:
-            self._execute(QUERIES["set_revision"], {"revision": self._revision})
+        """Write the rows, in the order of their keys, and the revision reached."""
+        if self._revision == self._first_revision:
+            return
+        rows = sorted(self._rows.items())
+        for gone in _parts([key for key, row in rows if row is None]):
+            self._execute(QUERIES["delete_item"].replace("(?)", f"({_list('?', gone)})"), gone)
+        for put in _parts([row for _, row in rows if row is not None]):
+            query = QUERIES["put_item"].replace(_VALUES, _list(_VALUES, put))
+            self._execute(query, [value for row in put for value in row])
+        self._execute(QUERIES["set_revision"], {"revision": self._revision})
 
-    def _write(self, puts: tuple[Put, ...], deletes: tuple[str, ...] | list[str]) -> None:
+    def _write(self, puts: Sequence[Put], deletes: Sequence[str]) -> None:
         revision = self._revision + 1
-        deleted = [key for key in deletes if self._execute(QUERIES["delete_item"], {"key": key}).rowcount]
+        deleted = [key for key in deletes if self._revisions.pop(key, 0)]
         for key in deleted:
+            self._rows[key] = None
             self.changes.append(Change(key, None, revision))
             self.expiries[key] = None
         for put in puts:
-            row = {"key": put.key, "value": put.value, "revision": revision, "expires_in_s": put.expires_in_s}
-            self._execute(QUERIES["put_item"], row)
+            self._rows[put.key] = (put.key, put.value, revision, put.expires_in_s)
+            self._revisions[put.key] = revision
             self.changes.append(Change(put.key, put.value, revision))
             self.expiries[put.key] = put.expires_in_s
         if deleted or puts:
             self._revision = revision
+
+
+def _list(element: str, parts: Sequence[object]) -> str:
+    """So many of one element of SQL, with commas between."""
+    return ", ".join([element] * len(parts))
+
+
+def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """All of them, in parts of few different lengths: each length is a statement that the database has to read once."""
+    start = 0
+    for length in PART_LENGTHS:
+        while len(rows) - start >= length:
+            yield rows[start : start + length]
+            start += length

@@ -1,0 +1,263 @@
+"""The replicated store: an etcd cluster, for a dispatcher that survives the loss of its machine.
+
+Ideal semantics: those of `federator.ports.Store`, whose revisions are etcd's own. Departures: a key lives a little longer than it was given (etcd
+counts whole seconds, and a new etcd leader grants each lease its whole time again), never shorter; and others' writes to the cluster count in its
+revisions.
+
+What is large stays outside. etcd takes 1.5 MiB in one request and keeps everything in memory, so values over `INLINE_BYTES`, and all under the
+prefixes that are named as `outside`, are kept as blobs by hash, and the key holds the hash. That bounds what a page or a transaction can weigh:
+`PAGE` inline values fit into gRPC's 4 MiB, and a whole transaction into etcd's 1.5 MiB, whatever is in them.
+
+A write that got no answer is sent again as it was. Should its comparisons fail then, the keys themselves tell whether the first attempt had taken
+effect. Only when no member answers at all does the outcome stay unknown (`OutcomeUnknown`).
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import AsyncIterator, Sequence
+
+from aetcd import rpc
+
+from federator.kernel.errors import Conflict, Damaged, StoreConflict
+from federator.ports import Blobs, Change, Item, Page, Put, Transaction
+from federator.settings import EtcdSettings
+from federator.store.etcd_link import Answer, EtcdLink, Member, read_credentials, read_endpoints
+from federator.store.etcd_upkeep import Upkeep
+from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
+
+INLINE_BYTES = 8192
+PAGE = 400
+"""Keys in one page: 400 of at most 8 KiB and their keys are below 4 MiB."""
+AFTER_ASCII = b"\x80"
+INLINE, OUTSIDE = b"\0", b"\1"
+"""The first byte of each stored value."""
+LATE_S = 0.2
+
+
+class EtcdStore:
+    """`federator.ports.Store` in an etcd cluster, below one prefix. Made by `open`; used from one event loop.
+
+    `blobs` keeps large values; every dispatcher of a federation must be given the same.
+    """
+
+    MAX_OPERATIONS = MAX_OPERATIONS
+
+    def __init__(self, link: EtcdLink, settings: EtcdSettings, blobs: Blobs, outside: Sequence[str]) -> None:
+        self._link = link
+        self._blobs = blobs
+        self._outside = tuple(outside)
+        self._root = settings.prefix.rstrip("/").encode() + b"/"
+        self._data = self._root + b"data/"
+        self._incarnation = ""
+        self._upkeep = Upkeep(link, blobs, self._data, settings)
+
+    @classmethod
+    async def open(cls, settings: EtcdSettings, blobs: Blobs, *, outside: Sequence[str] = ()) -> "EtcdStore":
+        """Connect, and make the store if it is not there yet. Raises `Unavailable` when the cluster does not answer."""
+        addresses, secure = read_endpoints(settings.endpoints)
+        credentials = (
+            read_credentials(settings.ca_file, settings.cert_file, settings.key_file) if secure else None
+        )
+        store = cls(EtcdLink(addresses, credentials, settings.patience_s), settings, blobs, outside)
+        try:
+            await store._name()
+        except BaseException:
+            await store._link.close()
+            raise
+        store._upkeep.start()
+        return store
+
+    @property
+    def incarnation(self) -> str:
+        """The random name made with the store, or when a restored one was adopted."""
+        return self._incarnation
+
+    async def get(self, key: str) -> Item | None:
+        """The key's present value, or None."""
+        check_key(key)
+        answer = await self._link.call(_range, rpc.RangeRequest(key=self._data + key.encode()))
+        items = await self._items(answer.message.kvs)
+        return items[0] if items else None
+
+    async def range(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> Page:
+        """Keys that start with `prefix`, strictly after `after`, in order, at most `limit`, and at most `PAGE`."""
+        check_range(prefix, after, limit)
+        first = max(self._data + prefix.encode(), self._data + (after or "").encode() + b"\0")
+        last = self._data + prefix.encode() + AFTER_ASCII
+        if after is None:
+            first = self._data + prefix.encode()
+        elif first >= last:
+            first = last
+        request = rpc.RangeRequest(key=first, range_end=last, limit=min(limit, PAGE))
+        if first == last:
+            request = rpc.RangeRequest(key=first, count_only=True)
+        message = (await self._link.call(_range, request)).message
+        items = await self._items(message.kvs)
+        more = items[-1].key if message.more and items else None
+        return Page(items=tuple(items), revision=message.header.revision, next_after=more)
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
+        check_transaction(transaction)
+        request = rpc.TxnRequest(
+            compare=[self._compare(each.key, each.revision) for each in transaction.compares],
+            success=[
+                *(_delete(self._data + key.encode()) for key in transaction.deletes),
+                *[rpc.RequestOp(request_put=await self._put(put)) for put in transaction.puts],
+            ],
+            failure=[_look(self._data + each.key.encode(), keys_only=True) for each in transaction.compares],
+        )
+        answer = await self._link.call(_txn, request, writes=True)
+        if answer.message.succeeded:
+            return int(answer.message.header.revision)
+        if answer.repeated:
+            written = await self._written(request, transaction)
+            if written is not None:
+                return written
+        raise StoreConflict(_first_changed(transaction, answer))
+
+    async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
+        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
+        first = self._data + prefix.encode()
+        seen_revision, seen = max(1, from_revision), 0
+        while True:
+            request = rpc.WatchRequest(
+                create_request=rpc.WatchCreateRequest(
+                    key=first,
+                    range_end=self._data + prefix.encode() + AFTER_ASCII,
+                    start_revision=seen_revision,
+                    fragment=True,
+                )
+            )
+            # Begun again in the middle of a transaction, so many changes of it have been told already.
+            skip = seen
+            async with self._link.watching(request) as answers:
+                async for answer in answers:
+                    _refuse_compacted(answer, seen_revision)
+                    for event in answer.events:
+                        if event.kv.mod_revision == seen_revision and skip:
+                            skip -= 1
+                            continue
+                        if event.kv.mod_revision != seen_revision:
+                            seen_revision, seen = event.kv.mod_revision, 0
+                        seen += 1
+                        yield await self._change(event)
+            await asyncio.sleep(LATE_S)
+
+    def refuse_if_full(self) -> None:
+        """Raise `Unavailable` while etcd says that it is full, or is larger than the settings allow."""
+        self._upkeep.refuse_if_full()
+
+    async def adopt(self) -> str:
+        """Give the store another incarnation, and return it: after a restore, and with no dispatcher running."""
+        self._incarnation = secrets.token_hex(8)
+        put = rpc.PutRequest(key=self._root + b"incarnation", value=self._incarnation.encode())
+        await self._link.call(lambda member: member.kv.Put, put, writes=True)
+        return self._incarnation
+
+    async def close(self) -> None:
+        """End the upkeep and all connections; watches end."""
+        await self._upkeep.stop()
+        await self._link.close()
+
+    async def _name(self) -> None:
+        """Read the incarnation; whoever comes first makes it."""
+        key = self._root + b"incarnation"
+        request = rpc.TxnRequest(
+            compare=[_unchanged(key, 0)],
+            success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=secrets.token_hex(8).encode()))],
+        )
+        await self._link.call(_txn, request, writes=True)
+        message = (await self._link.call(_range, rpc.RangeRequest(key=key))).message
+        self._incarnation = message.kvs[0].value.decode()
+
+    def _compare(self, key: str, revision: int) -> rpc.Compare:
+        return _unchanged(self._data + key.encode(), revision)
+
+    async def _put(self, put: Put) -> rpc.PutRequest:
+        key = self._data + put.key.encode()
+        value = INLINE + put.value
+        if len(put.value) > INLINE_BYTES or put.key.startswith(self._outside):
+            digest = await asyncio.to_thread(self._blobs.put, key + b"\n" + put.value)
+            value = OUTSIDE + digest.encode()
+        lease = 0
+        if put.expires_in_s is not None:
+            # A key may only live longer: its time counts from its own lease, granted now and shared with nobody.
+            grant = rpc.LeaseGrantRequest(TTL=math.ceil(put.expires_in_s))
+            lease = (await self._link.call(lambda member: member.lease.LeaseGrant, grant)).message.ID
+        return rpc.PutRequest(key=key, value=value, lease=lease)
+
+    async def _written(self, request: rpc.TxnRequest, transaction: Transaction) -> int | None:
+        """The revision of an attempt that was not answered and had taken effect all the same; None: it had not."""
+        puts = [op.request_put for op in request.success if op.HasField("request_put")]
+        keys = [put.key for put in puts] + [self._data + key.encode() for key in transaction.deletes]
+        looks = rpc.TxnRequest(success=[_look(key) for key in keys])
+        message = (await self._link.call(_txn, looks)).message
+        found = [op.response_range.kvs for op in message.responses]
+        revisions = {kvs[0].mod_revision for kvs in found[: len(puts)] if kvs}
+        as_put = all(kvs and kvs[0].value == put.value for put, kvs in zip(puts, found, strict=False))
+        if not as_put or any(found[len(puts) :]) or len(revisions) > 1:
+            return None
+        return int(revisions.pop() if revisions else message.header.revision)
+
+    async def _items(self, kvs: Sequence[rpc.KeyValue]) -> list[Item]:
+        if any(kv.value[:1] == OUTSIDE for kv in kvs):
+            return await asyncio.to_thread(lambda: [self._item(kv) for kv in kvs])
+        return [self._item(kv) for kv in kvs]
+
+    def _item(self, kv: rpc.KeyValue) -> Item:
+        value = kv.value[1:]
+        if kv.value[:1] == OUTSIDE:
+            kept = self._blobs.get(value.decode())
+            head = kv.key + b"\n"
+            if kept is None or not kept.startswith(head):
+                raise Damaged(
+                    f"{kv.key.decode()} is kept outside etcd, under {value.decode()}, and is not there",
+                    remedy="give all dispatchers the same `store.etcd.shared_dir`, and restore what it held",
+                )
+            value = kept[len(head) :]
+        return Item(kv.key[len(self._data) :].decode(), value, kv.mod_revision)
+
+    async def _change(self, event: rpc.Event) -> Change:
+        if event.type == rpc.Event.DELETE:
+            key = event.kv.key[len(self._data) :].decode()
+            return Change(key, None, event.kv.mod_revision)
+        (item,) = await self._items([event.kv])
+        return Change(item.key, item.value, item.revision)
+
+
+def _range(member: Member) -> object:
+    return member.kv.Range
+
+
+def _txn(member: Member) -> object:
+    return member.kv.Txn
+
+
+def _unchanged(key: bytes, revision: int) -> rpc.Compare:
+    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
+
+
+def _delete(key: bytes) -> rpc.RequestOp:
+    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
+
+
+def _look(key: bytes, *, keys_only: bool = False) -> rpc.RequestOp:
+    return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=keys_only))
+
+
+def _first_changed(transaction: Transaction, answer: Answer) -> str:
+    for compare, op in zip(transaction.compares, answer.message.responses, strict=True):
+        kvs = op.response_range.kvs
+        if (kvs[0].mod_revision if kvs else 0) != compare.revision:
+            return compare.key
+    raise Damaged("etcd refused a transaction of which every comparison holds")
+
+
+def _refuse_compacted(answer: rpc.WatchResponse, revision: int) -> None:
+    if answer.compact_revision:
+        raise Conflict(
+            f"changes before revision {answer.compact_revision} are compacted, revision {revision} was asked for",
+            remedy="read the range again and watch from its revision + 1",
+        )

@@ -1,0 +1,192 @@
+"""The way to an etcd cluster: one channel per member, and the next member when one does not answer.
+
+Why our own: aetcd's client knows one endpoint, reads ranges without limit or revision, and has no TLS. Its messages and stubs
+are what is used here. A call is repeated at the next member until it is answered or the patience is over; the answer says whether an earlier attempt
+may have taken effect, because whoever writes has to know.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+from aetcd import rpc
+
+from federator.kernel.errors import (
+    Conflict,
+    FederatorError,
+    Invalid,
+    OutcomeUnknown,
+    Permanent,
+    TooLarge,
+    Unavailable,
+)
+
+ATTEMPT_S = 2.0
+"""Real seconds that one member is given for one request."""
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+FULL = "etcdserver: mvcc: database space exceeded"
+FULL_REMEDY = "compact and defragment it, then 'etcdctl alarm disarm'; or give it a larger quota"
+OPTIONS = (
+    # etcd ends connections that are pinged more often than every 5 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+REQUIRE_LEADER = (("hasleader", "true"),)
+"""Ends a stream at a member that is cut off from the others, in place of silence."""
+_AGAIN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+)
+
+
+class Answer(NamedTuple):
+    """What a member answered. `repeated`: an earlier attempt got no answer, and may have taken effect."""
+
+    message: Any
+    repeated: bool
+
+
+class Member:
+    """One endpoint and its stubs."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self.address = address
+        if credentials is None:
+            self.channel = rpc.insecure_channel(address, options=OPTIONS)
+        else:
+            self.channel = rpc.secure_channel(address, credentials, options=OPTIONS)
+        self.kv = rpc.KVStub(self.channel)
+        self.lease = rpc.LeaseStub(self.channel)
+        self.maintenance = rpc.MaintenanceStub(self.channel)
+        self.watch = rpc.WatchStub(self.channel)
+
+
+class EtcdLink:
+    """Calls to whichever member answers. Used from one event loop."""
+
+    def __init__(
+        self, endpoints: Sequence[str], credentials: grpc.ChannelCredentials | None, patience_s: float
+    ) -> None:
+        self._members = [Member(address, credentials) for address in endpoints]
+        self._present = 0
+        self._patience_s = patience_s
+        self.names = ", ".join(endpoints)
+
+    async def call(self, pick: Callable[[Member], Any], request: Any, *, writes: bool = False) -> Answer:
+        """Ask until a member answers. Raises `Unavailable` (`OutcomeUnknown` if the request writes) or what the refusal means."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + self._patience_s
+        pause_s, repeated = FIRST_PAUSE_S, False
+        while True:
+            number = self._present
+            try:
+                return Answer(await pick(self._members[number])(request, timeout=ATTEMPT_S), repeated)
+            except grpc.aio.AioRpcError as error:
+                if not _again(error):
+                    raise self._meaning(error) from error
+                repeated = repeated or writes
+                self.leave(number)
+                if clock() + pause_s >= until_s:
+                    kind = OutcomeUnknown if writes else Unavailable
+                    raise kind(
+                        f"the etcd cluster {self.names} does not answer: {error.details()}",
+                        remedy="see whether more than half of its members run",
+                    ) from error
+            await asyncio.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+    @asynccontextmanager
+    async def watching(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
+        """The answers to a watch at one member. They end when it does not answer any more; the next time another is asked."""
+        number = self._present
+        stream = self._members[number].watch.Watch(metadata=REQUIRE_LEADER)
+
+        async def answers() -> AsyncIterator[Any]:
+            try:
+                await stream.write(request)
+                async for answer in stream:
+                    yield answer
+            except grpc.aio.AioRpcError as error:
+                if not _again(error):
+                    raise self._meaning(error) from error
+                self.leave(number)
+
+        try:
+            yield answers()
+        finally:
+            stream.cancel()
+
+    def leave(self, number: int) -> None:
+        """Ask another member next; whoever else noticed has left it already."""
+        if self._present == number:
+            self._present = (number + 1) % len(self._members)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.gather(*(member.channel.close() for member in self._members))
+
+    def _meaning(self, error: grpc.aio.AioRpcError) -> FederatorError:
+        code, said = error.code(), str(error.details())
+        if said.startswith(FULL):
+            return Unavailable(f"the etcd store {self.names} is full", retry_after_s=10.0, remedy=FULL_REMEDY)
+        if code is grpc.StatusCode.OUT_OF_RANGE:
+            return Conflict(f"that revision is compacted ({said})", remedy="read the range again")
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED or "too large" in said or "too many operations" in said:
+            return TooLarge(f"etcd refuses it: {said}")
+        if code is grpc.StatusCode.NOT_FOUND:
+            return Unavailable(f"the time to write it was over: {said}")
+        return Permanent(f"etcd at {self.names} refuses: {said}", remedy="see `store.etcd` in the settings")
+
+
+def _again(error: grpc.aio.AioRpcError) -> bool:
+    """Whether another attempt may be answered."""
+    return error.code() in _AGAIN or "too many requests" in str(error.details())
+
+
+def read_endpoints(endpoints: Sequence[str]) -> tuple[list[str], bool]:
+    """`host:port` of each, and whether TLS is spoken. Raises `Invalid`."""
+    bare, secure = [], set()
+    for number, endpoint in enumerate(endpoints):
+        scheme, _, rest = endpoint.rpartition("://")
+        host, _, port = rest.rpartition(":")
+        if scheme not in ("", "http", "https") or not host or not port.isdigit():
+            raise Invalid(
+                f"{endpoint!r} is not the address of an etcd member",
+                field=f"$.store.etcd.endpoints[{number}]",
+                remedy="write http://HOST:2379 or https://HOST:2379",
+            )
+        bare.append(rest)
+        secure.add(scheme == "https")
+    if len(secure) != 1:
+        raise Invalid(
+            "are some with TLS and some without, or none at all",
+            field="$.store.etcd.endpoints",
+            remedy="write all members of one cluster, all with http:// or all with https://",
+        )
+    return bare, secure.pop()
+
+
+def read_credentials(ca_file: str, cert_file: str, key_file: str) -> grpc.ChannelCredentials:
+    """What TLS is spoken with; empty: the system's authorities, and no certificate of ours. Raises `Invalid`."""
+    given = []
+    for name, path in (("ca_file", ca_file), ("key_file", key_file), ("cert_file", cert_file)):
+        try:
+            given.append(Path(path).expanduser().read_bytes() if path else None)
+        except OSError as error:
+            raise Invalid(
+                f"{path} cannot be read: {error.strerror}",
+                field=f"$.store.etcd.{name}",
+                remedy="name a PEM file",
+            ) from error
+    credentials: grpc.ChannelCredentials = grpc.ssl_channel_credentials(*given)
+    return credentials

