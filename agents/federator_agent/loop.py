@@ -29,6 +29,8 @@ from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
+MOST_EVENTS = 500
+"""Events that are taken up together, at most: the clock is looked at in between."""
 RENEW_WITHIN_S = 10.0
 """Clock seconds. `stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -137,22 +139,25 @@ class Agent:
 
     async def _turn_for_ever(self) -> None:
         while True:
-            event = await self._next_event()
+            events = await self._next_events()
             self._look_at_the_clock()
-            if event is not None:
-                self._handle(event)
+            if events:
+                self._handle(*events)
 
-    async def _next_event(self) -> ev.Event | None:
-        """The next event, or None when it is time to look at the clock."""
+    async def _next_events(self) -> list[ev.Event]:
+        """All that has happened since, once anything has; none when it is time to look at the clock.
+
+        They share one wait for the disk: while that lasts, the next ones gather.
+        """
         if not self._events.empty():
-            return self._events.get_nowait()
+            return [self._events.get_nowait() for _ in range(min(self._events.qsize(), MOST_EVENTS))]
         wake = min(self._report_at_boot_s, next_wake_boot_s(self._state) or self._report_at_boot_s)
         sleep_s = min(LOOK_S, self._clock.real_delay_s(wake - self._clock.boot()))
         try:
             async with asyncio.timeout(max(sleep_s, 0.001)):
-                return await self._events.get()
+                return [await self._events.get()]
         except TimeoutError:
-            return None
+            return []
 
     def _look_at_the_clock(self) -> None:
         """What is due by time, and the owner's pause, which is a file and announces nothing."""
@@ -166,13 +171,17 @@ class Agent:
         if wake is not None and wake <= self._clock.boot():
             self._handle(ev.Tick())
 
-    def _handle(self, event: ev.Event) -> None:
+    def _handle(self, *events: ev.Event) -> None:
         """One step. An event that the core fails at is dropped whole: the state is as it was, and other work goes on."""
         now = ev.Now(self._clock.now(), self._clock.boot())
         try:
-            self._state, instructions = step(self._state, event, now)
+            self._state, instructions = step(self._state, events, now)
         except Exception:
-            log.exception("the core failed at %s", type(event).__name__)
+            if len(events) > 1:
+                for event in events:
+                    self._handle(event)
+                return
+            log.exception("the core failed at %s", type(events[0]).__name__)
             return
         for instruction in instructions:
             self._carry_out(instruction)

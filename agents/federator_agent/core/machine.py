@@ -1,4 +1,4 @@
-"""The agent's machine: `(state, event, now) → (state, instructions)`.
+"""The agent's machine: `(state, events, now) → (state, instructions)`.
 
 Ideal: what the desired set says runs, once, on slots that hold it; what it says to stop, stops; everything else goes on; and
 the dispatcher learns each end exactly as it was. Departures: a placement that the site cannot hold is refused; a rank that
@@ -9,7 +9,7 @@ limit, the failure of one of its own ranks, or being cut off for longer than its
 when the dispatcher has it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -55,12 +55,16 @@ from federator_agent.core.instructions import (
 from federator_agent.core.state import DesiredChange, Phase, RankState, Record, State
 
 
-def step(state: State, event: Event, now: Now) -> tuple[State, list[Instruction]]:
-    """What follows from an event. Pure: the same state, event and time give the same answer."""
+def step(state: State, events: Sequence[Event], now: Now) -> tuple[State, list[Instruction]]:
+    """What follows from events that have come by now, in their order. Pure: the same state, events and time give the same answer.
+
+    Together they have one `Persist`, one report, and of each placement the newest status.
+    """
     draft = Draft(state, now)
-    if not isinstance(event, Awake):
-        fencing.stop_all_due(draft)
-    _HANDLERS[type(event)](draft, event)
+    for event in events:
+        if not isinstance(event, Awake):
+            fencing.stop_all_due(draft)
+        _HANDLERS[type(event)](draft, event)
     return draft.finish()
 
 

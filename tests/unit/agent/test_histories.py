@@ -58,7 +58,7 @@ class Histories(RuleBasedStateMachine):
 
     def tell(self, event: ev.Event, crash_after: int | None = None) -> None:
         """Play an event; with `crash_after`, the agent dies after so many of its instructions."""
-        self.state, instructions = step(self.state, event, ev.Now(self.at, self.boot_s))
+        self.state, instructions = step(self.state, (event,), ev.Now(self.at, self.boot_s))
         for number, instruction in enumerate(instructions):
             if crash_after is not None and number >= crash_after:
                 self.crash()

@@ -66,9 +66,9 @@ class World:
         self.state = State(site=site)
         self.tell(ev.Awake(boot_id))
 
-    def tell(self, event: ev.Event) -> list[do.Instruction]:
-        """Play one event; what is to be done after what is durable is on the disk."""
-        self.state, instructions = step(self.state, event, ev.Now(self.at, self.boot_s))
+    def tell(self, *events: ev.Event) -> list[do.Instruction]:
+        """Play what has come by now; what is to be done after what is durable is on the disk."""
+        self.state, instructions = step(self.state, events, ev.Now(self.at, self.boot_s))
         for index, instruction in enumerate(instructions):
             if isinstance(instruction, do.Persist):
                 assert index == 0, "what follows from a change must come after it is on disk"

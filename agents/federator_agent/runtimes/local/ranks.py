@@ -52,6 +52,8 @@ class LocalRanks:
         self._clock = clock
         self._watched: dict[Path, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: dict[Path, asyncio.Future[None]] = {}
+        """What is being ended, and who waits for that."""
 
     def start(
         self,
@@ -166,11 +168,24 @@ class LocalRanks:
                 "its shim ended without an exit code; what was left of it has been ended",
             )
 
-    @staticmethod
-    async def end_all(directory: Path) -> None:
+    async def end_all(self, directory: Path) -> None:
         """Kill everything that was started under a directory, shim included; returns when nothing of it runs."""
-        while traces.kill_all(directory, spare=None):  # noqa: ASYNC110 - strangers' processes announce no end
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        over = self._ending.get(directory)
+        if over is None:
+            over = self._ending[directory] = asyncio.get_running_loop().create_future()
+            if len(self._ending) == 1:
+                self._keep(self._end_all())
+        await asyncio.shield(over)
+
+    async def _end_all(self) -> None:
+        """One look at the host's processes serves all ranks that have ended by then: it costs more than anything else at a rank's end."""
+        while self._ending:
+            await asyncio.sleep(0)
+            left = traces.kill_all_of(self._ending)
+            for directory in self._ending.keys() - left:
+                self._ending.pop(directory).set_result(None)
+            if left:
+                await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _clock_time(self, real_at: float) -> float:
         """A real time of the past by this agent's clock, which may run faster."""

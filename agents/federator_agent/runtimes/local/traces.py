@@ -5,10 +5,11 @@ groups of its own (torchrun makes them) included. A program that wipes its envir
 the group of its session leader is signalled besides.
 """
 
+import contextlib
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,8 +75,17 @@ def take_lock(directory: Path) -> int | None:
 
 def processes(directory: Path) -> list[int]:
     """Pids of everything that the rank started and that still runs, the shim included. Zombies are not counted."""
-    mark = f"{MARK}={directory}".encode()
-    return [pid for pid in _pids() if mark in _environment(pid).split(b"\0")]
+    return processes_of((directory,))[directory]
+
+
+def processes_of(directories: Iterable[Path]) -> dict[Path, list[int]]:
+    """The same for many ranks, in one look at all processes of the host."""
+    found: dict[Path, list[int]] = {directory: [] for directory in directories}
+    marks = {f"{MARK}={directory}".encode(): pids for directory, pids in found.items()}
+    for pid in _pids():
+        for mark in marks.keys() & set(_environment(pid).split(b"\0")):
+            marks[mark].append(pid)
+    return found
 
 
 def _pids() -> Iterator[int]:
@@ -118,10 +128,19 @@ def signal_group(directory: Path, shim: Shim, number: signal.Signals) -> bool:
 
 def kill_all(directory: Path, spare: int | None) -> int:
     """Kill everything the rank started except `spare`, which is its shim; how many there were."""
-    found = [pid for pid in processes(directory) if pid != spare]
-    for pid in found:
-        try:
+    return _kill(pid for pid in processes(directory) if pid != spare)
+
+
+def kill_all_of(directories: Iterable[Path]) -> set[Path]:
+    """Kill everything that these ranks started; those of them of which something was still there."""
+    found = processes_of(directories)
+    return {directory for directory, pids in found.items() if _kill(pids)}
+
+
+def _kill(pids: Iterable[int]) -> int:
+    count = 0
+    for pid in pids:
+        count += 1
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    return len(found)
+    return count
