@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.gangs import parts_of
-from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
+from federator.control.observation import RENTED_POOL, Observer
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
