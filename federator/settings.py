@@ -72,6 +72,9 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A failed offer is avoided for this long."""
     poll_s: float = 15.0
     """How often providers are listed."""
+    slack_s: float = 300.0
+    """Rent that a rental's worst case holds beyond boot, limit, grace and teardown: for a late boot, staging, results on their way home, and polling. At
+    least four times `poll_s`. What has used it up is ended, whatever runs there."""
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,9 +125,6 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """How often the sweeper looks for what to drop and for leaked capacity."""
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings of `federator serve`."""
-
 class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An etcd cluster as the store, for several dispatchers of which one leads. Real seconds."""
 
@@ -159,6 +159,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An etcd cluster; without it, the embedded store, for one dispatcher."""
 
 
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings of `federator serve`."""
+
     state_dir: str = "~/.local/share/federator"
     """Where the store, blobs and logs live."""
     federation: str = "federation"
@@ -168,10 +171,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: str = "info"
     """`debug`, `info`, `warning` or `error`; logs go to standard error and never hold a secret."""
     server: ServerSettings = ServerSettings()
+    store: StoreSettings = StoreSettings()
     limits: LimitSettings = LimitSettings()
     turn: TurnSettings = TurnSettings()
     link: LinkSettings = LinkSettings()
-    store: StoreSettings = StoreSettings()
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
     providers: dict[str, ProviderSettings] = {}
