@@ -1,7 +1,8 @@
 """The two connections to the dispatcher, both dialled from here: the control WebSocket, and HTTP for what is large.
 
-A session is opened by proving the agent's key. When it breaks, the next is tried after a growing, jittered pause, for ever; what
-was not acknowledged is said again by the core. Bulk requests wait for a session, use its ticket, and are repeated until they are
+A session is opened by proving the agent's key. When it breaks, the next is tried after a pause, for ever; what was not acknowledged
+is said again by the core. A thousand agents may lose their dispatcher in one moment, so pauses are drawn anew from all of a growing
+range, and that shrinks again only once a session has lasted. Bulk requests wait for a session, use its ticket, and are repeated until they are
 answered; only an answer that will stay the same (4xx) is an error.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import logging
 import os
 import random
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +31,7 @@ from federator.kernel.errors import (
     Unauthenticated,
 )
 from federator.wire.link import (
+    LONGEST_NAME,
     MAX_MESSAGE_BYTES,
     PATH,
     PROTOCOL,
@@ -49,8 +52,12 @@ from federator.wire.link import (
 )
 from federator_agent.spool import Identity, write_durably
 
-FIRST_PAUSE_S = 0.2
+FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 15.0
+ASKED_SPREAD = 0.5
+"""Where the dispatcher asks for a pause it asks many: each adds up to this share of it."""
+LASTED_S = 5.0
+"""A session that has stood for so long shows that the dispatcher is well."""
 REFUSED_PAUSE_S = 300.0
 """Pause (real seconds) after a refusal that asks for a person's help: the work here goes on meanwhile."""
 HEARTBEAT_S = 15.0
@@ -134,13 +141,39 @@ def _raise_for(status: int, body: bytes) -> None:
     raise families.get(status, Invalid)(f"the dispatcher answered {status}: {detail}")
 
 
+class Backoff:
+    """Pauses between attempts, in real seconds: each anywhere between nothing and a bound that doubles."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._bound_s = FIRST_PAUSE_S
+
+    def next_s(self, asked_s: float = 0.0) -> float:
+        """The next pause; `asked_s` is the least that the dispatcher asked for."""
+        pause_s = asked_s * self._chance.uniform(1.0, 1.0 + ASKED_SPREAD)
+        pause_s += self._chance.uniform(0.0, self._bound_s)
+        self._bound_s = min(LONGEST_PAUSE_S, self._bound_s * 2)
+        return pause_s
+
+    def reset(self) -> None:
+        """It has gone well."""
+        self._bound_s = FIRST_PAUSE_S
+
+
 class Link:
     """The control session: keeps one up, and says what it is given while there is one."""
 
-    def __init__(self, identity: Identity, key: Ed25519PrivateKey, boot_id: str, listener: Listener) -> None:
+    def __init__(
+        self, identity: Identity, key: Ed25519PrivateKey, boot_id: str, listener: Listener, host: str = ""
+    ) -> None:
+        """`host`: where this is, for people."""
         self._identity = identity
         self._key = key
         self._boot_id = boot_id
+        self._host = host[:LONGEST_NAME]
+        self._instance = secrets.token_hex(8)
+        self._plain = False
+        """The dispatcher is older than the fields of `Hello` that have defaults."""
         self._listener = listener
         self._outbox: asyncio.Queue[Up] | None = None
         self._ticket = ""
@@ -160,9 +193,11 @@ class Link:
 
     async def run(self, session: aiohttp.ClientSession) -> None:
         """Hold a session for ever."""
-        pause_s = FIRST_PAUSE_S
+        backoff = Backoff(random.Random())
+        clock = asyncio.get_running_loop().time
         while True:
             asked_pause_s: float | None = None
+            self._stood_since_s = None
             try:
                 asked_pause_s = await self._session(session)
             except (aiohttp.ClientError, aiohttp.WSMessageTypeError, TimeoutError, OSError) as error:
@@ -172,10 +207,10 @@ class Link:
             except (msgspec.MsgspecError, Unauthenticated) as error:
                 log.warning("session with %s ended: %s", self._identity.dispatcher, error)
             if self._up.is_set():
-                pause_s = FIRST_PAUSE_S
                 self._close()
-            await asyncio.sleep(max(asked_pause_s or 0.0, pause_s * random.uniform(0.5, 1.0)))
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            if self._stood_since_s is not None and clock() - self._stood_since_s >= LASTED_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s(asked_pause_s or 0.0))
 
     def _close(self) -> None:
         self._up.clear()
@@ -192,6 +227,10 @@ class Link:
                 asked_boot_s = self._listener.boot_s()
                 greeted = await self._greet(socket)
             if isinstance(greeted, Refusal):
+                if greeted.code == "invalid" and not self._plain:
+                    log.info("the dispatcher may be older than this agent: next time in its words")
+                    self._plain = True
+                    return 0.0
                 return self._refused(greeted)
             outbox: asyncio.Queue[Up] = asyncio.Queue()
             self._outbox, self._ticket = outbox, greeted.ticket
@@ -208,6 +247,8 @@ class Link:
     async def _greet(self, socket: aiohttp.ClientWebSocketResponse) -> Welcome | Refusal:
         """Say who calls, and prove it; only then does anything count."""
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, "local")
+        if not self._plain:
+            hello = msgspec.structs.replace(hello, instance=self._instance, host=self._host)
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
         if isinstance(challenge, Refusal):

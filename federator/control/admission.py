@@ -198,20 +198,17 @@ class Admission:
             raise refused from None
         return member
 
-    async def remember_boot(self, member_id: str, boot_id: str) -> bool:
-        """Note the host's boot id durably; whether it is another than the one noted before."""
-        former: list[str] = []
+    async def remember_boot(self, member_id: str, boot_id: str) -> None:
+        """Note durably in which boot of its host the member was last heard."""
 
         def compute() -> Changes:
             changes = Changes()
             member = self.records.members[member_id]
-            former[:] = [member.boot_id]
             if member.boot_id != boot_id:
                 changes.put(msgspec.structs.replace(member, boot_id=boot_id))
             return changes
 
         await self.records.transact(compute)
-        return former[0] not in ("", boot_id)
 
     async def _create_person(
         self, caller: Caller, request: TokenRequest, expires_s: float | None

@@ -4,6 +4,7 @@ All of it is telemetry. It lives in memory, has an age, and is gone after a rest
 not be planned on as if it were fresh.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ from federator.model.capacity import Offer
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.settings import LinkSettings
+
+CONTESTED_S = 900.0
+"""A second agent of one name is refused, and comes back every five minutes or so: after this long without it, it is gone."""
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -25,6 +30,9 @@ class Heard:
     heard_boot_s: float = 0.0
     answered_boot_s: float = 0.0
     """When we last answered it: what `stop_within` is counted from here."""
+    contested: str = ""
+    """Who else has shown up under its name."""
+    contested_until_boot_s: float = 0.0
 
 
 class Inventory:
@@ -58,7 +66,7 @@ class Inventory:
         changed = heard.report is None or _substance(heard.report) != _substance(report)
         heard.report = report
         heard.heard_boot_s = self._clock.boot()
-        event = "report" if report.health == "ok" else "ail"
+        event = "ail" if self._trouble(heard) else "report"
         if allows(heard.status, event):
             heard.status = advance(heard.status, event)
             changed = True
@@ -107,8 +115,25 @@ class Inventory:
         if heard.report.paused:
             return "the site has paused new work"
         if heard.status is not SiteStatus.READY:
-            return f"the site is {heard.status}: {heard.report.health}"
+            return f"the site is {heard.status}: {self._trouble(heard)}"
         return ""
+
+    def contested(self, member: str, because: str) -> None:
+        """Another agent has shown up under the same name. It comes back until somebody sees to it; so long the member is DEGRADED."""
+        heard = self.members.get(member)
+        if heard is None:
+            return
+        heard.contested, heard.contested_until_boot_s = because, self._clock.boot() + CONTESTED_S
+        log.warning("%s", because)
+        if allows(heard.status, "ail"):
+            heard.status = advance(heard.status, "ail")
+        self._tell()
+
+    def _trouble(self, heard: Heard) -> str:
+        """What is wrong with a member; empty: nothing."""
+        if heard.contested_until_boot_s > self._clock.boot():
+            return heard.contested
+        return "" if heard.report is None or heard.report.health == "ok" else heard.report.health
 
     def offered(self, provider: str, offers: Sequence[Offer]) -> None:
         """A provider's listing."""

@@ -1,6 +1,7 @@
 """Agent connections: who is connected, what each agent is told, and what it says."""
 
 from federator.hub.outside import Pipe
-from federator.hub.sessions import Hub, Session
+from federator.hub.session import Session
+from federator.hub.sessions import Hub
 
 __all__ = ["Hub", "Pipe", "Session"]

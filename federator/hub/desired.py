@@ -102,6 +102,10 @@ class Briefing:
         """This placement has changed."""
         self._changed[placement] = None
 
+    def repeat(self) -> None:
+        """Tell the whole set once more, to hear it acknowledged."""
+        self._whole = True
+
     def next(self, term: int) -> link.Desired | None:
         """The next message; None when nothing is new or one is still on its way."""
         if self.on_its_way is not None:

@@ -1,6 +1,6 @@
 """What the hub needs from around it, as protocols: it stands beside `control` and imports nothing of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from federator.model.jobs import Job, JobSpec
@@ -74,8 +74,8 @@ class Doorkeeper(Protocol):
         """The member that signed the challenge. Raises `Unauthenticated`."""
         ...
 
-    async def remember_boot(self, member_id: str, boot_id: str) -> bool:
-        """Note the host's boot id durably; whether it is another than before."""
+    async def remember_boot(self, member_id: str, boot_id: str) -> None:
+        """Note the host's boot id durably."""
         ...
 
 
@@ -98,6 +98,10 @@ class Inventory(Protocol):
         """The connection ended."""
         ...
 
+    def contested(self, member: str, because: str) -> None:
+        """Another agent has shown up under the same name."""
+        ...
+
 
 class Progress(Protocol):
     """Who takes placement statuses."""
@@ -106,6 +110,6 @@ class Progress(Protocol):
         """Make them durable; returns the number to acknowledge."""
         ...
 
-    async def rebooted(self, member: str) -> None:
-        """The member's host has booted anew."""
+    async def rebooted(self, member: str, known: Collection[str]) -> None:
+        """The member's host has booted anew, and its work was processes of that host. `known`: placements that its agent remembers."""
         ...

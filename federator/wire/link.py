@@ -25,18 +25,26 @@ MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
-Text = Annotated[str, msgspec.Meta(max_length=200)]
+LONGEST_NAME = 200
+Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """A name: what is longer is none."""
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True):
-    """Who calls. `boot_id` is the host's; a new one proves that local processes of the old are gone."""
+class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True, omit_defaults=True):
+    """Who calls. `boot_id` is the host's; a new one proves that local processes of the old are gone.
+
+    An agent whose Hello is refused as `invalid` says it again without the fields that have defaults: an older dispatcher does not know them.
+    """
 
     protocol: int
     member: Text
     boot_id: Text
     version: Text
     runtime: Text
+    instance: Text = ""
+    """Random for each process of an agent: tells one that comes back from a copy of it."""
+    host: Text = ""
+    """Where it runs, for people: host name and state directory."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):

@@ -47,6 +47,9 @@ class Agent:
     member: str
     key: Ed25519PrivateKey
     boot_id: str = "boot-1"
+    instance: str = ""
+    host: str = ""
+    runtime: str = "local"
     pipe: MemoryPipe = field(default_factory=MemoryPipe)
     held: dict[str, DesiredEntry] = field(default_factory=dict)
     welcome: link.Welcome | None = None
@@ -68,7 +71,11 @@ class Agent:
     async def open(self) -> link.Down | None:
         """The handshake; returns its last answer."""
         self.dial()
-        self.say(link.Hello(link.PROTOCOL, self.member, self.boot_id, "test", "local"))
+        self.say(
+            link.Hello(
+                link.PROTOCOL, self.member, self.boot_id, "test", self.runtime, self.instance, self.host
+            )
+        )
         challenge = await self.hear()
         if not isinstance(challenge, link.Challenge):
             return challenge

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from federator.hub import sessions
+from federator.hub import frames, sessions
 from federator.kernel.errors import Unauthenticated, Unavailable
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator.model.sites import SiteReport
@@ -156,7 +156,7 @@ async def test_too_many_statuses_in_one_message_end_the_session() -> None:
 
 
 async def test_an_agent_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SEND_S", 0.01)
+    monkeypatch.setattr(frames, "SEND_S", 0.01)
     world, agents = await a_world("north")
     agent = agents["north"]
     await agent.open()
@@ -177,15 +177,6 @@ async def test_an_agent_that_acknowledges_nothing_is_disconnected(monkeypatch: p
     refusal = await agents["north"].hear()
     assert isinstance(refusal, link.Refusal)
     assert refusal.code == "slow"
-
-
-async def test_a_new_boot_id_is_noted_durably() -> None:
-    world, agents = await a_world("north")
-    await agents["north"].open()
-    assert world.core.records.members["north"].boot_id == "boot-1"
-    again = Agent(world.core.hub, "north", agents["north"].key, boot_id="boot-2")
-    await again.open()
-    assert world.core.records.members["north"].boot_id == "boot-2"
 
 
 async def test_when_the_dispatcher_stops_agents_are_told_to_come_back() -> None:

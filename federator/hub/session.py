@@ -1,0 +1,55 @@
+"""One session: what it is still owed, and whether its agent is there."""
+
+import asyncio
+import secrets
+
+from federator.hub.desired import Briefing
+from federator.hub.frames import Ended
+from federator.hub.outside import Pipe
+from federator.model.sites import Member
+from federator.wire import link
+
+
+class Session:
+    """One authenticated connection."""
+
+    def __init__(
+        self, session_id: str, member: Member, hello: link.Hello, pipe: Pipe, briefing: Briefing
+    ) -> None:
+        self.id = session_id
+        self.member = member.id
+        self.hello = hello
+        self.pipe = pipe
+        self.briefing = briefing
+        self.ticket = secrets.token_urlsafe(32)
+        self.former_boot_id = member.boot_id
+        """Of the boot that this member was last heard in; empty: it never was."""
+        self.briefed = member.boot_id in ("", hello.boot_id)
+        """It may be told its desired set. After another boot of its host, not before it has said what it still knows of."""
+        self.reported = False
+        self.renewal: float | None = None
+        """The time in the newest report, which the agent is still to be given back."""
+        self.acknowledge: int | None = None
+        """Statuses up to this number are durable, and the agent is still to be told."""
+        self.absorbing = False
+        self.stuck_at: float | None = None
+        """By the loop's clock: when waiting for an acknowledgement is over."""
+        self.wake = asyncio.Event()
+        self.heard = asyncio.Event()
+        """Something has been said since somebody last began to listen for it."""
+        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    def end(self, ended: Ended) -> None:
+        """Let the session end; the first cause counts."""
+        if not self.ended.done():
+            self.ended.set_result(ended)
+
+    async def answers(self, within_s: float) -> bool:
+        """Whether the agent is still there: it is told its desired set once more, and acknowledges that. Real seconds."""
+        self.heard.clear()
+        self.briefing.repeat()
+        self.wake.set()
+        heard = asyncio.ensure_future(self.heard.wait())
+        await asyncio.wait((heard, self.ended), timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        heard.cancel()
+        return not self.ended.done() and (self.heard.is_set() or self.absorbing)
