@@ -6,11 +6,12 @@ import io
 import re
 import tarfile
 import zlib
+from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
 from federator.api.exchange import Call
-from federator.control.records import Outputs
+from federator.control.records import OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import content_hash
 from federator.ports import Blobs
@@ -47,14 +48,21 @@ async def outputs(call: Call) -> web.Response:
         spec = call.core.records.spec(call.job.spec_hash)
         why = "nothing has been collected yet" if spec.outputs else "its job file names none under `outputs`"
         raise NotFound(f"{call.job.name} has no outputs: {why}")
-    data = await asyncio.to_thread(_archive, call.core.blobs, collected)
+    placement = call.core.records.placements.get(collected.placement)
+    parts = _by_rank(collected.parts, placement.members if placement else ())
+    data = await asyncio.to_thread(_archive, call.core.blobs, parts)
     name = f'attachment; filename="{call.job.id}.tar.gz"'
     return web.Response(body=data, content_type=GZIP, headers={"Content-Disposition": name})
 
 
-def _archive(blobs: Blobs, collected: Outputs) -> bytes:
-    """One archive of all members' parts; of files that several have, the first member's. Blocks on disk."""
-    parts = sorted(collected.parts, key=lambda part: part.member)
+def _by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[OutputPart]:
+    """The part with rank 0 first."""
+    ranks = {member: rank for rank, member in reversed(list(enumerate(members)))}
+    return sorted(parts, key=lambda part: (ranks.get(part.member, len(members)), part.member))
+
+
+def _archive(blobs: Blobs, parts: Sequence[OutputPart]) -> bytes:
+    """One archive of all members' parts; of files that several have, the first one's. Blocks on disk."""
     if len(parts) == 1:
         return _part(blobs, parts[0].digest)
     merged = io.BytesIO()

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import tarfile
 from typing import Any
 
 import msgspec
@@ -265,6 +266,29 @@ async def test_outputs_of_a_gang_over_two_members_come_as_one_archive(rig: Rig) 
     assert outputs.headers["Content-Type"] == "application/gzip"
     assert names_in(outputs.data) == ["a", "b", "both"]
     assert (await rig.ask("GET", f"/v1/jobs/{row.job}")).json()["outputs"] is True
+
+
+async def test_of_files_that_several_members_have_that_of_the_lowest_rank_is_kept(rig: Rig) -> None:
+    north, south = await rig.agent("north"), await rig.agent("south")
+    row = await placed(rig, "south", "north", outputs=["**"])
+    for agent, text in ((north, "rank 1"), (south, "rank 0")):
+        await agent.ask("PUT", f"/agent/v1/outputs/{row.id}", data=archive(model=text))
+    outputs = await rig.ask("GET", f"/v1/jobs/{row.job}/outputs")
+    with tarfile.open(fileobj=io.BytesIO(outputs.data), mode="r:gz") as merged:
+        kept = merged.extractfile("model")
+        assert kept is not None
+        assert kept.read() == b"rank 0"
+
+
+async def test_the_logs_of_a_gang_over_two_members_are_kept_by_rank(rig: Rig) -> None:
+    north, south = await rig.agent("north"), await rig.agent("south")
+    row = await placed(rig, "north", "south", "north")
+    for agent, rank in ((north, 0), (south, 1), (north, 2)):
+        text = b"I am %d\n" % rank
+        assert (await agent.ask("PUT", f"/agent/v1/logs/{row.id}/{rank}?offset=0", data=text)).status == 200
+    for rank in range(3):
+        log = await rig.ask("GET", f"/v1/jobs/{row.job}/logs?node={rank}")
+        assert log.data == b"I am %d\n" % rank
 
 
 async def test_an_older_attempts_outputs_do_not_replace_a_newer_ones(rig: Rig) -> None:
