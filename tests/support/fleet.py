@@ -172,12 +172,11 @@ class SimulatedAgent:
     # The host ------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: ev.Event) -> None:
-        pending = [event]
-        while pending:
+        events: Sequence[ev.Event] = [event]
+        while events:
             now = ev.Now(self._clock.now(), self._clock.boot())
-            self._state, instructions = step(self._state, pending.pop(0), now)
-            for instruction in instructions:
-                pending += self._carry_out(instruction, now)
+            self._state, instructions = step(self._state, events, now)
+            events = [answer for each in instructions for answer in self._carry_out(each, now)]
 
     def _carry_out(self, instruction: do.Instruction, now: ev.Now) -> Sequence[ev.Event]:  # noqa: C901
         """Do it, or say at once what a host would have answered in a moment."""
