@@ -121,9 +121,10 @@ class SimulatedAgent:
         self._handle(ev.Awake(f"boot-of-{identity.member}"))
 
     @property
-    def running(self) -> int:
-        """How many placements have started here and not ended."""
-        return sum(any(not rank.ended for rank in record.ranks) for record in self._state.records.values())
+    def running(self) -> set[str]:
+        """The placements that have started here and not ended."""
+        records = self._state.records.items()
+        return {name for name, record in records if any(not rank.ended for rank in record.ranks)}
 
     def start(self) -> None:
         """Hold a session from now on."""
@@ -282,9 +283,9 @@ class Fleet:
         return sum(agent.linked for agent in self.agents)
 
     @property
-    def running(self) -> int:
-        """How many placements run, by the agents' word."""
-        return sum(agent.running for agent in self.agents)
+    def running(self) -> set[str]:
+        """The placements that run, by the agents' word."""
+        return {placement for agent in self.agents for placement in agent.running}
 
     async def until(self, true: Callable[[], bool], limit_s: float) -> float:
         """Wait for a condition; the seconds it took. Raises TimeoutError."""
