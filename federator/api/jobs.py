@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Annotated
 
 import msgspec
@@ -10,6 +10,7 @@ from aiohttp import web
 
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, decode_json, require_type
 from federator.api.problems import problem_of
+from federator.control.intake import Asked
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobStatus
@@ -133,18 +134,35 @@ async def _submit_lines(call: Call) -> web.StreamResponse:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(write())
-        first = 1
+        first, before, earlier = 1, _nothing(group), _nothing(group)
         try:
             async for lines in _lines(call):
-                results = await _submit_chunk(call, first, lines)
+                await earlier
+                chunk = _answer_chunk(call, first, lines, before, answers)
+                earlier, before = before, group.create_task(chunk)
                 first += len(lines)
-                answers.put_nowait(b"".join(msgspec.json.encode(result) + b"\n" for result in results))
+            await before
         except FederatorError as error:
             # The lines before this one are accepted and answered; the rest is not read.
+            await before
             answers.put_nowait(msgspec.json.encode(SubmitResult(first, problem=problem_of(error))) + b"\n")
         answers.put_nowait(b"")
     await response.write_eof()
     return response
+
+
+def _nothing(group: asyncio.TaskGroup) -> asyncio.Task[None]:
+    """What is before the first chunk."""
+    return group.create_task(asyncio.sleep(0))
+
+
+async def _answer_chunk(
+    call: Call, first: int, lines: list[bytes], before: asyncio.Task[None], answers: asyncio.Queue[bytes]
+) -> None:
+    """Read a chunk while the one before it is on its way to the disk, and answer it after that one."""
+    results = await _submit_chunk(call, first, lines, before)
+    await before
+    answers.put_nowait(b"".join(msgspec.json.encode(result) + b"\n" for result in results))
 
 
 async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
@@ -165,10 +183,12 @@ async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
-async def _submit_chunk(call: Call, first: int, lines: list[bytes]) -> list[SubmitResult]:
+async def _submit_chunk(
+    call: Call, first: int, lines: list[bytes], before: Awaitable[None]
+) -> list[SubmitResult]:
     now = call.core.clock.now()
     results: dict[int, SubmitResult] = {}
-    requests: list[tuple[JobRequest, str | None, str]] = []
+    requests: list[Asked] = []
     numbers: list[int] = []
     for number, line in enumerate(lines, first):
         if not line.strip():
@@ -176,10 +196,12 @@ async def _submit_chunk(call: Call, first: int, lines: list[bytes]) -> list[Subm
         try:
             document = decode_json(line)
             request = read_job(document, now=now)
-            requests.append((request, _client_id(None, request), _hash(document)))
+            requests.append(Asked(request, _client_id(None, request), _hash(document)))
             numbers.append(number)
         except FederatorError as error:
             results[number] = SubmitResult(number, problem=problem_of(error))
+    if any(asked.request.after for asked in requests):
+        await before  # it may have what they name
     answers = await call.core.intake.submit_many(call.caller, requests) if requests else []
     for number, answer in zip(numbers, answers, strict=True):
         if isinstance(answer, Submitted):

@@ -5,7 +5,7 @@ has to happen at sites follows from them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Placement
+from federator.model.rules import Rule
 from federator.ports import Blobs
 from federator.settings import LimitSettings
 from federator.wire.http import JobPatch, Submitted
@@ -29,6 +30,18 @@ from federator.wire.jobfile import JobRequest, encode_spec
 
 PART = 50
 """Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
+
+
+GROUP = 20
+"""Jobs per transaction where many come at once: up to five rows each."""
+
+
+class Asked(NamedTuple):
+    """One of many submissions."""
+
+    request: JobRequest
+    client_id: str | None
+    body_hash: str
 
 
 class _Accepted(NamedTuple):
@@ -49,6 +62,8 @@ class Intake:
         self._blobs = blobs
         self._limits = limits
         self._retention = retention
+        self._book = QueueBook(())
+        self._book_of: tuple[Rule, ...] = ()
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
@@ -72,30 +87,53 @@ class Intake:
         return accepted[0].answer
 
     async def submit_many(
-        self, caller: Caller, requests: Sequence[tuple[JobRequest, str | None, str]]
+        self, caller: Caller, requests: Sequence[Asked]
     ) -> list[Submitted | FederatorError]:
-        """Accept many; each is accepted or refused by itself. They are written together: the store groups what comes at once.
+        """Accept many; each is accepted or refused by itself, though several are written as one.
 
         One that must follow others waits for those before it: they may be the ones that it names.
         """
-        answers: list[asyncio.Future[Submitted | FederatorError]] = []
-        for request, client_id, body_hash in requests:
-            if request.after:
+        answers: list[asyncio.Future[list[Submitted | FederatorError]]] = []
+        for group in _grouped(requests):
+            if group[0].request.after:
                 await asyncio.gather(*answers)
-            answers.append(asyncio.ensure_future(self._answer(caller, request, client_id, body_hash)))
-        return list(await asyncio.gather(*answers))
+            answers.append(asyncio.ensure_future(self._answers(caller, group)))
+        return [answer for part in await asyncio.gather(*answers) for answer in part]
 
-    async def _answer(
-        self, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
-    ) -> Submitted | FederatorError:
+    async def _answers(self, caller: Caller, group: Sequence[Asked]) -> list[Submitted | FederatorError]:
+        answers: list[Submitted | FederatorError] = []
         try:
-            return await self.submit(caller, request, client_id=client_id, body_hash=body_hash)
+            if len(group) == 1:
+                (only,) = group
+                return [
+                    await self.submit(
+                        caller, only.request, client_id=only.client_id, body_hash=only.body_hash
+                    )
+                ]
+            await self._records.transact(partial(self._group, caller, group, answers))
         except FederatorError as error:
-            return error
+            return [error] * len(group)
+        return answers
+
+    def _group(
+        self, caller: Caller, group: Sequence[Asked], answers: list[Submitted | FederatorError]
+    ) -> Changes:
+        """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
+        changes = Changes()
+        answers.clear()
+        for request, client_id, body_hash in group:
+            try:
+                accepted = self._accept(changes, caller, request, client_id, body_hash)
+            except FederatorError as error:
+                answers.append(error)
+            else:
+                self._write(changes, caller, accepted.tasks)
+                answers.append(accepted.answer)
+        return changes
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
-        queues = QueueBook(self._records.policies.rules)
+        queues = self._queues()
         spec = request.spec
         if spec.workdir is not None and not self._blobs.has(spec.workdir):
             raise Invalid(
@@ -123,6 +161,13 @@ class Intake:
             after=tuple(self._predecessor(caller, name) for name in request.after),
         )
         return spec, job
+
+    def _queues(self) -> QueueBook:
+        """The queues of the policies in force."""
+        rules = self._records.policies.rules
+        if rules is not self._book_of:
+            self._book, self._book_of = QueueBook(rules), rules
+        return self._book
 
     def _accept(
         self, changes: Changes, caller: Caller, request: JobRequest, client_id: str | None, body_hash: str
@@ -184,7 +229,7 @@ class Intake:
         def compute() -> Changes:
             changes = Changes()
             job = self._open(job_id)
-            new, what = patched(job, patch, QueueBook(self._records.policies.rules), self._scribe.clock.now())
+            new, what = patched(job, patch, self._queues(), self._scribe.clock.now())
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
             placement = self._placement(job)
             if placement is not None:
@@ -301,6 +346,25 @@ class Intake:
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
         await self._records.transact(compute)
         return self._job(job_id)
+
+
+def _grouped(requests: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
+    """In their order; what is written as one are single jobs that have nothing to do with each other."""
+    group: list[Asked] = []
+    names: set[str] = set()
+    for asked in requests:
+        alone = bool(asked.request.after or asked.request.array)
+        if group and (alone or len(group) == GROUP or asked.client_id in names):
+            yield group
+            group, names = [], set()
+        if alone:
+            yield (asked,)
+            continue
+        group.append(asked)
+        if asked.client_id is not None:
+            names.add(asked.client_id)
+    if group:
+        yield group
 
 
 def _keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> None:

@@ -15,6 +15,7 @@ from federator.kernel.clock import Clock
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 RANDOM_BITS = 80
 LENGTH = 26
+_PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
 
 
 @dataclass
@@ -35,11 +36,8 @@ class IdSource:
 
 
 def _encode(value: int) -> str:
-    digits = []
-    for _ in range(LENGTH):
-        digits.append(ALPHABET[value & 31])
-        value >>= 5
-    return "".join(reversed(digits))
+    """Two digits at a time: a submission takes three ids."""
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(5 * LENGTH - 10, -1, -10)])
 
 
 def content_hash(data: bytes) -> str:

@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -236,3 +238,20 @@ async def test_preview_and_explain_change_nothing(rig: Rig) -> None:
     explanation = await rig.ask("GET", f"/v1/jobs/{job}/explain")
     assert explanation.status == 200
     assert explanation.json()["because"]
+
+
+async def test_a_line_may_follow_one_of_an_earlier_part_of_the_body(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are taken up while those before them are still being written: answers keep their order all the same."""
+    monkeypatch.setattr("federator.api.jobs.CHUNK_LINES", 2)
+    names = [f"step-{number}" for number in range(9)]
+    lines: list[dict[str, object]] = [{"run": "x", "name": names[0]}]
+    lines += [{"run": "x", "name": name, "after": [before]} for before, name in pairwise(names)]
+    body = "\n".join(json.dumps(line) for line in lines)
+    answer = await rig.ask("POST", "/v1/jobs", data=body, headers=NDJSON)
+    results = [json.loads(line) for line in answer.data.splitlines()]
+    assert [result["line"] for result in results] == list(range(1, 10))
+    jobs = [result["submitted"]["jobs"][0] for result in results]
+    for before, job in pairwise(jobs):
+        assert rig.world.core.records.jobs[job].after == (before,)

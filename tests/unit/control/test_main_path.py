@@ -2,6 +2,7 @@
 
 import pytest
 
+from federator.control.intake import Asked
 from federator.control.records import Changes
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
@@ -307,10 +308,34 @@ async def test_jobs_of_one_batch_may_follow_each_other(world: World) -> None:
     now = world.clock.now()
     first = read_job({"run": "x", "name": "prepare"}, now=now)
     second = read_job({"run": "y", "name": "train", "after": ["prepare"]}, now=now)
-    answers = await world.core.intake.submit_many(ADA, [(first, None, "1"), (second, None, "2")])
+    answers = await world.core.intake.submit_many(ADA, [Asked(first, None, "1"), Asked(second, None, "2")])
     assert all(isinstance(answer, Submitted) for answer in answers)
     train = world.core.views.find_job(ADA, "train")
     assert train.after == (world.core.views.find_job(ADA, "prepare").id,)
+
+
+async def test_in_a_batch_each_job_is_accepted_or_refused_by_itself_and_counts_once(world: World) -> None:
+    now = world.clock.now()
+    asked = [
+        Asked(read_job({"run": "x", **fields}, now=now), client_id, "1")
+        for fields, client_id in (
+            ({"name": "one"}, "a"),
+            ({"name": "two", "queue": "nowhere"}, "b"),
+            ({"name": "one"}, "a"),
+            ({"name": "three", "array": "0-2"}, None),
+            ({"name": "four"}, None),
+        )
+    ]
+    one, two, again, three, four = await world.core.intake.submit_many(ADA, asked)
+    assert isinstance(two, Invalid)
+    assert two.field == "$.queue"
+    assert isinstance(one, Submitted)
+    assert isinstance(again, Submitted)
+    assert (again.jobs, again.repeated) == (one.jobs, True)
+    assert isinstance(three, Submitted)
+    assert isinstance(four, Submitted)
+    assert sorted(world.core.records.jobs) == sorted((*one.jobs, *three.jobs, *four.jobs))
+    assert list(world.core.records.client_keys) == ["ada/a"]
 
 
 async def test_a_running_jobs_forecast_is_not_its_end(world: World) -> None:
