@@ -94,14 +94,8 @@ class Committer:
         return self._place(changes, plan, action, job, snapshot)
 
     def _place(self, changes: Changes, plan: Plan, action: Place, job: Job, snapshot: Snapshot) -> str:
-        pool = next(
-            (
-                pool
-                for pool in snapshot.pools
-                if pool.member == action.members[0] and pool.pool == action.pool
-            ),
-            None,
-        )
+        key = f"{action.site}/{action.members[0]}/{action.pool}"
+        pool = next((pool for pool in snapshot.pools if pool.key == key), None)
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
         placement = msgspec.structs.replace(
             placement,

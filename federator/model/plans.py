@@ -45,14 +45,14 @@ class SiteReason(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
-    """Start this job there now. `members` has one entry per rank."""
+    """Start this job there now. `members` and `sessions` have one entry per rank: where it runs, and the agent's connection that was seen."""
 
     job: str
     revision: int
     site: str
     pool: str
     members: tuple[str, ...]
-    session: str
+    sessions: tuple[str, ...] = ()
     market: Market
     price_usd_gpu_h: float
     expected_start_at: float

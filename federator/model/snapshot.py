@@ -57,7 +57,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Work that holds part of a pool until about `ends_at`. `job` and the rest are set for placements of ours, for quotas and preemption."""
+    """Work that holds part of a pool until about `ends_at`. `job` and the rest are set for placements of ours, for quotas and preemption.
+
+    A gang over several members is one such part at each of them, with the ranks that are there.
+    """
 
     nodes: int
     gpus: int
@@ -66,6 +69,8 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory_mib: int = 0
     ends_at: float
     placement: str | None = None
+    leads: bool = True
+    """Whether its first rank is among these: that part is counted as the job, where jobs are counted."""
     job: str | None = None
     revision: int = 0
     """Of the job's record: a preemption names what it saw."""

@@ -1,8 +1,11 @@
 """Somewhere a job might run: a pool that exists, or an offer that could be rented, in one common view.
 
-Filters, forecasts and columns ask the same questions of both, so both answer in the same words.
+Filters, forecasts and columns ask the same questions of both, so both answer in the same words. Members of a site whose pools are
+alike in everything that planning reads are one place: a gang may lie over them, and ten machines with an agent each are asked about once.
 """
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +21,10 @@ SPOT_REWORK = 1.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """One pool or offer. `nodes` and the figures per node are what it has in all, not what is free."""
+    """One place. `nodes` and the figures per node are what it has in all, not what is free.
+
+    `views` are its pools at the members that are open (at all of them, when none is), in the order of their names; `shut` the others.
+    """
 
     key: str
     site: str
@@ -36,12 +42,25 @@ class Candidate:
     labels: dict[str, str]
     price_usd_gpu_h: float
     source: PoolView | OfferView
+    views: tuple[PoolView, ...] = ()
+    shut: tuple[PoolView, ...] = ()
 
     @property
     def shown(self) -> str:
         """Its name for people: as the key, without a member that is called as its site."""
         pool = self.standing
-        return f"{pool.site}/{pool.pool}" if pool is not None and pool.member == pool.site else self.key
+        single = pool is not None and len(self.views) + len(self.shut) == 1
+        return f"{self.site}/{self.pool}" if single and pool and pool.member == pool.site else self.key
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys that the snapshot has for it: of its pools, or of the offer."""
+        return tuple(view.key for view in (*self.views, *self.shut)) or (self.key,)
+
+    def members_of(self, nodes: Collection[str]) -> frozenset[int]:
+        """Which of its members (by index) these nodes, written `member/node`, are at."""
+        named = {node.partition("/")[0] for node in nodes}
+        return frozenset(n for n, view in enumerate(self.views) if view.member in named)
 
     @property
     def offer(self) -> OfferView | None:
@@ -50,7 +69,7 @@ class Candidate:
 
     @property
     def standing(self) -> PoolView | None:
-        """The pool, when this is capacity that exists or boots."""
+        """The pool, when this is capacity that exists or boots; of several members, the first one's."""
         return self.source if isinstance(self.source, PoolView) else None
 
     @property
@@ -93,10 +112,57 @@ def size(job: JobView) -> float:
     return float(job.gpus_total) or CPU_ONLY_SIZE * job.nodes
 
 
+def make(view: PoolView) -> tuple[object, ...]:
+    """What two members' pools must have in common to be one place. What is rented is a place of its own."""
+    if view.market is not Market.OWNED or view.lease is not None or view.ready_at is not None:
+        return (view.key,)
+    return (
+        view.site,
+        view.pool,
+        view.kind,
+        view.region,
+        view.provider,
+        view.model,
+        view.gpu_memory_mib,
+        view.gpus_per_node,
+        view.cpus_milli_per_node,
+        view.memory_mib_per_node,
+        tuple(sorted(view.labels.items())),
+        view.price_usd_gpu_h,
+        view.lends_to,
+        view.self_fencing,
+    )
+
+
+def of_pools(pools: Iterable[PoolView]) -> list[Candidate]:
+    """The places that these pools come to."""
+    groups: dict[tuple[object, ...], list[PoolView]] = {}
+    for view in sorted(pools, key=lambda view: view.key):
+        groups.setdefault(make(view), []).append(view)
+    wide = Counter((views[0].site, views[0].pool) for views in groups.values() if len(views) > 1)
+    return [_place(_key(views, wide), views) for views in groups.values()]
+
+
+def _key(views: Sequence[PoolView], wide: Counter[tuple[str, str]]) -> str:
+    """`site/pool` for several members, unless others there are called the same; `site/member/pool` for one."""
+    first = views[0]
+    if len(views) == 1:
+        return first.key
+    if wide[first.site, first.pool] == 1:
+        return f"{first.site}/{first.pool}"
+    return f"{first.site}/{first.member}+{len(views) - 1}/{first.pool}"
+
+
 def of_pool(view: PoolView) -> Candidate:
-    """A pool that exists."""
+    """One member's pool by itself."""
+    return _place(view.key, [view])
+
+
+def _place(key: str, views: Sequence[PoolView]) -> Candidate:
+    usable = tuple(view for view in views if view.open) or tuple(views)
+    view = usable[0]
     return Candidate(
-        key=view.key,
+        key=key,
         site=view.site,
         kind=view.kind,
         pool=view.pool,
@@ -105,13 +171,15 @@ def of_pool(view: PoolView) -> Candidate:
         market=view.market,
         model=view.model,
         gpu_memory_mib=view.gpu_memory_mib,
-        nodes=view.nodes,
+        nodes=sum(each.nodes for each in usable),
         gpus=view.gpus_per_node,
         cpus_milli=view.cpus_milli_per_node,
         memory_mib=view.memory_mib_per_node,
         labels=view.labels,
         price_usd_gpu_h=view.price_usd_gpu_h,
         source=view,
+        views=usable,
+        shut=tuple(each for each in views if not each.open) if usable[0].open else (),
     )
 
 

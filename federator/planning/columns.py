@@ -23,7 +23,7 @@ from federator.planning.caps import Caps
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, never_usd
 from federator.planning.problem import under
-from federator.planning.yard import Lot, lot_of, need_of
+from federator.planning.yard import Lot, need_of
 
 BUCKETS_H = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 168.0)
 """Edges of the future's buckets, in hours from now: fine where a decision is near, coarse where it will be taken again."""
@@ -139,7 +139,7 @@ class _Builder:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.world = evaluator, evaluator.world
         self.now = self.world.now
-        self.lots = [lot_of(place, self.now) for place in self.world.places]
+        self.lots = [self.world.lot(place) for place in range(len(self.world.places))]
         self.caps = Caps(self.world.snapshot, self.world.book.caps)
         self.edges = np.array(BUCKETS_H) * 3600.0
         self.out = Columns()
@@ -372,9 +372,9 @@ class _Builder:
 
 
 def _last_release(lot: Lot) -> float:
-    return max((release.at for release in lot.releases), default=0.0)
+    return lot.releases[-1].at if lot.releases else 0.0
 
 
 def _gangs(lot: Lot, job: JobView) -> int:
     """At most so many gangs fit on what is free now."""
-    return sum(host.ranks(need_of(job)) for host in lot.hosts) // job.nodes
+    return lot.room_for(need_of(job)) // job.nodes

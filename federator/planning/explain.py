@@ -85,7 +85,7 @@ def _standing(problem: Problem, plan: Plan, job: JobView, home_finish_at: float 
     """The world after the plan, cut down to this job and those that the plan starts."""
     views = {view.id: view for view in problem.snapshot.jobs}
     world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
-    index = {place.key: number for number, place in enumerate(world.places)}
+    index = {name: number for number, place in enumerate(world.places) for name in place.names}
     starts = []
     for action in plan.actions:
         if isinstance(action, Preempt) or action.job == job.id or action.job not in views:

@@ -52,7 +52,10 @@ class Test(NamedTuple):
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if at.standing is None or at.standing.open:
         return None
-    return at.standing.closed_because or "nothing new may start there now", f"when {at.site} takes work again"
+    text = at.standing.closed_because or "nothing new may start there now"
+    if len(at.views) > 1:
+        text = f"none of its {len(at.views)} members takes work; {at.standing.member}: {text}"
+    return text, f"when {at.site} takes work again"
 
 
 def _burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -175,16 +178,16 @@ def _memory_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
-def ranks_ever(job: JobView, at: Candidate) -> int:
-    """How many ranks of the job the place would hold if nothing else ran there."""
-    fits = [job.nodes]
+def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
+    """How many ranks of the job the place would hold if nothing else ran there; with `shut`, if all its members were open too."""
+    fits, nodes = [job.nodes], at.nodes + (sum(view.nodes for view in at.shut) if shut else 0)
     for wanted, has in (
         (job.gpus, at.gpus),
         (job.cpus_milli, at.cpus_milli),
         (job.memory_mib, at.memory_mib),
     ):
         if wanted:
-            fits.append(at.nodes * (has // wanted))
+            fits.append(nodes * (has // wanted))
     return min(fits)
 
 
@@ -197,6 +200,11 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
             f"a gang over several rented instances is not supported yet; one holds {holds} of {job.nodes} nodes",
             f"ask for {holds} nodes",
         )
+    if ranks_ever(job, at, shut=True) >= job.nodes:
+        first = at.shut[0]
+        names = first.member if len(at.shut) == 1 else f"{first.member} and {len(at.shut) - 1} more"
+        text = f"its open members hold {holds} of the gang's {job.nodes} nodes even empty; {first.member}: {first.closed_because}"
+        return text, f"when {names} of {at.site} {'takes' if len(at.shut) == 1 else 'take'} work again"
     return (
         f"even empty it holds {holds} of the gang's {job.nodes} nodes",
         f"ask for {holds} node{'s' if holds != 1 else ''}",
@@ -269,7 +277,7 @@ def _max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def worst_rent_s(job: JobView, at: Candidate) -> float:
-    """For how long rent is paid in the worst case: boot, the job's whole limit, teardown, and at least the minimum billed."""
+    """For how long rent is paid in the worst case: boot, the job's whole limit and grace, slack, teardown, and at least the minimum billed."""
     run = job.max_duration_s if job.max_duration_s is not None else at.run_s(job)
     if at.offer is None:
         return run

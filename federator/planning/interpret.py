@@ -11,10 +11,14 @@ from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waitin
 from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
+from federator.planning.candidates import Candidate
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.reasons import KINDS, Standing, closest
 from federator.planning.reclaim import Reclaim, reclaim
 from federator.planning.wording import moment, money, request, span
+
+MANY_MEMBERS = 3
+"""Of more members than this only the number is said."""
 
 
 def write_plan(
@@ -96,15 +100,16 @@ class _Writer:
             assert isinstance(case, Case), "nothing is rented without a case"
             return self._rent(job, case)
         at = self.world.places[place]
-        pool = at.standing
-        assert pool is not None, "what starts now starts on capacity that is there"
+        assert booking.members, "what starts now starts on capacity that is there"
+        views = [at.views[member] for member in booking.members]
+        pool = views[0]
         return Place(
             job=job.id,
             revision=job.revision,
             site=pool.site,
             pool=pool.pool,
-            members=(pool.member,) * job.nodes,
-            session=pool.session,
+            members=tuple(view.member for view in views),
+            sessions=tuple(view.session for view in views),
             market=pool.market,
             price_usd_gpu_h=pool.price_usd_gpu_h,
             expected_start_at=booking.start_at,
@@ -114,12 +119,23 @@ class _Writer:
         )
 
     def _because_here(self, job: JobView, place: int) -> str:
-        at, finish = self.world.places[place], self.scored.schedule.bookings[job.id].finish_at
+        at, booking = self.world.places[place], self.scored.schedule.bookings[job.id]
         others = len(self.world.home(job)) + len(self.world.leases(job)) - 1
         choice = f"best of {others + 1} places it may use" if others > 0 else "the one place it may use"
         price = f", {money(at.price_usd_gpu_h)} per GPU-hour" if at.price_usd_gpu_h and job.gpus else ""
         lease = " (rented already)" if at.rented else ""
-        return f"{request(job)} fit now at {at.shown}{lease}: {choice}{price}; {self._against_deadline(job, finish)}"
+        where = f"{at.shown}{lease}{self._on_members(at, booking.members)}"
+        finish = self._against_deadline(job, booking.finish_at)
+        return f"{request(job)} fit now at {where}: {choice}{price}; {finish}"
+
+    def _on_members(self, at: Candidate, ranks: Sequence[int]) -> str:
+        """Which members of a place of several."""
+        names = list(dict.fromkeys(at.views[rank].member for rank in ranks))
+        if len(at.views) == 1:
+            return ""
+        if len(names) > MANY_MEMBERS:
+            return f" (on {len(names)} members)"
+        return f" (on {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))})"
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"

@@ -14,11 +14,15 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
+from federator.model.capacity import Market
 from federator.model.rules import GuaranteeRow
-from federator.model.snapshot import JobView, Problem, Snapshot
-from federator.planning.candidates import Candidate, of_offer, of_pool, size
+from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
+from federator.planning.candidates import Candidate, of_offer, of_pools, size
 from federator.planning.feasibility import Ground, Rejection, reject
 from federator.planning.rulebook import RuleBook
+from federator.planning.yard import Lot, lot_of
 
 BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
@@ -39,11 +43,12 @@ class World:
         self.forbidden = forbidden
         self.book = RuleBook(self.snapshot.rules, self.now)
         self.ground = Ground(self.snapshot, self.book)
-        pools = sorted((of_pool(view) for view in self.snapshot.pools), key=lambda c: c.key)
+        pools = sorted(of_pools(self.snapshot.pools), key=lambda c: c.key)
         offers = sorted((of_offer(view) for view in self.snapshot.offers), key=lambda c: c.key)
         self.places: tuple[Candidate, ...] = (*pools, *offers)
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
+        self._lots: dict[int, Lot] = {}
         self._open: dict[ClassKey, tuple[int, ...]] = {}
         self.keys: dict[str, ClassKey] = {job.id: self._key(job) for job in self.snapshot.jobs}
         self.jobs: tuple[JobView, ...] = tuple(sorted(self.snapshot.jobs, key=self._order))
@@ -84,6 +89,13 @@ class World:
         """Offers that pass."""
         return tuple(p for p in self.open_to(job) if self.places[p].offer is not None)
 
+    def lot(self, place: int) -> Lot:
+        """The hosts of a place as things stand, to do with as one likes."""
+        known = self._lots.get(place)
+        if known is None:
+            known = self._lots[place] = lot_of(self.places[place], self.now)
+        return known.copy()
+
     def waited_s(self, job: JobView) -> float:
         """How long the job has waited."""
         return max(0.0, self.now - job.submitted_at)
@@ -98,12 +110,23 @@ class World:
         )
 
     @cached_property
+    def running(self) -> dict[str, BusyView]:
+        """Placements of ours, by id, each with all its ranks, at whatever members they are."""
+        whole: dict[str, BusyView] = {}
+        for part in (busy for pool in self.snapshot.pools for busy in pool.busy if busy.placement):
+            known = whole.get(part.placement or "")
+            whole[part.placement or ""] = (
+                part if known is None else replace(part, nodes=known.nodes + part.nodes)
+            )
+        return whole
+
+    @cached_property
     def running_gpus(self) -> dict[tuple[str, str], int]:
         """GPUs in use by our placements, by queue and GPU model, on owned capacity."""
         use: dict[tuple[str, str], int] = {}
         for pool in self.snapshot.pools:
             for busy in pool.busy:
-                if busy.placement is not None and not of_pool(pool).rented:
+                if busy.placement is not None and pool.market is Market.OWNED:
                     use[busy.queue, pool.model] = (
                         use.get((busy.queue, pool.model), 0) + busy.nodes * busy.gpus
                     )
@@ -145,11 +168,11 @@ class World:
             return {}
         used: dict[str, float] = {}
         for (queue, _), count in self.running_gpus.items():
-            head = _weighted(queue, weights)
+            head = weighted(queue, weights)
             used[head] = used.get(head, 0.0) + count
         turns = {}
         for job in sorted(self.snapshot.jobs, key=lambda j: (-j.priority, j.submitted_at, j.id)):
-            head = _weighted(job.queue, weights)
+            head = weighted(job.queue, weights)
             used[head] = used.get(head, 0.0) + size(job)
             turns[job.id] = used[head] / weights.get(head, 1.0)
         return turns
@@ -178,7 +201,7 @@ def under(queue: str, above: str) -> bool:
     return queue == above or queue.startswith(above + "/")
 
 
-def _weighted(queue: str, weights: dict[str, float]) -> str:
+def weighted(queue: str, weights: dict[str, float]) -> str:
     """The nearest queue above (or the queue itself) that has a weight; else its top."""
     named = [path for path in weights if under(queue, path)]
     return max(named, key=len, default=queue.split("/", 1)[0])

@@ -16,13 +16,15 @@ from federator.planning.feasibility import FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import gpus, moment, money, request
-from federator.planning.yard import Lot, Release, lot_of, need_of
+from federator.planning.yard import Lot, Release, hosts_for, need_of
 
 ORDER = {
     name: number
     for number, name in enumerate([*(t.name for t in FILTERS), *(name for name, _ in SITUATIONS), ""])
 }
 """How far a place came: the further, the closer it is to being one where the job runs."""
+STARTED = 1 << 40
+"""Releases of what this plan starts are numbered from here on, beyond those of all that runs."""
 KINDS = {
     "not-before": "time",
     "no-need": "filter",
@@ -46,7 +48,7 @@ class Standing:
     def __init__(self, world: World, bursting: Bursting, starts: Iterable[tuple[JobView, int]]) -> None:
         """Take the decisions' capacity and count them into caps."""
         self.world, self.bursting = world, bursting
-        self.lots = [lot_of(place, world.now) for place in world.places]
+        self.lots = [world.lot(place) for place in range(len(world.places))]
         self.caps = Caps(world.snapshot, world.book.caps)
         self.rented: dict[int, int] = {}
         for job, place in starts:
@@ -59,10 +61,11 @@ class Standing:
     def _occupy(self, job: JobView, place: int) -> None:
         """The job starts now and is expected to end in time."""
         lot, need = self.lots[place], need_of(job)
-        hosts = lot.take(need, job.nodes)
+        hosts = hosts_for(job, self.world.places[place], lot)
         if hosts is not None:
+            lot.put(need, hosts)
             ends_at = self.world.now + self.world.places[place].run_s(job)
-            lot.release_later(Release(ends_at, len(lot.releases), need, hosts, job))
+            lot.release_later(Release(ends_at, STARTED + len(lot.releases), need, hosts, job))
 
     def reason(self, job: JobView, place: int) -> SiteReason:
         """Why the job is not there, or that it could be, at which extra cost and when."""

@@ -2,21 +2,22 @@
 
 A job within its queue's guarantee that would not start within the reclaim time takes its place back from borrowers: queues without a
 guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those the
-latest started, so that little work is lost. What a stop frees is planned with in a later turn, when the site says so.
+latest started, so that little work is lost; over several members only where no single one would do. What a stop frees is planned with
+in a later turn, when the site says so.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
-from federator.model.snapshot import BusyView, JobView
+from federator.model.snapshot import BusyView, JobView, PoolView
 from federator.planning.objective import Scored
 from federator.planning.problem import World, under
 from federator.planning.rulebook import matches
 from federator.planning.wording import span
-from federator.planning.yard import Lot, lot_of, need_of
+from federator.planning.yard import Lot, Release, need_of
 
 RULE_PATIENCE_S = 60.0
 """A job that a preemption rule favours displaces others only when it would otherwise wait longer than this."""
@@ -113,62 +114,93 @@ def _least(
     """The cheapest set of placements, all on one owned place, whose end makes the job fit there; empty when there is none."""
     best: tuple[float, list[tuple[BusyView, str]]] | None = None
     for place in world.home(job):
-        lot = _after_starts(world, scored, place)
-        model = world.places[place].model
-        running = [b for b in _running(lot) if b.placement not in stopped and may_stop(b, model)]
-        victims = _enough(lot, job, running)
-        if victims:
-            lost = sum(busy.nodes * busy.gpus * max(0.0, world.now - busy.started_at) for busy in victims)
-            if best is None or lost < best[0]:
-                best = (lost, [(busy, model) for busy in victims])
+        at = world.places[place]
+        for lots in _tries(world, scored, place):
+            for lot in lots:
+                running = [
+                    b for b in _running(world, lot) if b.placement not in stopped and may_stop(b, at.model)
+                ]
+                victims = _enough(lot, job, running)
+                lost = sum(busy.nodes * busy.gpus * max(0.0, world.now - busy.started_at) for busy in victims)
+                if victims and (best is None or lost < best[0]):
+                    best = (lost, [(busy, at.model) for busy in victims])
+            if best is not None:
+                break
     return best[1] if best else []
 
 
-def _after_starts(world: World, scored: Scored, place: int) -> Lot:
-    lot = lot_of(world.places[place], world.now)
-    for name, started_at in scored.starts.items():
-        if started_at == place:
-            job = world.by_id[name]
-            lot.take(need_of(job), job.nodes)
+def _tries(world: World, scored: Scored, place: int) -> Iterator[Iterator[Lot]]:
+    """The lots of a place to look at, each after this decision's starts: of every member by itself, then all of it."""
+    at = world.places[place]
+    starts = [
+        (world.by_id[name], scored.schedule.bookings[name].members)
+        for name, there in scored.starts.items()
+        if there == place
+    ]
+    if len(at.views) > 1:
+        yield (_member_lot(world, view, number, starts) for number, view in enumerate(at.views))
+    lot = world.lot(place)
+    for job, members in starts:
+        _start(lot, job, len(members))
+    yield iter((lot,))
+
+
+def _member_lot(
+    world: World, view: PoolView, number: int, starts: Sequence[tuple[JobView, Sequence[int]]]
+) -> Lot:
+    lot = Lot.of_pool(view, world.now)
+    for job, members in starts:
+        _start(lot, job, members.count(number))
     return lot
 
 
-def _running(lot: Lot) -> list[BusyView]:
-    """Placements of ours that run there, each once."""
-    works = {
-        id(r.payload): r.payload
+def _start(lot: Lot, job: JobView, ranks: int) -> None:
+    if ranks:
+        lot.take(need_of(job), ranks)
+
+
+def _running(world: World, lot: Lot) -> list[BusyView]:
+    """Placements of ours that have ranks there, each once and whole, wherever else it has some."""
+    names = {
+        r.payload.placement: None
         for r in lot.releases
-        if isinstance(r.payload, BusyView) and r.payload.placement
+        if r.hosts and isinstance(r.payload, BusyView) and r.payload.placement
     }
-    return list(works.values())
+    return [world.running[name] for name in names]
 
 
 def _enough(lot: Lot, job: JobView, candidates: list[BusyView]) -> list[BusyView]:
     """Stop in order until the gang fits, then spare whoever was not needed."""
+    need = need_of(job)
+    releases: dict[str, list[Release]] = {}
+    for release in lot.releases:
+        if isinstance(release.payload, BusyView) and release.payload.placement:
+            releases.setdefault(release.payload.placement, []).append(release)
     order = sorted(candidates, key=lambda busy: (busy.priority, -busy.started_at, busy.placement or ""))
     chosen: list[BusyView] = []
     for busy in order:
-        if lot.fits(need_of(job), job.nodes):
+        if lot.fits(need, job.nodes):
             break
-        _shift(lot, busy, 1)
+        _shift(lot, releases[busy.placement or ""], 1)
         chosen.append(busy)
-    if not lot.fits(need_of(job), job.nodes):
+    if not lot.fits(need, job.nodes):
         return []
     for busy in list(chosen):
-        _shift(lot, busy, -1)
-        if lot.fits(need_of(job), job.nodes):
+        _shift(lot, releases[busy.placement or ""], -1)
+        if lot.fits(need, job.nodes):
             chosen.remove(busy)
         else:
-            _shift(lot, busy, 1)
+            _shift(lot, releases[busy.placement or ""], 1)
     return chosen
 
 
-def _shift(lot: Lot, busy: BusyView, sign: int) -> None:
-    """Give back (or take again) everything that a placement holds."""
-    for release in lot.releases:
-        if release.payload is busy:
-            for index in release.hosts:
-                lot.hosts[index].add(release.need, sign)
+def _shift(lot: Lot, releases: Sequence[Release], sign: int) -> None:
+    """Give back (or take again) everything that a placement holds there."""
+    for release in releases:
+        if sign > 0:
+            lot.untake(release.need, release.hosts)
+        else:
+            lot.put(release.need, release.hosts)
 
 
 def _stop(busy: BusyView, job: JobView, text: str) -> Preempt:

@@ -22,7 +22,7 @@ from federator.planning.caps import Caps
 from federator.planning.lanes import Lanes
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
-from federator.planning.yard import RANKS_PER_WORK, Hold, Release, lot_of, need_of
+from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
 
 ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
@@ -40,6 +40,8 @@ class Booking:
     committed_until: float = 0.0
     rents: bool = False
     exact: bool = True
+    members: tuple[int, ...] = ()
+    """Of each rank, by index; empty for what starts on a machine that nobody has rented yet."""
 
 
 @dataclass
@@ -70,6 +72,7 @@ class _Rank(NamedTuple):
     left_over: int
     run_s: float
     place: int
+    hosts: tuple[int, ...] = ()
 
 
 class _Engine:
@@ -77,7 +80,7 @@ class _Engine:
 
     def __init__(self, world: World, bursting: Bursting | None) -> None:
         self.world, self.bursting, self.now = world, bursting, world.now
-        self.lots = [lot_of(place, world.now) for place in world.places]
+        self.lots = [world.lot(place) for place in range(len(world.places))]
         self.caps = Caps(world.snapshot, world.book.caps)
         self.result = Schedule()
         self.hold: Hold | None = None
@@ -199,42 +202,50 @@ class _Engine:
             row = self.caps.blocking(job, self.world.places[place], shares=place in self.rented)
             if row is not None:
                 capped = capped or blocks.capped(self.caps, row, job, self.world.places[place])
-            elif not self._leaves_hold(job, place, at):
+            elif (hosts := self._hosts(job, place, at)) is None:
                 held = True
             else:
-                fitting.append(self._rank(job, place, at))
+                fitting.append(self._rank(job, place, at, hosts))
         if fitting:
             best = min(fitting)
             better = self._better_later(job, at) if best.miss else None
             if better is None:
-                self._start(job, best.place, at)
+                self._start(job, best.place, at, best.hosts)
             return better
         if held and self.hold is not None:
             return blocks.held(self.hold, self.world.places[self.hold.place], self.now)
         return capped or BUSY
 
-    def _rank(self, job: JobView, place: int, at: float) -> "_Rank":
+    def _hosts(self, job: JobView, place: int, at: float) -> tuple[int, ...] | None:
+        """Where the ranks of a job that fits there would go; None when that would delay the gang that the place is held for."""
+        hold, lot, need = self.hold, self.lots[place], need_of(job)
+        hosts = hosts_for(job, self.world.places[place], lot)
+        if hosts is None or hold is None or hold.place != place or hold.job.id == job.id:
+            return hosts
+        if at + self.world.places[place].run_s(job) <= hold.at or hold.survives(need, hosts):
+            return hosts
+        hosts = lot.choose(need, job.nodes, hold.spares(need))
+        return hosts if hosts is not None and hold.survives(need, hosts) else None
+
+    def _rank(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> "_Rank":
         candidate = self.world.places[place]
         price = cost(self.world.book, job, candidate, at, committed_until=self._committed_until(place))
-        at_member = candidate.standing.member if candidate.standing is not None else None
-        lost_there = any(node.partition("/")[0] == at_member for node in job.avoid_nodes)
-        left_over = candidate.gpus - job.gpus
-        return _Rank(round(price.total, 9), price.miss, lost_there, left_over, candidate.run_s(job), place)
+        avoided = candidate.members_of(job.avoid_nodes) if job.avoid_nodes else ()
+        lost_there = any(self.lots[place].members[host] in avoided for host in hosts)
+        left_over, run_s = candidate.gpus - job.gpus, candidate.run_s(job)
+        return _Rank(round(price.total, 9), price.miss, lost_there, left_over, run_s, place, hosts)
 
     def _committed_until(self, place: int) -> float:
         """Until when a rented instance is needed by what runs there."""
         if not self.world.places[place].rented:
             return 0.0
-        return max((release.at for release in self.lots[place].releases), default=0.0)
+        releases = self.lots[place].releases
+        return releases[-1].at if releases else 0.0
 
-    def _start(self, job: JobView, place: int, at: float) -> None:
-        need, candidate, committed_until = (
-            need_of(job),
-            self.world.places[place],
-            self._committed_until(place),
-        )
-        hosts = self.lots[place].take(need, job.nodes)
-        assert hosts is not None, "a start is tried only where it fits"
+    def _start(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> None:
+        need, candidate, lot = need_of(job), self.world.places[place], self.lots[place]
+        committed_until = self._committed_until(place)
+        lot.put(need, hosts)
         finish = at + candidate.run_s(job)
         if self.hold is not None and self.hold.job.id == job.id:
             self.hold = None
@@ -242,7 +253,8 @@ class _Engine:
             self.hold.suffer(need, hosts)
         self._release(place, finish, need, hosts, job)
         self.caps.take(job, candidate, shares=place in self.rented)
-        self.result.bookings[job.id] = Booking(place, at, finish, committed_until)
+        members = tuple(lot.members[host] for host in hosts)
+        self.result.bookings[job.id] = Booking(place, at, finish, committed_until, members=members)
 
     def _release(
         self, place: int, at: float, need: tuple[int, int, int], hosts: tuple[int, ...], job: JobView | None
@@ -259,8 +271,8 @@ class _Engine:
         if candidate.offer is not None:
             if len(self.lots[place].hosts) < candidate.offer.offer.available:
                 self._rent(job, place, candidate.offer.offer.delay_s)
-        elif self.lots[place].fits(need_of(job), job.nodes):
-            self._start(job, place, self.now)
+        elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
+            self._start(job, place, self.now, hosts)
 
     def _rent(self, job: JobView, place: int, delay_s: float) -> None:
         """A new host at the offer: the job has its part of it, and the rest is there for others once it has booted."""
@@ -295,20 +307,6 @@ class _Engine:
             lot = self.lots[best[1]].copy()
             lot.advance(best[0])
             self.hold = Hold(job, best[1], best[0], lot)
-
-    def _leaves_hold(self, job: JobView, place: int, at: float) -> bool:
-        """Whether the job, started there now, would be gone in time or leave enough for the gang that the place is held for."""
-        hold = self.hold
-        if hold is None or hold.place != place or hold.job.id == job.id:
-            return True
-        if at + self.world.places[place].run_s(job) <= hold.at:
-            return True
-        need, lot = need_of(job), self.lots[place]
-        hosts = lot.take(need, job.nodes)
-        if hosts is None:
-            return False
-        lot.untake(need, hosts)
-        return hold.survives(need, hosts)
 
     def _better_later(self, job: JobView, at: float) -> Block | None:
         """Whether waiting for another place, or for a rental, would meet the deadline that starting now misses."""

@@ -2,11 +2,13 @@
 
 A gang fits on hosts, never on a total. The histogram in a report does not say which host runs what, so busy work is laid on
 hosts that have that much in use: the largest ranks first, each on the host that it fills best. From then on hosts are exact.
+
+Hosts with equally much free are asked about once, so that a question about a thousand hosts costs as much as their few kinds.
 """
 
-import heapq
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from federator.model.capacity import Shape
 from federator.model.snapshot import BusyView, JobView, PoolView
@@ -22,9 +24,8 @@ Room = tuple[int, int, int]
 """GPUs, milli-CPUs and MiB."""
 
 
-@dataclass
-class Host:
-    """What is free on one host now."""
+class Host(NamedTuple):
+    """What is free on one host."""
 
     gpus: int
     cpus_milli: int
@@ -39,24 +40,26 @@ class Host:
             fits = min(fits, self.cpus_milli // need[1])
         if need[2]:
             fits = min(fits, self.memory_mib // need[2])
-        return fits
+        return max(0, fits)
 
-    def add(self, need: Room, sign: int) -> None:
-        """Give back (`sign` 1) or take (-1) one rank."""
-        self.gpus += sign * need[0]
-        self.cpus_milli += sign * need[1]
-        self.memory_mib += sign * need[2]
+    def plus(self, need: Room, sign: int) -> "Host":
+        """With one rank given back (`sign` 1) or taken (-1)."""
+        return Host(
+            self.gpus + sign * need[0], self.cpus_milli + sign * need[1], self.memory_mib + sign * need[2]
+        )
 
 
-@dataclass(order=True)
-class Release:
-    """At `at`, ranks of size `need` leave these hosts. `number` keeps ties in order of arrival."""
+NOTHING = Host(0, 0, 0)
+
+
+class Release(NamedTuple):
+    """At `at`, ranks of size `need` leave these hosts. `number` is each one's own within a lot: ties come in its order."""
 
     at: float
     number: int
-    need: Room = field(compare=False)
-    hosts: tuple[int, ...] = field(compare=False)
-    payload: object = field(compare=False, default=None)
+    need: Room
+    hosts: tuple[int, ...]
+    payload: object = None
 
 
 def need_of(job: JobView) -> Room:
@@ -73,110 +76,193 @@ def expected_end(busy: BusyView, now: float) -> float:
 
 
 class Lot:
-    """The hosts of one place, and the releases ahead, soonest first."""
+    """The hosts of one place, and the releases ahead, soonest first. `members` says by index whose each host is."""
 
-    def __init__(self, hosts: list[Host], releases: Iterable[Release] = ()) -> None:
-        """Take the hosts and keep the releases as a heap."""
-        self.hosts = hosts
+    def __init__(
+        self, hosts: Iterable[Host], releases: Iterable[Release] = (), members: Iterable[int] | None = None
+    ) -> None:
+        """Take the hosts; without `members` they are all of one."""
+        self.hosts = list(hosts)
+        self.members = [0] * len(self.hosts) if members is None else list(members)
         self.releases = sorted(releases)
+        self.alike: dict[Host, set[int]] = {}
+        """Which hosts have so much free."""
+        for index, host in enumerate(self.hosts):
+            self.alike.setdefault(host, set()).add(index)
 
     @classmethod
     def of_pool(cls, view: PoolView, now: float) -> "Lot":
-        """The pool as its snapshot shows it; a lease that still boots has nothing before it is ready."""
-        whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
-        boots = view.ready_at is not None and view.ready_at > now
-        free = view.free if view.free or view.busy or not boots else (Shape(*whole, count=view.nodes),)
-        hosts = [
-            Host(s.gpus, s.cpus_milli, s.memory_mib)
-            for s in sorted(free, reverse=True)
-            for _ in range(s.count)
-        ]
-        hosts += [Host(0, 0, 0) for _ in range(view.nodes - len(hosts))]
-        releases = _lay_busy(view, hosts, now)
-        if boots and view.ready_at is not None:
-            for number, host in enumerate(hosts):
-                room = (host.gpus, host.cpus_milli, host.memory_mib)
-                releases.append(Release(view.ready_at, -1 - number, room, (number,)))
-            hosts = [Host(0, 0, 0) for _ in hosts]
-        return cls(hosts, releases)
+        """One member's pool as its snapshot shows it."""
+        return cls.of_pools((view,), now)
+
+    @classmethod
+    def of_pools(cls, views: Sequence[PoolView], now: float, shut: Sequence[PoolView] = ()) -> "Lot":
+        """Several members' pools as one. Those that are `shut` have no room, now or later; what ends there still counts for caps."""
+        hosts: list[Host] = []
+        members: list[int] = []
+        releases: list[Release] = []
+        works = 0
+        for member, view in enumerate(views):
+            own, ahead = _stand(view, now, works, len(hosts))
+            members += [member] * len(own)
+            hosts += own
+            releases += ahead
+            works += len(view.busy)
+        for busy in (busy for view in shut for busy in view.busy):
+            releases.append(Release(expected_end(busy, now), works * RANKS_PER_WORK, NOTHING, (), busy))
+            works += 1
+        return cls(hosts, releases, members)
+
+    def room_for(self, need: Room) -> int:
+        """How many ranks of that size fit on what is free now."""
+        return sum(host.ranks(need) * len(where) for host, where in self.alike.items())
 
     def fits(self, need: Room, ranks: int) -> bool:
         """Whether so many ranks fit on what is free now."""
         left = ranks
-        for host in self.hosts:
-            left -= host.ranks(need)
+        for host, where in self.alike.items():
+            left -= host.ranks(need) * len(where)
             if left <= 0:
                 return True
         return False
 
-    def take(self, need: Room, ranks: int) -> tuple[int, ...] | None:
-        """Take the ranks, each on the host that it fills best, and say which; None, and nothing taken, when they do not fit."""
-        if not self.fits(need, ranks):
+    def choose(
+        self, need: Room, ranks: int, usable: Callable[[int], bool] | None = None
+    ) -> tuple[int, ...] | None:
+        """Hosts for the ranks, in their order; None when they do not fit. `usable` says of a host whether it may be one.
+
+        As few members as possible, and ranks of one member in a row: the member that they fill best, if one holds them all; else the largest,
+        and so on with the rest. Within a member each rank goes on the host that it fills best.
+        """
+        if ranks == 1 and usable is None:
+            fullest = min((host for host in self.alike if host.ranks(need)), default=None)
+            return None if fullest is None else (min(self.alike[fullest]),)
+        if ranks == 1:
+            return next(((index,) for index, _ in self._holding(need, usable)), None)
+        room: dict[int, list[tuple[int, int]]] = {}
+        for index, fits in self._holding(need, usable):
+            room.setdefault(self.members[index], []).append((index, fits))
+        sizes = {member: sum(fits for _, fits in room[member]) for member in sorted(room)}
+        if sum(sizes.values()) < ranks:
             return None
         chosen: list[int] = []
-        order = sorted(
-            range(len(self.hosts)),
-            key=lambda i: (self.hosts[i].gpus, self.hosts[i].cpus_milli, self.hosts[i].memory_mib, i),
-        )
-        for index in order:
-            for _ in range(min(self.hosts[index].ranks(need), ranks - len(chosen))):
-                self.hosts[index].add(need, -1)
-                chosen.append(index)
-            if len(chosen) == ranks:
-                break
+        while len(chosen) < ranks:
+            left = ranks - len(chosen)
+            enough = [member for member, size in sizes.items() if size >= left]
+            best = min(enough, key=sizes.__getitem__) if enough else max(sizes, key=sizes.__getitem__)
+            for index, fits in room[best]:
+                chosen += [index] * min(fits, ranks - len(chosen))
+            del sizes[best]
         return tuple(chosen)
 
-    def untake(self, need: Room, hosts: Sequence[int]) -> None:
-        """Undo `take`."""
+    def _holding(self, need: Room, usable: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
+        """Hosts that hold ranks of that size, and how many, the fullest first."""
+        for host in sorted(host for host in self.alike if host.ranks(need)):
+            for index in sorted(self.alike[host]):
+                if usable is None or usable(index):
+                    yield index, host.ranks(need)
+
+    def take(self, need: Room, ranks: int) -> tuple[int, ...] | None:
+        """Choose hosts for the ranks and take them; None, and nothing taken, when they do not fit."""
+        hosts = self.choose(need, ranks)
+        if hosts is not None:
+            self.put(need, hosts)
+        return hosts
+
+    def put(self, need: Room, hosts: Sequence[int]) -> None:
+        """One rank of that size on each of these hosts."""
         for index in hosts:
-            self.hosts[index].add(need, 1)
+            self._move(index, self.hosts[index].plus(need, -1))
+
+    def untake(self, need: Room, hosts: Sequence[int]) -> None:
+        """Undo `take` or `put`."""
+        for index in hosts:
+            self._move(index, self.hosts[index].plus(need, 1))
+
+    def _move(self, index: int, host: Host) -> None:
+        where = self.alike[self.hosts[index]]
+        where.remove(index)
+        if not where:
+            del self.alike[self.hosts[index]]
+        self.hosts[index] = host
+        self.alike.setdefault(host, set()).add(index)
 
     def release_later(self, release: Release) -> None:
         """What was taken comes back at its end."""
-        heapq.heappush(self.releases, release)
+        insort(self.releases, release)
 
     def add_host(self) -> int:
         """One more host, with nothing free yet; return its index."""
-        self.hosts.append(Host(0, 0, 0))
-        return len(self.hosts) - 1
+        index = len(self.hosts)
+        self.hosts.append(NOTHING)
+        self.members.append(0)
+        self.alike.setdefault(NOTHING, set()).add(index)
+        return index
 
     def advance(self, at: float) -> list[Release]:
         """Let everything due by `at` come back; return it."""
-        due = []
-        while self.releases and self.releases[0].at <= at:
-            release = heapq.heappop(self.releases)
+        count = bisect_right(self.releases, at, key=_at)
+        due = self.releases[:count]
+        del self.releases[:count]
+        for release in due:
             self.untake(release.need, release.hosts)
-            due.append(release)
         return due
 
     def earliest(self, need: Room, ranks: int) -> float | None:
         """When so many ranks fit if nothing else starts here: 0 for now, the time of some release, or None for never."""
-        copy, at = self.copy(), 0.0
-        while not copy.fits(need, ranks):
-            if not copy.releases:
-                return None
-            at = copy.releases[0].at
-            copy.advance(at)
-        return at
+        room = self.room_for(need)
+        if room >= ranks:
+            return 0.0
+        gained: dict[int, Host] = {}
+        for release in self.releases:
+            for index in release.hosts:
+                before = gained.get(index) or self.hosts[index]
+                gained[index] = before.plus(release.need, 1)
+                room += gained[index].ranks(need) - before.ranks(need)
+            if room >= ranks:
+                return release.at
+        return None
 
     def copy(self) -> "Lot":
         """An independent copy."""
         other = Lot.__new__(Lot)
-        other.hosts = [Host(h.gpus, h.cpus_milli, h.memory_mib) for h in self.hosts]
-        other.releases = list(self.releases)
+        other.hosts, other.members, other.releases = list(self.hosts), list(self.members), list(self.releases)
+        other.alike = {host: set(where) for host, where in self.alike.items()}
         return other
 
 
-def _lay_busy(view: PoolView, hosts: list[Host], now: float) -> list[Release]:
-    """Lay busy work on hosts by what they have in use, largest ranks first."""
+def _at(release: Release) -> float:
+    return release.at
+
+
+def _stand(view: PoolView, now: float, works: int, first: int) -> tuple[list[Host], list[Release]]:
+    """A pool's hosts, to be numbered from `first`, and its releases; a lease that still boots has nothing before it is ready."""
+    whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
+    boots = view.ready_at is not None and view.ready_at > now
+    free = view.free if view.free or view.busy or not boots else (Shape(*whole, count=view.nodes),)
+    shapes = sorted(free, reverse=True)
+    hosts = [Host(s.gpus, s.cpus_milli, s.memory_mib) for s in shapes for _ in range(s.count)]
+    hosts += [NOTHING] * (view.nodes - len(hosts))
+    releases = _lay_busy(view, hosts, now, works, first)
+    if boots and view.ready_at is not None:
+        for number, host in enumerate(hosts):
+            releases.append(Release(view.ready_at, -1 - number, host, (first + number,)))
+        hosts = [NOTHING] * len(hosts)
+    return hosts, releases
+
+
+def _lay_busy(view: PoolView, hosts: list[Host], now: float, works: int, first: int) -> list[Release]:
+    """Lay busy work on hosts by what they have in use, largest ranks first. Works are numbered from `works`, hosts from `first`."""
     whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
     used = [
         [max(0, whole[0] - h.gpus), max(0, whole[1] - h.cpus_milli), max(0, whole[2] - h.memory_mib)]
         for h in hosts
     ]
     releases = []
-    works = sorted(enumerate(view.busy), key=lambda item: (-item[1].gpus, -item[1].cpus_milli, item[0]))
-    for number, busy in works:
+    order = sorted(
+        enumerate(view.busy, works), key=lambda item: (-item[1].gpus, -item[1].cpus_milli, item[0])
+    )
+    for number, busy in order:
         need = (busy.gpus, busy.cpus_milli, busy.memory_mib)
         for rank in range(busy.nodes):
             index = _best_host(used, need)
@@ -186,9 +272,8 @@ def _lay_busy(view: PoolView, hosts: list[Host], now: float) -> list[Release]:
             for part in range(3):
                 used[index][part] -= given[part]
             back = (given[0], given[1], given[2])
-            releases.append(
-                Release(expected_end(busy, now), number * RANKS_PER_WORK + rank, back, (index,), busy)
-            )
+            numbered = number * RANKS_PER_WORK + rank
+            releases.append(Release(expected_end(busy, now), numbered, back, (first + index,), busy))
     return releases
 
 
@@ -202,29 +287,47 @@ def _best_host(used: list[list[int]], need: Room) -> int | None:
     return max(range(len(used)), key=lambda i: (used[i][0], used[i][1], -i))
 
 
-@dataclass
 class Hold:
     """A place kept for a gang: its hosts as they will be at `at`, before the gang starts."""
 
-    job: JobView
-    place: int
-    at: float
-    lot: Lot
+    def __init__(self, job: JobView, place: int, at: float, lot: Lot) -> None:
+        """Count what the gang will find."""
+        self.job, self.place, self.at, self.lot = job, place, at, lot
+        self._room = lot.room_for(need_of(job))
 
     def survives(self, need: Room, hosts: Sequence[int]) -> bool:
         """Whether the gang still starts on time when ranks of that size stay on these hosts beyond `at`."""
-        for index in hosts:
-            self.lot.hosts[index].add(need, -1)
-        fits = self.lot.fits(need_of(self.job), self.job.nodes)
-        self.lot.untake(need, hosts)
-        return fits
+        return self._room - self._loss(need, hosts) >= self.job.nodes
+
+    def spares(self, need: Room) -> Callable[[int], bool]:
+        """Asks of a host whether a rank of that size there takes nothing from the gang."""
+        return lambda index: self._loss(need, (index,)) == 0
 
     def suffer(self, need: Room, hosts: Sequence[int]) -> None:
         """Such ranks do stay."""
+        self._room -= self._loss(need, hosts)
+        self.lot.put(need, hosts)
+
+    def _loss(self, need: Room, hosts: Sequence[int]) -> int:
+        """How many ranks of the gang they displace."""
+        gang, left, lost = need_of(self.job), dict[int, Host](), 0
         for index in hosts:
-            self.lot.hosts[index].add(need, -1)
+            before = left.get(index) or self.lot.hosts[index]
+            left[index] = before.plus(need, -1)
+            lost += before.ranks(gang) - left[index].ranks(gang)
+        return lost
 
 
 def lot_of(candidate: Candidate, now: float) -> Lot:
     """The lot of a place; an offer has no hosts until one is rented."""
-    return Lot.of_pool(candidate.standing, now) if candidate.standing is not None else Lot([])
+    return Lot.of_pools(candidate.views, now, candidate.shut)
+
+
+def hosts_for(job: JobView, at: Candidate, lot: Lot) -> tuple[int, ...] | None:
+    """Hosts for the job's ranks: where it was lost before only if there is no room elsewhere; None when they do not fit."""
+    need, avoided = need_of(job), at.members_of(job.avoid_nodes) if job.avoid_nodes else ()
+    if avoided:
+        hosts = lot.choose(need, job.nodes, lambda host: lot.members[host] not in avoided)
+        if hosts is not None:
+            return hosts
+    return lot.choose(need, job.nodes)

@@ -46,7 +46,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _merge(told: Any, change: Any) -> Any:
-    """Change named entries of lists (by `id`, `name` or `site`), or whole values; null removes an entry."""
+    """Change named entries of lists (by `id`, `name`, `member` or `site`), or whole values; null removes an entry."""
     if isinstance(told, list) and isinstance(change, dict):
         kept = [_merge(item, change[_name(item)]) if _name(item) in change else item for item in told]
         return [item for item in kept if item is not None]
@@ -56,7 +56,7 @@ def _merge(told: Any, change: Any) -> Any:
 
 
 def _name(item: dict[str, Any]) -> str:
-    return str(item.get("id") or item.get("name") or item["site"])
+    return str(item.get("id") or item.get("name") or item.get("member") or item["site"])
 
 
 def _s(text: str | None) -> float | None:
@@ -115,7 +115,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
     hosts = [[gpus, HOST_CPUS_MILLI, memory] for _ in range(nodes)]
     busy = []
     for number, work in enumerate(told.get("busy", ())):
-        busy.append(_busy(work, f"{site}-p{number}"))
+        busy.append(_busy(work, f"{told.get('member', site)}-p{number}"))
         for rank in range(busy[-1].nodes):
             host = hosts[work.get("host", rank)]
             host[0] -= busy[-1].gpus
@@ -126,8 +126,8 @@ def _pool(told: dict[str, Any]) -> PoolView:
         site=site,
         kind=told.get("kind", "cloud" if lease else "onprem"),
         pool="gpu" if gpus else "cpu",
-        member=f"{lease}-0" if lease else f"{site}-1",
-        session=f"session-{site}",
+        member=f"{lease}-0" if lease else told.get("member", f"{site}-1"),
+        session=f"session-{told.get('member', site)}",
         provider="acme" if lease else None,
         market=Market.ON_DEMAND if lease else Market.OWNED,
         price_usd_gpu_h=told.get("price", 0.0),
@@ -141,7 +141,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
         busy=tuple(busy),
         lends_to=tuple(told.get("lends_to", ())),
         open=told.get("open", True),
-        closed_because="" if told.get("open", True) else f"{site} is draining",
+        closed_because="" if told.get("open", True) else f"{told.get('member', site)} is draining",
         lease=lease,
         ready_at=NOW + ready if ready else None,
         rented_for=told.get("rented_for", ""),
@@ -149,6 +149,8 @@ def _pool(told: dict[str, Any]) -> PoolView:
 
 
 def _busy(told: dict[str, Any], placement: str) -> BusyView:
+    """`placement` names one that has ranks at several members; `leads: false` is a part without its first rank."""
+    placement = told.get("placement", placement)
     return BusyView(
         nodes=told.get("nodes", 1),
         gpus=told["gpus"],
@@ -156,6 +158,7 @@ def _busy(told: dict[str, Any], placement: str) -> BusyView:
         memory_mib=1024,
         ends_at=NOW + parse_duration_s(told["ends"]),
         placement=placement,
+        leads=told.get("leads", True),
         job=told.get("job", f"job-of-{placement}"),
         queue=told.get("queue", "research"),
         owner="bob",

@@ -34,6 +34,11 @@ def _compare(plan: Plan, expect: dict[str, Any]) -> None:
 
 
 def _compare_rest(plan: Plan, expect: dict[str, Any]) -> None:
+    for job, members in expect.get("members", {}).items():
+        action = next(a for a in plan.actions if a.job == job)
+        assert isinstance(action, Place)
+        assert list(action.members) == members
+        assert list(action.sessions) == [f"session-{member}" for member in members]
     for job, words in expect.get("because", {}).items():
         action = next(a for a in plan.actions if a.job == job)
         assert words in action.because

@@ -114,14 +114,14 @@ def placed(job: JobView, pool: PoolView, /, **fields: Any) -> Place:
     """The action that starts the job there, all as it should be."""
     given: dict[str, Any] = {
         "revision": job.revision, "site": pool.site, "pool": pool.pool, "members": (pool.member,) * job.nodes,
-        "session": pool.session, "market": pool.market, "price_usd_gpu_h": pool.price_usd_gpu_h, "expected_start_at": NOW,
+        "sessions": (pool.session,) * job.nodes, "market": pool.market, "price_usd_gpu_h": pool.price_usd_gpu_h, "expected_start_at": NOW,
         "expected_end_at": NOW + job.run_s, "because": "it fits", "lease": pool.lease,
     }  # fmt: skip
     return Place(job=job.id, **(given | fields))
 
 
 def worst_usd(job: JobView, view: OfferView) -> float:
-    """What renting the offer for the job costs if the job runs into its limit."""
+    """What renting the offer for the job costs if all is late and the job runs into its limit."""
     assert job.max_duration_s is not None
     offer = view.offer
     return (
@@ -247,15 +247,57 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         not_sites=draw(_rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
         interactive=draw(_rarely(st.just(True), False)),
         not_before_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+        avoid_nodes=draw(_rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
         needs_fencing=draw(_rarely(st.just(True), False)),
     )  # fmt: skip
 
 
 @st.composite
-def pools_at_random(draw: st.DrawFn, number: int) -> PoolView:
-    """Owned hosts or a lease, with work on them; what is free is exactly what that work leaves."""
+def pools_at_random(draw: st.DrawFn, number: int) -> list[PoolView]:
+    """Owned hosts of one member or several, or a lease, with work on them; what is free is exactly what that work leaves."""
     lease = draw(_rarely(st.just(True), False))
-    nodes, per_node = 1 if lease else draw(st.integers(1, 3)), draw(st.sampled_from([0, 2, 4, 4]))
+    per_node = draw(st.sampled_from([0, 2, 4, 4]))
+    fields: dict[str, Any] = {
+        "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
+        "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(_rarely(_some(QUEUES), ())),
+        "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
+        **_state_at_random(draw, str(number), 1 if lease else draw(st.integers(1, 3)), per_node),
+    }  # fmt: skip
+    if not lease:
+        first = a_pool(draw(st.sampled_from(SITES[:2])), **fields)
+        others = [draw(_siblings_at_random(first, n)) for n in range(draw(st.sampled_from([0, 0, 1, 2])))]
+        return [first, *others]
+    boots = draw(st.booleans()) and not fields["busy"]
+    market = draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT]))
+    view = a_lease(
+        f"lease-{number}", **fields, market=market, rented_queue=draw(st.sampled_from(["", "batch"])),
+        ready_at=NOW + 300.0 if boots else None, paid_until_at=draw(st.sampled_from([None, NOW + HOUR])),
+    )  # fmt: skip
+    return [view]
+
+
+@st.composite
+def _siblings_at_random(draw: st.DrawFn, first: PoolView, number: int) -> PoolView:
+    """The same pool at another member of the site; now and then of another make, and with the rest of a gang that runs at the first."""
+    name = f"{first.member}-{number}"
+    state = _state_at_random(draw, name, draw(st.integers(1, 2)), first.gpus_per_node)
+    ours = [work for work in first.busy if work.placement is not None and work.gpus]
+    if ours and draw(st.booleans()):
+        free, gang = list(state["free"]), ours[0]
+        for index, shape in enumerate(free):
+            if shape.gpus >= gang.gpus and shape.cpus_milli >= gang.cpus_milli:
+                free[index] = Shape(
+                    shape.gpus - gang.gpus, shape.cpus_milli - gang.cpus_milli, shape.memory_mib
+                )
+                part = msgspec.structs.replace(gang, leads=False)
+                state |= {"free": tuple(free), "busy": (*state["busy"], part)}
+                break
+    other = draw(_rarely(st.sampled_from([{"model": "B7"}, {"labels": {"rack": "2"}}]), {}))
+    return msgspec.structs.replace(first, member=name, session=f"session-{name}", **state, **other)
+
+
+def _state_at_random(draw: st.DrawFn, name: str, nodes: int, per_node: int) -> dict[str, Any]:
+    """So many hosts, what runs on them, and whether they take work."""
     hosts = [[per_node, 8000, 8192] for _ in range(nodes)]
     works = []
     for work in range(draw(st.integers(0, 3))):
@@ -264,21 +306,9 @@ def pools_at_random(draw: st.DrawFn, number: int) -> PoolView:
         if host[0] < gpus or host[1] < 1000:
             continue
         host[0], host[1] = host[0] - gpus, host[1] - 1000
-        works.append(_work_at_random(draw, f"{number}-{work}", gpus))
-    fields: dict[str, Any] = {
-        "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
-        "nodes": nodes, "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192,
-        "free": tuple(Shape(*host) for host in hosts), "busy": tuple(works), "lends_to": draw(_rarely(_some(QUEUES), ())),
-        "open": draw(_rarely(st.just(False), True)), "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
-    }  # fmt: skip
-    if not lease:
-        return a_pool(draw(st.sampled_from(SITES[:2])), **fields)
-    boots = draw(st.booleans()) and not works
-    market = draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT]))
-    return a_lease(
-        f"lease-{number}", **fields, market=market, rented_queue=draw(st.sampled_from(["", "batch"])),
-        ready_at=NOW + 300.0 if boots else None, paid_until_at=draw(st.sampled_from([None, NOW + HOUR])),
-    )  # fmt: skip
+        works.append(_work_at_random(draw, f"{name}-{work}", gpus))
+    free, is_open = tuple(Shape(*host) for host in hosts), draw(_rarely(st.just(False), True))
+    return {"nodes": nodes, "free": free, "busy": tuple(works), "open": is_open}
 
 
 def _work_at_random(draw: st.DrawFn, name: str, gpus: int) -> BusyView:
@@ -331,9 +361,10 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
 
 @st.composite
 def worlds_at_random(draw: st.DrawFn, most_jobs: int = 6) -> Problem:
-    """A whole small problem: up to so many jobs, three pools, two offers and five rules."""
+    """A whole small problem: up to so many jobs, pools at three places, two offers and five rules."""
     jobs = [draw(jobs_at_random(number)) for number in range(draw(st.integers(1, most_jobs)))]
-    pools = [draw(pools_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 3, 0])))]
+    places = [draw(pools_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 3, 0])))]
+    pools = [pool for pools in places for pool in pools]
     offers = [draw(offers_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 0])))]
     permits = draw(st.sampled_from([(bursting(),), (bursting(for_waiting=True),), ()]))
     rules = [*permits, *draw(st.lists(RULES, max_size=4))]

@@ -10,8 +10,8 @@ after dropping all blamed actions is valid as it stands. No action may count on 
 | promise | held by | what it holds |
 |---|---|---|
 | 2 never two at once | `identity` | the job waits in the snapshot at that revision, nothing of it runs, one action per job |
-| 3 gangs are whole | `capacity` | one member for every rank, all in one pool; a rented instance holds the whole gang |
-| 4 capacity | `capacity`, `packing` | pool known, open, ready, same session; CPU, memory and GPUs fit host by host after earlier actions |
+| 3 gangs are whole | `capacity` | one member for every rank, all at one site in pools of one name and make; what is rented holds the whole gang |
+| 4 capacity | `capacity`, `packing` | each rank's pool known, open, ready, same session; CPU, memory and GPUs fit host by host after earlier actions |
 | 5 quotas | `quotas`, `preemption` | caps on GPUs and jobs, borrowing limits; a victim is one that a guarantee or rule gives up |
 | 6 budgets | `money` | worst case recomputed from the offer; caps on USD, USD per hour and instances; the job's own `max_cost` |
 | 10 reasons | `completeness` | every job has an action or a reason (remark) |
@@ -83,7 +83,7 @@ def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
         faults += _judge_start(ground, job, target, action)
         if not faults:
             # Packing is last, and takes the hosts when it succeeds: a fault found before it must not leave them taken.
-            faults += capacity.take_hosts(ground, job, target)
+            faults += capacity.take_hosts(ground, job, target, action)
         if not faults:
             ground.apply(job, target, action)
     yield from faults

@@ -1,12 +1,13 @@
 """Promises 3 and 4: gangs are whole, and capacity is respected host by host."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from federator.model.capacity import Shape
 from federator.model.plans import Place, Rent
-from federator.model.snapshot import JobView
+from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks.ground import Fault, Ground, Target
-from federator.planning.checks.packing import Hosts
+from federator.planning.checks.packing import Hosts, Mark
 
 
 def unknown_target(action: Place | Rent) -> Fault:
@@ -19,19 +20,33 @@ def unknown_target(action: Place | Rent) -> Fault:
 
 
 def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> Iterator[Fault]:
-    """Every rank has a member, all in one pool; the pool is open and ready, in the agent's session that the plan saw."""
-    pool = target.pool
-    if pool is None:
+    """Every rank has a member, all in pools of one place; each is open and ready, in the agent's session that the plan saw."""
+    first = target.pool
+    if first is None:
         return
     if len(action.members) != job.nodes:
         yield Fault(3, f"the gang has {job.nodes} ranks, the plan has members for {len(action.members)}")
-    if len(set(action.members)) > 1:
-        yield Fault(
-            3, f"the gang is spread over {len(set(action.members))} members: its ranks share one pool"
-        )
+    elif len(action.sessions) != job.nodes:
+        yield Fault(4, f"the plan saw sessions for {len(action.sessions)} of {len(action.members)} ranks")
+    for member in dict.fromkeys(action.members):
+        key = f"{action.site}/{member}/{action.pool}"
+        pool = ground.pools.get(key)
+        if pool is None:
+            yield Fault(4, f"no pool {action.pool} at {action.site}/{member}")
+            continue
+        if ground.alike[key] is not ground.alike[first.key]:
+            yield Fault(
+                3, f"the gang lies over {first.key} and {key}, which are not hosts of one make at one site"
+            )
+        sessions = {s for m, s in zip(action.members, action.sessions, strict=False) if m == member}
+        yield from _check_pool(ground, pool, sessions, action)
+
+
+def _check_pool(ground: Ground, pool: PoolView, sessions: set[str], action: Place) -> Iterator[Fault]:
+    """One of the pools that an action uses."""
     if not pool.open:
         yield Fault(4, f"{pool.key} is closed: {pool.closed_because or 'no reason given'}")
-    if pool.session != action.session:
+    if sessions - {pool.session}:
         yield Fault(
             4, f"{pool.key} has another session than the plan saw: what is free there may have changed"
         )
@@ -60,19 +75,28 @@ def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
         )
 
 
-def take_hosts(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
-    """All ranks fit hosts of the pool beside earlier actions, and take them; or one instance of the offer holds the whole gang."""
+def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
+    """Each member's ranks fit hosts of its pool beside earlier actions, and take them; or one instance of the offer holds the whole gang."""
     rank = job.gpus, job.cpus_milli, job.memory_mib
-    if target.offer is not None:
-        offer = target.offer.offer
-        if not Hosts([Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)]).take(rank, job.nodes):
-            yield Fault(3, f"one instance of {target.key} does not hold {_gang(job)}")
-    elif not ground.hosts[target.key].take(rank, job.nodes):
-        yield Fault(
-            4,
-            f"{target.key} has no room for {_gang(job)} beside what runs there and the plan's earlier actions",
-        )
+    if isinstance(action, Rent):
+        offer = target.offer.offer if target.offer is not None else None
+        free = [] if offer is None else [Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)]
+        if not Hosts(free).take(rank, job.nodes):
+            yield Fault(3, f"one instance of {target.key} does not hold {_gang(job, job.nodes)}")
+        return
+    before: list[tuple[Hosts, Mark]] = []
+    for member, ranks in Counter(action.members).items():
+        key = f"{action.site}/{member}/{action.pool}"
+        hosts = ground.hosts[key]
+        before.append((hosts, hosts.mark()))
+        if not hosts.take(rank, ranks):
+            for changed, mark in before:
+                changed.back_to(mark)
+            yield Fault(
+                4, f"{key} has no room for {_gang(job, ranks)} beside what runs there and earlier actions"
+            )
+            return
 
 
-def _gang(job: JobView) -> str:
-    return f"{job.nodes} x ({job.gpus} GPUs, {job.cpus_milli} milli-cores, {job.memory_mib} MiB)"
+def _gang(job: JobView, ranks: int) -> str:
+    return f"{ranks} x ({job.gpus} GPUs, {job.cpus_milli} milli-cores, {job.memory_mib} MiB)"

@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator
 
 from federator.model.plans import Finding, Rent, Severity
-from federator.model.snapshot import JobView
+from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks.ground import Ground, Target, expected_run_s
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
 
+Rooms = dict[tuple[str, tuple[int, int, int]], int]
+"""How many ranks of a size a place of several members has room for, once all actions are judged."""
+MANY = 1_000_000
 _WORD = re.compile(r"[\w-]+")
 
 
@@ -41,6 +44,7 @@ def _idle(ground: Ground) -> Iterator[Finding]:
     started = {action.job for action in ground.accepted}
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
     known: dict[object, str | None] = {}
+    rooms: Rooms = {}
     for job in ground.snapshot.jobs:
         renting = job.id in rented
         if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
@@ -48,8 +52,7 @@ def _idle(ground: Ground) -> Iterator[Finding]:
         alike = _likeness(job, with_deadline=renting)
         if alike not in known:
             known[alike] = next(
-                (target.key for target in ground.targets if _could_use(ground, job, target, in_time=renting)),
-                None,
+                (t.key for t in ground.targets if _could_use(ground, job, t, rooms, in_time=renting)), None
             )
         key = known[alike]
         if key is not None and renting:
@@ -62,7 +65,7 @@ def _idle(ground: Ground) -> Iterator[Finding]:
             )
 
 
-def _could_use(ground: Ground, job: JobView, target: Target, *, in_time: bool) -> bool:
+def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in_time: bool) -> bool:
     pool = target.pool
     if pool is None or not target.owned or not pool.open or (pool.ready_at or 0.0) > ground.now:
         return False
@@ -70,7 +73,7 @@ def _could_use(ground: Ground, job: JobView, target: Target, *, in_time: bool) -
         finish_at = ground.now + expected_run_s(job, target)
         if finish_at > job.deadline_at:
             return False
-    if not ground.hosts[target.key].would_hold((job.gpus, job.cpus_milli, job.memory_mib), job.nodes):
+    if not _would_hold(ground, job, pool, rooms):
         return False
     return not (
         any(check_constraints(job, target))
@@ -78,6 +81,17 @@ def _could_use(ground: Ground, job: JobView, target: Target, *, in_time: bool) -
         or any(check_in_use(ground, job, target))
         or any(check_borrowing(ground, job, target))
     )
+
+
+def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> bool:
+    """Whether it fits that pool, alone or with the rest of its place, as things lie."""
+    rank, pools = (job.gpus, job.cpus_milli, job.memory_mib), ground.alike[pool.key]
+    if job.nodes == 1 or len(pools) == 1:
+        return ground.hosts[pool.key].more(rank, job.nodes) == job.nodes
+    if (pools[0].key, rank) not in rooms:
+        opened = [each for each in pools if each.open]
+        rooms[pools[0].key, rank] = sum(ground.hosts[each.key].more(rank, MANY) for each in opened)
+    return rooms[pools[0].key, rank] >= job.nodes
 
 
 def _reserved(because: str, job: JobView, reasons: dict[str, str]) -> bool:

@@ -32,6 +32,14 @@ TOLERANCE = 1e-6
 """Sums of money, GPUs and times may differ from another program's by this much of rounding."""
 
 
+ALIKE = (
+    *("site", "pool", "market", "kind", "region", "provider", "lends_to", "self_fencing"),
+    *("model", "gpu_memory_mib", "gpus_per_node", "cpus_milli_per_node", "memory_mib_per_node"),
+    *("price_usd_gpu_h", "ready_at"),
+)
+"""What pools of several members must have in common to be one place, beside their labels."""
+
+
 class Fault(NamedTuple):
     """What a check holds against one action. Every fault is fatal for it; remarks are made about whole plans."""
 
@@ -80,6 +88,16 @@ def target_of_pool(pool: PoolView) -> Target:
         pool=pool,
         offer=None,
     )
+
+
+def terms(pool: PoolView) -> tuple[object, ...]:
+    """What pools have in common over which one gang may lie: owned hosts of one make, called the same at one site, on the same terms.
+
+    What is rented has nothing in common with anything.
+    """
+    if pool.market is not Market.OWNED or pool.lease is not None:
+        return (pool.key,)
+    return (tuple(sorted(pool.labels.items())), *(getattr(pool, name) for name in ALIKE))
 
 
 def _rent_usd_h(pool: PoolView) -> float:
@@ -152,19 +170,24 @@ class Ground:
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.pools = {pool.key: pool for pool in snapshot.pools}
         self.offers = {offer.key: offer for offer in snapshot.offers}
+        alike: dict[tuple[object, ...], list[PoolView]] = {}
+        for pool in snapshot.pools:
+            alike.setdefault(terms(pool), []).append(pool)
+        self.alike = {pool.key: pools for pools in alike.values() for pool in pools}
+        """For each pool, by its key, those over which a gang may lie; itself among them."""
         self.targets = tuple(target_of_pool(pool) for pool in snapshot.pools)
         self.filters = tuple(rule for rule in snapshot.rules if isinstance(rule, Filter))
         self.caps = tuple(rule for rule in snapshot.rules if isinstance(rule, CapRow))
         self.guarantees = tuple(rule for rule in snapshot.rules if isinstance(rule, GuaranteeRow))
         self.preempt_rules = tuple(rule for rule in snapshot.rules if isinstance(rule, PreemptRule))
-        self.running = {
-            busy.placement: (target, busy)
-            for target in self.targets
-            if target.pool is not None
-            for busy in target.pool.busy
-            if busy.placement is not None
-        }
-        self.running_jobs = frozenset(busy.job for _, busy in self.running.values() if busy.job is not None)
+        self.running: dict[str, list[tuple[Target, BusyView]]] = {}
+        """By placement: a part at each member that has ranks of it."""
+        for target in self.targets:
+            for busy in target.pool.busy if target.pool is not None else ():
+                if busy.placement is not None:
+                    self.running.setdefault(busy.placement, []).append((target, busy))
+        self.parts = [part for parts in self.running.values() for part in parts]
+        self.running_jobs = frozenset(busy.job for _, busy in self.parts if busy.job is not None)
         self.hosts = {pool.key: Hosts(pool.free) for pool in snapshot.pools}
         self.cap_use = [self._use_now(cap) for cap in self.caps]
         self.guarantee_use = [self._guaranteed_now(row) for row in self.guarantees]
@@ -210,10 +233,10 @@ class Ground:
 
     def apply_preempt(self, action: Preempt) -> None:
         """Remember that this placement is being stopped. It frees nothing within this plan."""
-        target, victim = self.running[action.placement]
         self.stopped.add(action.placement)
-        for index in self.guarantees_on(victim, target):
-            self.given_up[index] += victim.nodes * victim.gpus
+        for target, victim in self.running[action.placement]:
+            for index in self.guarantees_on(victim, target):
+                self.given_up[index] += victim.nodes * victim.gpus
 
     def _use_now(self, cap: CapRow) -> float:
         if cap.unit is CapUnit.USD:
@@ -221,11 +244,11 @@ class Ground:
         if cap.unit in (CapUnit.USD_PER_H, CapUnit.INSTANCES):
             return self._rented_now(cap)
         ours = [
-            busy
-            for target, busy in self.running.values()
-            if concerns(cap.scope, busy) and selected(cap.pools, target)
+            busy for target, busy in self.parts if concerns(cap.scope, busy) and selected(cap.pools, target)
         ]
-        return sum(busy.nodes * busy.gpus for busy in ours) if cap.unit is CapUnit.GPUS else len(ours)
+        if cap.unit is CapUnit.JOBS:
+            return len({busy.placement for busy in ours})
+        return sum(busy.nodes * busy.gpus for busy in ours)
 
     def _spent_now(self, cap: CapRow) -> float:
         return sum(
@@ -252,7 +275,7 @@ class Ground:
         scope = Scope(queues=(row.queue,))
         return sum(
             busy.nodes * busy.gpus
-            for target, busy in self.running.values()
+            for target, busy in self.parts
             if target.owned and concerns(scope, busy) and row.model in ("", target.model)
         )
 
@@ -271,7 +294,7 @@ def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, no
 
 
 def worst_case_usd(job: JobView, target: Target) -> float:
-    """The most that renting this offer for this job can cost: from launch until its enforced stop and teardown.
+    """The most that renting this offer for this job can cost: from launch until its enforced stop, the time for it and what may be late.
 
     Infinite for a job without `max_duration`: nothing would ever stop it.
     """

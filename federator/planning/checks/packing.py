@@ -13,6 +13,7 @@ from federator.model.capacity import Shape
 SEARCH_STEPS = 2_000
 Size = tuple[int, int, int]
 """GPUs, milli-cores, MiB: of a host's free part, or of a rank."""
+Mark = tuple[Counter[Size], tuple[Size, ...]]
 
 
 class Hosts:
@@ -45,9 +46,21 @@ class Hosts:
                 return None
         return _best_fit(self._original, ranks) or _search(self._original, ranks)
 
-    def would_hold(self, rank: Size, count: int) -> bool:
-        """Whether that many more ranks fit as things lie, without moving any."""
-        return _best_fit(self._left, [rank] * count) is not None
+    def mark(self) -> Mark:
+        """As it is now, to go back to."""
+        return self._left, tuple(self._ranks)
+
+    def back_to(self, mark: Mark) -> None:
+        """Undo what was taken since."""
+        self._left, self._ranks = mark[0], list(mark[1])
+
+    def more(self, rank: Size, most: int) -> int:
+        """How many more ranks fit as things lie, without moving any; counted up to `most`."""
+        total = 0
+        for size, count in self._left.items():
+            each = min((has // want for has, want in zip(size, rank, strict=True) if want), default=most)
+            total += each * count
+        return min(most, total)
 
 
 def _holds(host: Size, rank: Size) -> bool:

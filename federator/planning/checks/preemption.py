@@ -15,7 +15,7 @@ def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
     if running is None:
         yield Fault(5, f"no placement {action.placement} runs")
         return
-    target, victim = running
+    target, victim = running[0]
     if victim.job != action.job:
         yield Fault(5, f"placement {action.placement} is of job {victim.job}")
     elif victim.revision and victim.revision != action.revision:

@@ -1,7 +1,7 @@
 """Plans of the real planners, broken in one way each: the checker blames the action, whatever world it is in.
 
-Each world is a random one with two jobs added that always start: one on a pool of its own, one on an offer of its own. One kind of damage
-each: a check that silently does nothing fails its own test.
+Each world is a random one with two jobs added that always start: a gang on a pool of its own, at one member or over two, and one on an offer
+of its own. One kind of damage each: a check that silently does nothing fails its own test.
 """
 
 from collections.abc import Callable
@@ -47,20 +47,22 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """A random world in which one job surely stays and one surely bursts."""
+def cases(draw: st.DrawFn, *, spread: bool | None = None) -> Case:
+    """A random world in which one job surely stays and one surely bursts. `spread`: whether the gang's hosts are of two members."""
+    spread = draw(st.booleans()) if spread is None else spread
     problem = draw(worlds_at_random(most_jobs=3))
     stays = a_job(STAYER, queue="own/stay", nodes=2, gpus=3, models=("B1",), max_cost_usd=1000.0)
     bursts = a_job(
         BURSTER, queue="own/burst", models=("B2",), deadline_at=NOW + HOUR + 620.0, value_usd=500.0
     )
     snapshot = problem.snapshot
-    pool = a_pool("own-site", model="B1", member="own-member", price_usd_gpu_h=0.0)
+    members = ("own-member", "own-second") if spread else ("own-member",)
+    own = (a_pool("own-site", model="B1", member=m, session=m, nodes=2 // len(members)) for m in members)
     offer = an_offer("own-offer", model="B2", site="own-cloud", available=1)
     problem = changed(
         problem,
         jobs=(*snapshot.jobs, stays, bursts),
-        pools=(*snapshot.pools, pool),
+        pools=(*snapshot.pools, *own),
         offers=(*snapshot.offers, offer),
         rules=(*(rule for rule in snapshot.rules if not _meddles(rule)), bursting("own", scope=OWN), PRIVATE),
         burst_paused=False,
@@ -93,8 +95,14 @@ def _job(case: Case, name: str, **fields: Any) -> Damaged:
 
 
 def _pool(case: Case, **fields: Any) -> Damaged:
-    pools = tuple(replace(p, **fields) if p.site == "own-site" else p for p in case.problem.snapshot.pools)
-    return changed(case.problem, pools=pools), case.plan
+    """The last of the gang's pools is changed."""
+    *pools, last = case.problem.snapshot.pools
+    return changed(case.problem, pools=(*pools, replace(last, **fields))), case.plan
+
+
+def _a_host_less(case: Case) -> Damaged:
+    free = case.problem.snapshot.pools[-1].free[0]
+    return _pool(case, free=(replace(free, count=free.count - 1),))
 
 
 def _offer(case: Case, *, avoid_until_at: float | None = None, **fields: Any) -> Damaged:
@@ -152,15 +160,20 @@ DAMAGE_TO_A_PLACE: dict[str, Callable[[Case], Damaged]] = {
     "another pool": lambda c: _action(c, c.place, pool="no-such-pool"),
     "another site": lambda c: _action(c, c.place, site="no-such-site"),
     "the session has ended": lambda c: _pool(c, session="a later one"),
-    "the plan saw another session": lambda c: _action(c, c.place, session="an earlier one"),
+    "the plan saw another session": lambda c: _action(
+        c, c.place, sessions=(c.place.sessions[0], "an earlier one")
+    ),
+    "a session is missing": lambda c: _action(c, c.place, sessions=c.place.sessions[1:]),
+    "no sessions": lambda c: _action(c, c.place, sessions=()),
     "the pool is closed": lambda c: _pool(c, open=False),
     "the pool boots": lambda c: _pool(c, ready_at=NOW + 1.0),
     "nothing is free": lambda c: _pool(c, free=()),
     "GPUs are double-used": _crowded,
-    "one host left": lambda c: _pool(c, free=(replace(a_pool().free[0], count=1),)),
+    "a host less": _a_host_less,
     "no CPUs left": lambda c: _pool(c, free=(replace(a_pool().free[0], cpus_milli=999),)),
     "no memory left": lambda c: _pool(c, free=(replace(a_pool().free[0], memory_mib=1023),)),
     "another model": lambda c: _pool(c, model="B9"),
+    "a price of its own": lambda c: _pool(c, market=Market.ON_DEMAND, price_usd_gpu_h=1.0),
     "less memory per GPU": lambda c: _job(c, STAYER, gpu_memory_mib=10**6),
     "another kind of site": lambda c: _job(c, STAYER, kinds=("edge",)),
     "a site not named": lambda c: _job(c, STAYER, sites=("home",)),
@@ -173,6 +186,24 @@ DAMAGE_TO_A_PLACE: dict[str, Callable[[Case], Damaged]] = {
     "over a cap on jobs": lambda c: _rule(c, CapRow("cap", CapUnit.JOBS, 0, OWN)),
     "over a borrowing limit": lambda c: _rule(c, GuaranteeRow("g", "own/stay", gpus=3, borrowing_limit=2)),
     "rented after all": lambda c: _pool(c, market=Market.SPOT, lease="lease-9"),
+}
+DAMAGE_TO_A_SPREAD_GANG: dict[str, Callable[[Case], Damaged]] = {
+    "all on one member": lambda c: _action(
+        c, c.place, members=c.place.members[:1] * 2, sessions=c.place.sessions[:1] * 2
+    ),
+    "the sessions of each other": lambda c: _action(c, c.place, sessions=c.place.sessions[::-1]),
+    "members of two sites": lambda c: _pool(c, site="own-other"),
+    "members of two pools": lambda c: _pool(c, pool="other"),
+    "two makes": lambda c: _pool(c, gpus_per_node=8),
+    "two prices": lambda c: _pool(c, price_usd_gpu_h=0.25),
+    "two kinds of labels": lambda c: _pool(c, labels={"rack": "2"}),
+    "one fences": lambda c: _pool(c, self_fencing=True),
+    "one lends to some": lambda c: _pool(c, lends_to=("own",)),
+    "one is closed": lambda c: _pool(c, open=False),
+    "one is gone": lambda c: (
+        changed(c.problem, pools=c.problem.snapshot.pools[:-1]),
+        c.plan,
+    ),
 }
 DAMAGE_TO_A_RENTAL: dict[str, Callable[[Case], Damaged]] = {
     "the job has changed": lambda c: _job(c, BURSTER, revision=999),
@@ -219,6 +250,14 @@ often = settings(
 @given(case=cases())
 def test_a_damaged_place_is_blamed(damage: str, case: Case) -> None:
     assert STAYER in fatal_subjects(check(*DAMAGE_TO_A_PLACE[damage](case)))
+
+
+@pytest.mark.parametrize("damage", DAMAGE_TO_A_SPREAD_GANG)
+@often
+@given(case=cases(spread=True))
+def test_a_damaged_gang_over_members_is_blamed(damage: str, case: Case) -> None:
+    assert len(set(case.place.members)) == 2
+    assert STAYER in fatal_subjects(check(*DAMAGE_TO_A_SPREAD_GANG[damage](case)))
 
 
 @pytest.mark.parametrize("damage", DAMAGE_TO_A_RENTAL)

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Market, Shape
-from federator.model.plans import Plan, Severity
+from federator.model.plans import Place, Plan, Severity
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Scope, Window
-from federator.model.snapshot import BusyView, Problem
+from federator.model.snapshot import BusyView, JobView, PoolView, Problem
 from federator.planning.checks import check, check_actions, fatal_subjects
 from tests.support.worlds import NOW, a_job, a_lease, a_plan, a_pool, a_world, bursting, busy, placed
 
@@ -66,10 +66,82 @@ def test_a_gang_without_members_is_found() -> None:
     assert blamed(a_world([job], [pool]), a_plan(placed(job, pool, members=()))) == {("job-a", 3)}
 
 
-def test_a_gang_over_two_members_is_found() -> None:
-    job, pool, other = a_job(nodes=2), a_pool(), a_pool(member="home-2")
-    torn = placed(job, pool, members=("home-1", "home-2"))
-    assert blamed(a_world([job], [pool, other]), a_plan(torn)) == {("job-a", 3)}
+def over(job: JobView, *pools: PoolView, **fields: Any) -> Place:
+    """The action that puts one rank on each of these."""
+    members, sessions = tuple(p.member for p in pools), tuple(p.session for p in pools)
+    return placed(job, pools[0], members=members, sessions=sessions, **fields)
+
+
+def test_a_gang_may_lie_over_members_of_one_site() -> None:
+    job, pool, other = a_job(nodes=2), a_pool(), a_pool(member="home-2", session="another")
+    assert blamed(a_world([job], [pool, other]), a_plan(over(job, pool, other))) == set()
+
+
+@pytest.mark.parametrize(
+    ("other", "promise"),
+    [
+        ({"site": "edge"}, 4),  # the plan names one site: there is no such member there
+        ({"pool": "other"}, 4),
+        ({"model": "H100"}, 3),
+        ({"gpu_memory_mib": 40960}, 3),
+        ({"gpus_per_node": 8}, 3),
+        ({"cpus_milli_per_node": 32_000}, 3),
+        ({"memory_mib_per_node": 1 << 20}, 3),
+        ({"labels": {"rack": "2"}}, 3),
+        ({"lends_to": ("research",)}, 3),
+        ({"self_fencing": True}, 3),
+        ({"price_usd_gpu_h": 0.5}, 3),
+        ({"open": False}, 4),
+        ({"free": ()}, 4),
+    ],
+)
+def test_a_gang_over_members_that_are_not_one_place_is_found(other: dict[str, Any], promise: int) -> None:
+    job, pool = a_job(nodes=2), a_pool()
+    second = a_pool(**{"member": "home-2", **other})
+    found = blamed(a_world([job], [pool, second]), a_plan(over(job, pool, second)))
+    assert found == {("job-a", promise)}
+
+
+def test_a_gang_over_two_leases_is_found() -> None:
+    job, one, two = a_job(nodes=2), a_lease("lease-1"), a_lease("lease-2")
+    world = a_world([job], [one, two], rules=[bursting(for_waiting=True)])
+    assert ("job-a", 3) in blamed(world, a_plan(over(job, one, two)))
+
+
+@pytest.mark.parametrize("sessions", [("session-home", "an earlier one"), ("session-home",), ()])
+def test_each_rank_has_the_session_that_its_member_has(sessions: tuple[str, ...]) -> None:
+    job, pool, other = a_job(nodes=2), a_pool(), a_pool(member="home-2", session="another")
+    torn = placed(job, pool, members=("home-1", "home-2"), sessions=sessions)
+    assert blamed(a_world([job], [pool, other]), a_plan(torn)) == {("job-a", 4)}
+
+
+def test_room_is_each_members_own() -> None:
+    """Eight GPUs are free at either member, four to a host: three ranks of four fit both, but not one of them."""
+    job, pool, other = a_job(nodes=3, gpus=4), a_pool(), a_pool(member="home-2")
+    world = a_world([job], [pool, other])
+    assert blamed(world, a_plan(over(job, pool, pool, other))) == set()
+    assert blamed(world, a_plan(over(job, pool, pool, pool))) == {("job-a", 4)}
+
+
+def test_a_gang_that_is_refused_at_its_second_member_leaves_nothing_taken_at_the_first() -> None:
+    gang, single, pool = a_job("gang", nodes=2, gpus=4), a_job("single", gpus=4), a_pool(nodes=1)
+    other = a_pool(member="home-2", nodes=1, free=())
+    plan = a_plan(over(gang, pool, other), placed(single, pool))
+    assert blamed(a_world([gang, single], [pool, other]), plan) == {("gang", 4)}
+
+
+def test_a_running_gang_counts_once_as_a_job_and_with_all_its_gpus() -> None:
+    parts = [busy("pl-1", "running", gpus=2, nodes=2), busy("pl-1", "running", gpus=2, leads=False)]
+    pools = [a_pool(member=f"home-{n}", busy=(part,)) for n, part in enumerate(parts)]
+    job = a_job(gpus=1, queue="batch")
+    for unit, limit, expected in (
+        (CapUnit.JOBS, 2, set()),
+        (CapUnit.JOBS, 1, {("job-a", 5)}),
+        (CapUnit.GPUS, 7, set()),
+        (CapUnit.GPUS, 6, {("job-a", 5)}),
+    ):
+        world = a_world([job], pools, rules=[CapRow("cap", unit, limit, Scope(queues=("batch",)))])
+        assert blamed(world, a_plan(placed(job, pools[0]))) == expected
 
 
 # -- Promise 4: capacity -----------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def test_a_place_names_member_session_revision_and_price() -> None:
     (action,) = plan.actions
     assert isinstance(action, Place)
     assert action.members == ("home-1", "home-1")
-    assert (action.session, action.revision, action.price_usd_gpu_h) == ("session-home", 9, 0.5)
+    assert (action.sessions, action.revision, action.price_usd_gpu_h) == (("session-home",) * 2, 9, 0.5)
     assert (action.expected_start_at, action.expected_end_at) == (NOW, NOW + HOUR)
     assert (plan.seed, plan.winner, plan.decision) == (4, "greedy", "dec-1")
 

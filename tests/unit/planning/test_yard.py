@@ -79,6 +79,84 @@ def test_releases_come_in_order_and_only_when_due() -> None:
     assert lot.hosts[0].gpus == 2
 
 
+def test_what_comes_back_later_is_counted_host_by_host() -> None:
+    """Two halves of a host make a whole one, wherever other hosts have halves free."""
+    releases = [Release(10.0, 1, (2, 0, 0), (0,)), Release(20.0, 2, (2, 0, 0), (1,))]
+    lot = Lot([Host(1, 0, 0), Host(2, 0, 0)], releases)
+    assert lot.earliest((4, 0, 0), 1) == 20.0
+    assert lot.earliest((3, 0, 0), 2) == 20.0
+    assert lot.earliest((3, 0, 0), 1) == 10.0
+    assert lot.earliest((4, 0, 0), 2) is None
+    assert lot.hosts == [Host(1, 0, 0), Host(2, 0, 0)]
+
+
+# -- Several members ---------------------------------------------------------------------------------------------------
+
+
+def farm(*free: int, **fields: object) -> Lot:
+    """Members of one host of eight GPUs each, of which so many are free."""
+    hosts = [Host(gpus, 64_000, 262_144) for gpus in free]
+    return Lot(hosts, members=range(len(hosts)), **fields)  # type: ignore[arg-type]
+
+
+def over(lot: Lot, need: int, ranks: int) -> list[int] | None:
+    hosts = lot.choose((need, 1000, 1024), ranks)
+    return None if hosts is None else [lot.members[host] for host in hosts]
+
+
+def test_a_gang_stays_on_the_member_that_it_fills_best() -> None:
+    assert over(farm(8, 4, 6), 2, 2) == [1, 1]
+    assert over(farm(8, 4, 6), 2, 3) == [2, 2, 2]
+    assert over(farm(8, 4, 6), 2, 4) == [0, 0, 0, 0]
+
+
+def test_a_gang_that_no_member_holds_lies_over_as_few_as_possible_with_ranks_of_one_in_a_row() -> None:
+    assert over(farm(4, 8, 2, 8), 2, 5) == [1, 1, 1, 1, 2]
+    assert over(farm(4, 8, 2, 8), 2, 8) == [1, 1, 1, 1, 3, 3, 3, 3]
+    assert over(farm(4, 8, 2, 8), 8, 2) == [1, 3]
+    assert over(farm(4, 8, 2, 8), 8, 3) is None
+
+
+def test_a_single_rank_goes_on_the_host_that_it_fills_best_whose_ever_it_is() -> None:
+    assert over(farm(8, 4, 6), 2, 1) == [1]
+    assert over(farm(8, 4, 6), 5, 1) == [2]
+    assert over(farm(8, 4, 6), 9, 1) is None
+
+
+def test_hosts_may_be_left_out() -> None:
+    lot = farm(8, 4, 6)
+    assert lot.choose((2, 0, 0), 1, lambda host: host != 1) == (2,)
+    assert lot.choose((2, 0, 0), 3, lambda host: host == 0) == (0, 0, 0)
+    assert lot.choose((2, 0, 0), 5, lambda host: host == 0) is None
+
+
+def test_pools_of_several_members_are_one_lot_with_hosts_of_each() -> None:
+    mine = busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024)
+    first = a_pool(busy=(mine,), free=(Shape(0, 63_000, 261_120), Shape(4, 64_000, 262_144)))
+    late = a_pool(member="home-2", nodes=1, busy=(mine,), free=(Shape(0, 63_000, 261_120),))
+    lot = Lot.of_pools((first, late), NOW)
+    assert [(host.gpus, member) for host, member in zip(lot.hosts, lot.members, strict=True)] == [
+        (4, 0),
+        (0, 0),
+        (0, 1),
+    ]
+    assert [release.hosts for release in lot.releases] == [(1,), (2,)]
+    assert len({release.number for release in lot.releases}) == 2
+    assert lot.earliest((4, 1000, 1024), 3) == NOW + HOUR
+
+
+def test_a_member_that_is_shut_has_no_room_and_its_work_still_ends() -> None:
+    work = busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024)
+    shut = a_pool(
+        member="home-2", busy=(work,), free=(Shape(0, 63_000, 261_120), Shape(4, 64_000, 262_144)), open=False
+    )
+    lot = Lot.of_pools((a_pool(nodes=1),), NOW, (shut,))
+    assert lot.earliest((4, 1000, 1024), 2) is None
+    (release,) = lot.advance(NOW + HOUR)
+    assert release.payload is work
+    assert lot.room_for((4, 1000, 1024)) == 1
+
+
 def test_a_copy_is_independent() -> None:
     lot = Lot([Host(4, 64_000, 262_144)], [Release(10.0, 1, NEED, (0,))])
     copy = lot.copy()
@@ -96,3 +174,13 @@ def test_a_hold_survives_what_leaves_the_gang_enough() -> None:
     assert hold.survives(NEED, (0,))
     assert not hold.survives(NEED, (1,))
     assert need_of(gang) == (4, 1000, 1024)
+
+
+def test_a_hold_spares_hosts_that_the_gang_cannot_use() -> None:
+    """At that time two whole hosts and a half: the gang needs both."""
+    hold = Hold(a_job("gang", nodes=2, gpus=4), 0, NOW, farm(4, 4, 2))
+    spared = hold.spares(NEED)
+    assert [host for host in range(3) if spared(host)] == [2]
+    assert hold.survives(NEED, (2,))
+    assert not hold.survives(NEED, (0,))
+    assert not hold.survives((1, 0, 0), (0,))
