@@ -34,8 +34,6 @@ from federator_agent.spool import Identity
 
 DISPATCHER = "dispatcher"
 POOL = "main"
-TICKS_PER_S = 100
-"""Of /proc/PID/stat, on Linux."""
 
 
 class Dispatcher:
@@ -45,7 +43,7 @@ class Dispatcher:
         self._folder = folder
         self._given = settings
         self._processes = Processes(folder)
-        self._pid = 0
+        self.pid = 0
         self.url = ""
         self.token = ""
 
@@ -57,7 +55,7 @@ class Dispatcher:
         settings.write_text(json.dumps(given | self._given) + "\n")
         port = ["--port", self.url.rpartition(":")[2]] if self.url else []
         (state / "address").unlink(missing_ok=True)
-        self._pid = self._processes.start(
+        self.pid = self._processes.start(
             DISPATCHER, "federator", ["serve", "--config", str(settings), *port]
         ).pid
         async with asyncio.timeout(limit_s):
@@ -87,16 +85,6 @@ class Dispatcher:
         """What it has said."""
         return self._processes.log_file(DISPATCHER).read_text(errors="replace")
 
-    def cpu_s(self) -> float:
-        """CPU seconds that the process itself has used, without its children."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-    def resident_mib(self) -> float:
-        """Memory of the process."""
-        status = Path(f"/proc/{self._pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
-
 
 class SimulatedAgent:
     """One agent: the real link, the real core, and a host that does at once whatever it is asked to."""
@@ -115,7 +103,7 @@ class SimulatedAgent:
         self._state = State(site=Site(name=identity.site, pools=(pool,)))
         self._http = fleet.http(self._tried)
         self._link = Link(identity, key, f"boot-of-{identity.member}", self)
-        self._bulk = Bulk(self._link, self._http, identity.dispatcher)
+        self._bulk = Bulk(self._link, self._http)
         self._tasks: set[asyncio.Task[None]] = set()
         self._every_s = 5.0
         self._handle(ev.Awake(f"boot-of-{identity.member}"))
