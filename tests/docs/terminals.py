@@ -41,7 +41,7 @@ class Terminal:
         self.printed = ""
         self.busy = True
         self.exit_code = 0
-        self.settle(within_s=20)
+        self.settle(within_s=60)
 
     def type(self, command: str) -> None:
         """Type a command and Enter."""

@@ -16,11 +16,11 @@ PAGES = {
     "readme": ("README.md",),
     "tutorial": ("docs/tutorial/first-federation.md", "docs/tutorial/first-burst.md"),
 }
-STEP_S = 60.0
+STEP_S = 120.0
 FOLDER = "~/federator-tutorial"
 """Where the tutorial works; here it is a folder of the test."""
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 
 
 class Reader:
@@ -45,7 +45,7 @@ class Reader:
         """End everything that was started, agents before the dispatcher they dial."""
         for terminal in reversed(self.terminals.values()):
             terminal.interrupt()
-            terminal.settle(within_s=10)
+            terminal.settle(within_s=STEP_S)
             terminal.close()
 
     def _run(self, page: str, step: Command) -> None:

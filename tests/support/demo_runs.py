@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-LIMIT_S = 170
+LIMIT_S = 400
 
 
 class Run(NamedTuple):

@@ -16,7 +16,7 @@ from federator.planning.forecast import list_schedule
 from federator.planning.greedy import plan_greedily
 from tests.support.demo_runs import Run, federator, run_demo
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 JOBS = 18
 

@@ -11,7 +11,7 @@ EACH = 2
 
 
 @pytest.mark.system
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 async def test_a_short_storm_loses_nothing_and_runs_nothing_twice(tmp_path: Path) -> None:
     verdict = await Storm(tmp_path / "world", seed=7).run(dict.fromkeys(KINDS, EACH))
     assert verdict.faults == []

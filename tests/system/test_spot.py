@@ -1,8 +1,7 @@
 """A spot machine of real processes is taken back under a running job: the job saves itself, and is done elsewhere."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator_providers.local import interrupt
 from federator_providers.local.folder import InstanceFolder
+from tests.support.waiting import until
 
 SPEED = 60.0
 POLICIES = """
@@ -63,13 +63,6 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
             process.wait()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = 90.0) -> None:
-    give_up_at = time.monotonic() + limit_s
-    while not await condition():
-        assert time.monotonic() < give_up_at, f"{what} did not happen in time"
-        await asyncio.sleep(0.1)
-
-
 async def log_of(federation: Federation, job: str, placement: str) -> str:
     query = {"node": "0", "placement": placement}
     path = f"/v1/jobs/{job}/logs"
@@ -78,7 +71,7 @@ async def log_of(federation: Federation, job: str, placement: str) -> str:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(federation: Federation) -> None:
     admin = federation.admin
     (job,) = (await admin.submit(JOB)).jobs

@@ -4,8 +4,7 @@ Both run on a clock that moves only when told to, so bills are exact.
 """
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,6 +19,7 @@ from federator_providers.limits import LimitedProvider
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
 from federator_providers.local.processes import kill_tagged
+from tests.support.waiting import until
 
 PRICE_USD_H = 3.6  # a tenth of a cent a second
 OFFER = Offer(
@@ -83,14 +83,6 @@ def ask(name: str, federation: str = "lab") -> LaunchRequest:
     return LaunchRequest(
         name=name, offer=OFFER, federation=federation, tags={"lease": name}, user_data="secret"
     )
-
-
-async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 20.0) -> None:
-    """Real machines need real time to come and go."""
-    give_up_at = time.monotonic() + limit_s
-    while not await condition():
-        assert time.monotonic() < give_up_at, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 async def only(provider: Provider, name: str) -> Instance:

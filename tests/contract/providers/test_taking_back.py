@@ -6,7 +6,7 @@ the one of real processes, on a clock that runs sixty times as fast as life.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +23,11 @@ from federator_providers.local import interrupt, sell_out
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
 from federator_providers.local.processes import kill_tagged
+from tests.support.waiting import until
 
 SPEED = 60.0
-NOTICE_S = 90.0
+NOTICE_S = 300.0
+"""Five real seconds: time enough to look before they are over."""
 SPOT = Offer(
     name="local/box/spot",
     provider="p",
@@ -104,13 +106,6 @@ def ask(name: str, offer: Offer = SPOT) -> LaunchRequest:
 async def only(provider: Provider, name: str) -> Instance:
     (found,) = [each for each in await provider.instances("lab") if each.name == name]
     return found
-
-
-async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 20.0) -> None:
-    give_up_at = time.monotonic() + limit_s
-    while not await condition():
-        assert time.monotonic() < give_up_at, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 async def until_status(provider: Provider, name: str, status: InstanceStatus) -> None:

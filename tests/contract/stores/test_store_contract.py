@@ -35,7 +35,7 @@ async def take(changes: AsyncIterator[Change], count: int) -> list[Change]:
     async def first() -> list[Change]:
         return [await anext(changes) for _ in range(count)]
 
-    return await asyncio.wait_for(first(), 10)
+    return await asyncio.wait_for(first(), 60)
 
 
 # ---------------------------------------------------------------------------------------------- reading and writing

@@ -14,6 +14,7 @@ from federator_agent.link import join, load_key
 from federator_agent.runtimes.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
+from tests.support.waiting import until
 
 SITE = """
 site: here
@@ -93,8 +94,11 @@ class AgentProcess:
 
     async def gone(self, placement: str) -> None:
         """Wait until the files of a placement are removed."""
-        while self.placement(placement).exists():
-            await asyncio.sleep(0.02)
+        await until(lambda: not self.placement(placement).exists(), f"the end of {placement}'s files")
+
+    async def has_said(self, words: str) -> None:
+        """Wait until the agent has printed this."""
+        await until(lambda: words in self.output.read_text(), f"the agent to say {words!r}")
 
     def placement(self, placement: str) -> Path:
         return self.state / "placements" / placement

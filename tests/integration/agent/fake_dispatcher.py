@@ -33,6 +33,7 @@ from federator.wire.link import (
     desired_digest,
     encode,
 )
+from tests.support.waiting import PATIENCE_S
 
 TOKEN = "join-me"
 
@@ -126,7 +127,7 @@ class FakeDispatcher:
         for socket in self.sockets:
             await socket.send_str(encode(message).decode())
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> Any:
         """Wait until the agent has made the condition true; its value."""
 
         async def wait() -> Any:
@@ -193,8 +194,8 @@ class FakeDispatcher:
             whole=True,
             term=self.term,
         )
-        await socket.send_str(encode(whole).decode())
         self.sockets.add(socket)
+        await socket.send_str(encode(whole).decode())
         self.changed.set()
         try:
             async for frame in socket:

@@ -1,12 +1,12 @@
 """The link breaks, comes back, refuses, changes its mind; the owner pauses. The work does not notice."""
 
-import asyncio
 from pathlib import Path
 
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.link import Refusal
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
+from tests.support.waiting import until
 
 
 async def test_a_cut_link_comes_back_and_nothing_is_missing(
@@ -18,7 +18,7 @@ async def test_a_cut_link_comes_back_and_nothing_is_missing(
     await dispatcher.until(lambda: "before" in dispatcher.log("p1"))
     await dispatcher.stop()
     go.touch()
-    await asyncio.sleep(0.3)
+    await until((agent.placement("p1") / "rank-0" / "exit").exists, "the end of the work")
     await dispatcher.start()
     assert (await dispatcher.ended("p1")).exit_code == 1
     assert dispatcher.log("p1") == "before\nafter\n"
@@ -37,7 +37,7 @@ async def test_a_new_store_is_told_everything_again_and_the_old_one_is_not_gone_
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
     await dispatcher.want(
-        entry("p1", dispatcher.spec(run="exit 3")), entry("p2", dispatcher.spec(run="sleep 60"))
+        entry("p1", dispatcher.spec(run="exit 3")), entry("p2", dispatcher.spec(run="sleep 600"))
     )
     await dispatcher.ended("p1")
     await dispatcher.until(lambda: (last := dispatcher.last("p2")) and last.status is PlacementStatus.RUNNING)
@@ -49,8 +49,7 @@ async def test_a_new_store_is_told_everything_again_and_the_old_one_is_not_gone_
     sessions = dispatcher.sessions
     dispatcher.incarnation = "inc-1"
     await dispatcher.cut()
-    while "given up" not in agent.output.read_text():
-        await asyncio.sleep(0.05)
+    await agent.has_said("given up")
     assert dispatcher.sessions == sessions
 
 
@@ -58,7 +57,7 @@ async def test_an_older_term_is_not_obeyed(dispatcher: FakeDispatcher, agent: Ag
     await dispatcher.until(lambda: dispatcher.acks)
     dispatcher.term = 5
     await dispatcher.cut()
-    await dispatcher.until(lambda: dispatcher.sessions == 2 and len(dispatcher.acks) == 2)
+    await dispatcher.until(lambda: dispatcher.sessions >= 2 and len(dispatcher.acks) >= 2)
     acks = len(dispatcher.acks)
     dispatcher.term = 4
     await dispatcher.want(entry("p1", dispatcher.spec(run="true")))
@@ -75,16 +74,15 @@ async def test_a_refused_agent_waits_as_long_as_it_was_told(
 ) -> None:
     dispatcher.refuse = Refusal("full", "come back later", retry_after_s=0.1)
     await dispatcher.cut()
-    while "come back later" not in agent.output.read_text():
-        await asyncio.sleep(0.05)
+    await agent.has_said("come back later")
     dispatcher.refuse = None
-    await dispatcher.until(lambda: dispatcher.sessions == 2)
+    await dispatcher.until(lambda: dispatcher.sessions >= 2)
 
 
 async def test_a_paused_site_refuses_new_work_and_keeps_what_runs(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
-    await dispatcher.want(entry("p1", dispatcher.spec(run="echo ready; sleep 60")))
+    await dispatcher.want(entry("p1", dispatcher.spec(run="echo ready; sleep 600")))
     await dispatcher.until(lambda: "ready" in dispatcher.log("p1"))
     assert (await agent.run("pause"))[0] == 0
     await dispatcher.until(lambda: dispatcher.reports[-1].paused)
@@ -134,7 +132,7 @@ async def test_check_proves_an_installation(dispatcher: FakeDispatcher, agent: A
 async def test_an_agent_leaves_only_when_its_work_is_over(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
-    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 60")))
+    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 600")))
     await dispatcher.until(lambda: (last := dispatcher.last("p1")) and last.status is PlacementStatus.RUNNING)
     await agent.end()
     code, output = await agent.run("leave")

@@ -1,6 +1,8 @@
 """How work is ended: on an explicit order, by its time limit, by a failed rank; with its grace, and without mercy after it."""
 
 import asyncio
+import secrets
+from pathlib import Path
 
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
 from tests.integration.agent.conftest import AgentProcess, entry
@@ -39,18 +41,18 @@ async def test_what_does_not_end_within_its_grace_is_killed(
 
 
 async def test_the_time_limit_ends_a_job(dispatcher: FakeDispatcher, agent: AgentProcess) -> None:
-    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 60"), max_duration_s=0.3, grace_s=0.2))
+    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 600"), max_duration_s=0.3, grace_s=0.2))
     end = await dispatcher.ended("p1")
     assert (end.status, end.cause) == (PlacementStatus.FAILED, Cause.MAX_DURATION)
     assert end.started_at is not None
     assert end.ended_at is not None
-    assert 0.3 <= end.ended_at - end.started_at < 10
+    assert 0.3 <= end.ended_at - end.started_at < 60
 
 
 async def test_a_time_limit_may_be_changed_while_it_runs(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
-    first = entry("p1", dispatcher.spec(run="echo ready; sleep 60"), max_duration_s=3600.0)
+    first = entry("p1", dispatcher.spec(run="echo ready; sleep 600"), max_duration_s=3600.0)
     await dispatcher.want(first)
     await _ready(dispatcher, "p1")
     await dispatcher.want(entry("p1", first.spec_hash, max_duration_s=0.1))
@@ -58,9 +60,10 @@ async def test_a_time_limit_may_be_changed_while_it_runs(
 
 
 async def test_one_failed_rank_ends_its_gang_with_its_exit_code(
-    dispatcher: FakeDispatcher, agent: AgentProcess
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
 ) -> None:
-    run = "if [ $FEDERATOR_NODE_RANK = 1 ]; then sleep 0.1; exit 9; fi; sleep 60"
+    others = f"while [ ! -e {tmp_path}/0 ] || [ ! -e {tmp_path}/2 ]; do sleep 0.02; done"
+    run = f"if [ $FEDERATOR_NODE_RANK = 1 ]; then {others}; exit 9; fi; touch {tmp_path}/$FEDERATOR_NODE_RANK; sleep 600"
     await dispatcher.want(entry("p1", dispatcher.spec(run=run, nodes=3), nodes=3))
     end = await dispatcher.ended("p1")
     assert (end.status, end.cause, end.exit_code) == (PlacementStatus.FAILED, Cause.EXIT, 9)
@@ -71,7 +74,7 @@ async def test_one_failed_rank_ends_its_gang_with_its_exit_code(
 async def test_what_a_rank_leaves_behind_is_ended_with_it(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
-    marker = "7654.321"
+    marker = f"7654.{secrets.randbelow(10**9):09}"  # others may run this test at the same time
     await dispatcher.want(entry("p1", dispatcher.spec(run=f"setsid sleep {marker} & sleep 0.1")))
     assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
     process = await asyncio.create_subprocess_exec("pgrep", "-f", f"^sleep {marker}")
@@ -79,11 +82,16 @@ async def test_what_a_rank_leaves_behind_is_ended_with_it(
 
 
 async def test_absence_from_the_desired_set_stops_nothing(
-    dispatcher: FakeDispatcher, agent: AgentProcess
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
 ) -> None:
-    await dispatcher.want(entry("p1", dispatcher.spec(run="echo ready; sleep 0.5; exit 2")))
+    go = tmp_path / "go"
+    await dispatcher.want(
+        entry("p1", dispatcher.spec(run=f"echo ready; while [ ! -e {go} ]; do sleep 0.02; done; exit 2"))
+    )
     await _ready(dispatcher, "p1")
     await dispatcher.want(forget=("p1",))
+    await dispatcher.until(lambda: dispatcher.acks[-1].generation == dispatcher.generation)
+    go.touch()
     assert (await dispatcher.ended("p1")).exit_code == 2
 
 
@@ -102,7 +110,7 @@ async def test_a_stop_for_what_never_came_is_answered_and_keeps_it_from_starting
 async def test_a_stopped_set_up_leaves_nothing_running(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:
-    marker = "7655.321"
+    marker = f"7655.{secrets.randbelow(10**9):09}"
     await dispatcher.want(entry("p1", dispatcher.spec(run="true", setup=f"echo ready; sleep {marker}")))
     await _ready(dispatcher, "p1")
     await dispatcher.stop_placement("p1")

@@ -64,7 +64,7 @@ async def test_what_is_in_use_is_taken_off_the_shapes_and_comes_back(
         )
 
     assert free() == [4, 4]
-    spec = dispatcher.spec(run="sleep 60", resources=Resources(gpus=Accelerators(count=3)))
+    spec = dispatcher.spec(run="sleep 600", resources=Resources(gpus=Accelerators(count=3)))
     await dispatcher.want(entry("p1", spec))
     await dispatcher.until(lambda: free() == [1, 4])
     assert dispatcher.reports[-1].counted == ("p1",)

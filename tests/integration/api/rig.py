@@ -15,6 +15,7 @@ from federator.model.placements import Placement, PlacementReport, PlacementStat
 from federator.wire import link
 from federator.wire.http import TokenRequest
 from tests.support.dispatch import World
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Caller("root", Role.ADMIN)
 PEOPLE = {
@@ -141,7 +142,7 @@ class HttpAgent:
     async def hear(self) -> link.Down:
         """The next message."""
         assert self.socket is not None
-        return link.decode_down(await self.socket.receive_str(timeout=5))
+        return link.decode_down(await self.socket.receive_str(timeout=PATIENCE_S))
 
     async def report(self, placement: Placement, status: PlacementStatus, seq: int, **fields: Any) -> None:
         """Send one status, and wait for its acknowledgement."""

@@ -18,6 +18,7 @@ from federator.wire import link
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER
+from tests.support.waiting import PATIENCE_S
 
 
 async def placed(rig: Rig, *members: str, **fields: Any) -> Placement:
@@ -251,7 +252,7 @@ async def test_a_log_is_followed_from_before_the_start_over_a_second_attempt_to_
             await rig.world.put(msgspec.structs.replace(row, status=PlacementStatus.FAILED))
         await agent.ask("PUT", "/agent/v1/logs/plc-try-2/0?offset=6", data=b"last\n")
         await rig.world.put(msgspec.structs.replace(rig.world.job(job_id), status=JobStatus.FAILED))
-        assert await asyncio.wait_for(response.content.read(), 5) == b"last\n"
+        assert await asyncio.wait_for(response.content.read(), PATIENCE_S) == b"last\n"
 
 
 async def test_outputs_of_a_gang_over_two_members_come_as_one_archive(rig: Rig) -> None:

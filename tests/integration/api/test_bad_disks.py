@@ -8,7 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from federator.model.jobs import JobStatus
 from federator.store.sqlite import SqliteStore
 from tests.integration.api.rig import Rig
 from tests.support.dispatch import FakeSite, make_world
+from tests.support.waiting import PATIENCE_S, until
 
 PLENTY = 1_000_000
 
@@ -61,10 +62,12 @@ class Disk:
 
     async def placed(self, job: str) -> None:
         """Wait until the loops have given it a place."""
-        async with asyncio.timeout(20):
-            while self.rig.world.job(job).status is JobStatus.PENDING:
-                self.site.report()
-                await asyncio.sleep(0.02)
+
+        def has_place() -> bool:
+            self.site.report()
+            return self.rig.world.job(job).status is not JobStatus.PENDING
+
+        await until(has_place, f"a place for {job}")
 
 
 @pytest.fixture
@@ -116,10 +119,12 @@ async def test_a_full_disk_refuses_with_the_reason_and_is_over_by_itself(disk: D
     assert set(disk.rig.world.core.records.jobs) == set(kept)
     await asyncio.sleep(0.5)  # the loops fail meanwhile, and wait
     disk.free()
-    async with asyncio.timeout(20):
-        while (answer := await disk.submit()).status != 201:
-            await asyncio.sleep(0.1)
-    kept += answer.json()["jobs"]
+
+    async def accepted() -> list[str]:
+        answer = await disk.submit()
+        return answer.json()["jobs"] if answer.status == 201 else []
+
+    kept += await until(accepted, "the disk to be well again")
     for job in kept:
         await disk.placed(job)
     assert set(disk.rig.world.core.records.jobs) == set(kept)
@@ -155,18 +160,21 @@ async def test_a_slow_disk_slows_those_who_write_and_nobody_who_reads(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = disk.store._writer._commit
+    stuck, go_on = threading.Event(), threading.Event()
 
     def slowly(batch: Any) -> Any:
-        time.sleep(0.3)
+        stuck.set()
+        go_on.wait(PATIENCE_S)
         return commit(batch)
 
     monkeypatch.setattr(disk.store._writer, "_commit", slowly)
     writing = [asyncio.create_task(disk.submit()) for _ in range(50)]
-    await asyncio.sleep(0.05)
-    async with asyncio.timeout(5):
-        for _ in range(20):
-            assert (await disk.rig.ask("GET", "/v1/queues")).status == 200
-            assert (await disk.rig.ask("GET", "/v1/ledger", "root")).status == 200
+    await until(stuck.is_set, "the first to write")
+    for _ in range(20):
+        assert (await disk.rig.ask("GET", "/v1/queues")).status == 200
+        assert (await disk.rig.ask("GET", "/v1/ledger", "root")).status == 200
+    assert not any(task.done() for task in writing), "nothing is on disk, so nothing may be acknowledged"
+    go_on.set()
     answers = await asyncio.gather(*writing)
     assert [answer.status for answer in answers] == [201] * 50
 
@@ -207,7 +215,7 @@ async def test_a_damaged_store_is_not_started_on_and_says_so(tmp_path: Path, dam
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "federator", "serve", "--port", "0", "--state-dir", str(tmp_path)]
     done = await asyncio.to_thread(
-        subprocess.run, command, env=environ, capture_output=True, text=True, timeout=40, check=False
+        subprocess.run, command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]

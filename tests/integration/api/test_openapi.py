@@ -8,7 +8,6 @@ without following, and the two routes that never end are left to the tests of st
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from http import HTTPStatus
@@ -37,6 +36,7 @@ from schemathesis.specs.openapi.checks import (
 from federator.api.openapi import description
 from federator.api.problems import CONTENT_TYPE as PROBLEM
 from federator.api.routes import ROUTES
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ENDLESS = {("GET", "/v1/events"), ("GET", "/agent/v1/link")}
 CHECKS = [
@@ -65,7 +65,6 @@ def _takes_something(name: str) -> bool:
 THROWS = [(name, GenerationMode.POSITIVE) for name in OPERATIONS] + [
     (name, GenerationMode.NEGATIVE) for name in OPERATIONS if _takes_something(name)
 ]
-START_S = 30.0
 
 
 class Server(NamedTuple):
@@ -88,20 +87,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         try:
             token, url = _written(folder / "admin.token"), _written(folder / "address")
             headers = {"Authorization": f"Bearer {token}"}
-            answer = requests.post(f"{url}/v1/jobs", json={"run": "true"}, headers=headers, timeout=10)
+            answer = requests.post(
+                f"{url}/v1/jobs", json={"run": "true"}, headers=headers, timeout=PATIENCE_S
+            )
             yield Server(url, headers, answer.json()["jobs"][0])
             assert process.poll() is None, "it must outlive whatever it was sent"
         finally:
             process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert "Traceback" not in (folder / "log").read_text()
 
 
 def _written(path: Path) -> str:
-    until = time.monotonic() + START_S
-    while not (path.exists() and path.read_text().endswith("\n")):
-        assert time.monotonic() < until, f"waited for {path.name}"
-        time.sleep(0.05)
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"), path.name)
     return path.read_text().strip()
 
 
@@ -112,7 +110,7 @@ def test_every_route_is_thrown_at() -> None:
 
 
 def test_the_server_describes_itself_as_the_code_does(server: Server) -> None:
-    assert requests.get(f"{server.url}/v1/openapi.json", timeout=10).json() == DOCUMENT
+    assert requests.get(f"{server.url}/v1/openapi.json", timeout=PATIENCE_S).json() == DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,7 @@ def test_every_operation_answers_as_described(server: Server, name: str, mode: G
     @given(case=cases, known=st.booleans())
     def throw(case: Any, known: bool) -> None:
         _tame(case, server, known=known)
-        answer = case.call(base_url=server.url, headers=server.headers, timeout=10)
+        answer = case.call(base_url=server.url, headers=server.headers, timeout=PATIENCE_S)
         case.validate_response(answer, checks=checks, headers=server.headers)
         if answer.status_code >= HTTPStatus.BAD_REQUEST and case.method != "HEAD":
             assert answer.headers["content-type"][0].startswith(PROBLEM)

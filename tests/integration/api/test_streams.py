@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.integration.api.rig import Rig, lines_of
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_jobs_events_come_live_and_the_stream_ends_with_the_job(rig: Rig) -> None:
@@ -14,7 +15,7 @@ async def test_a_jobs_events_come_live_and_the_stream_ends_with_the_job(rig: Rig
         assert [event["kind"] for event in await lines_of(response, 1)] == ["hold"]
         await rig.ask("DELETE", f"/v1/jobs/{job}")
         assert [event["kind"] for event in await lines_of(response, 1)] == ["cancel"]
-        rest = await asyncio.wait_for(response.content.read(), 5)
+        rest = await asyncio.wait_for(response.content.read(), PATIENCE_S)
         assert b"data:" not in rest
 
 
@@ -46,6 +47,6 @@ async def test_streams_end_when_the_server_stops(rig: Rig) -> None:
         rig.open("GET", f"/v1/jobs/{job}/logs?follow=true") as logs,
     ):
         closing = asyncio.create_task(rig.client.server.close())
-        assert b"data:" not in await asyncio.wait_for(events.content.read(), 10)
-        assert await asyncio.wait_for(logs.content.read(), 10) == b""
-        await asyncio.wait_for(closing, 10)
+        assert b"data:" not in await asyncio.wait_for(events.content.read(), PATIENCE_S)
+        assert await asyncio.wait_for(logs.content.read(), PATIENCE_S) == b""
+        await asyncio.wait_for(closing, PATIENCE_S)

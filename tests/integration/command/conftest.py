@@ -3,14 +3,14 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-WAIT_S = 20.0
+from tests.support.waiting import PATIENCE_S, wait_until
+
 SITE = """
 site: north
 kind: onprem
@@ -36,16 +36,8 @@ class Federation(NamedTuple):
     def run(self, *words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `federator` with these words to its end."""
         process = self.start(*words, cwd=cwd)
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-
-def eventually(true: Callable[[], bool], what: str) -> None:
-    """Wait for something that real processes bring about."""
-    until = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < until, f"waited {WAIT_S:.0f} s for {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")
@@ -69,16 +61,16 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 
         try:
             start("federator", "serve", "--port", "0")
-            eventually((folder / "state/address").exists, "the dispatcher")
+            wait_until((folder / "state/address").exists, "the dispatcher")
             _join(running)
             start("federator_agent", "serve", "--config", str(folder / "site.yaml"))
-            eventually(lambda: "READY" in running.run("sites").stdout, "the agent")
+            wait_until(lambda: "READY" in running.run("sites").stdout, "the agent")
             yield running
         finally:
             for process in reversed(processes):
                 process.terminate()
             for process in processes:
-                process.wait(20)
+                process.wait(PATIENCE_S)
 
 
 def _join(federation: Federation) -> None:
@@ -96,4 +88,4 @@ def _join(federation: Federation) -> None:
         "--token",
         token,
     ]
-    subprocess.run(command, env=federation.environ, check=True, capture_output=True, timeout=20)
+    subprocess.run(command, env=federation.environ, check=True, capture_output=True, timeout=PATIENCE_S)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from federator.client import Client, SyncClient
-from tests.integration.command.conftest import Federation, eventually
+from tests.integration.command.conftest import Federation
+from tests.support.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 def test_a_file_that_holds_only_run_is_submitted_runs_and_is_shown(
@@ -64,28 +65,28 @@ def test_ctrl_c_cancels_the_job_and_its_last_words_are_heard(federation: Federat
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     assert out.endswith("saved\n")
     assert json.loads(federation.run("show", "patient", "-o", "json").stdout)["job"]["status"] == "CANCELLED"
 
 
 def test_detached_it_is_held_released_updated_and_cancelled(federation: Federation) -> None:
-    job = federation.run("run", "--detach", "--name", "long", "--", "sleep", "60").stdout.strip()
-    eventually(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run")
+    job = federation.run("run", "--detach", "--name", "long", "--", "sleep", "600").stdout.strip()
+    wait_until(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run")
     assert "priority 70" in federation.run("update", "long", "--priority", "70").stdout
     assert federation.run("hold", "long").returncode == 0
-    eventually(lambda: "HELD" in federation.run("show", job).stdout, "the job to be held")
+    wait_until(lambda: "HELD" in federation.run("show", job).stdout, "the job to be held")
     assert federation.run("release", "long").returncode == 0
-    eventually(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run again")
+    wait_until(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run again")
     assert federation.run("cancel", "long").returncode == 0
-    assert federation.run("wait", "long", "--timeout", "20s").returncode == 125
+    assert federation.run("wait", "long", "--timeout", "1m").returncode == 125
 
 
 def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("name: fleet\nrun: sleep 60\narray: 0-2\n")
+    (tmp_path / "job.yaml").write_text("name: fleet\nrun: sleep 600\narray: 0-2\n")
     assert federation.run("submit", str(tmp_path / "job.yaml")).returncode == 0
-    eventually(
+    wait_until(
         lambda: federation.run("list", "--name", "fleet", "--status", "RUNNING").stdout.count("fleet[") == 3,
         "all tasks to run",
     )
@@ -107,7 +108,7 @@ def test_what_cannot_run_is_explained_before_and_after(federation: Federation, t
     assert "8 GPUs per node" in federation.run("preview", str(tmp_path / "job.yaml")).stdout
     assert federation.run("show", "toobig").returncode == 3, "a preview stores nothing"
     federation.run("submit", str(tmp_path / "job.yaml"))
-    eventually(lambda: "ask for 4 GPUs" in federation.run("explain", "toobig").stdout, "the plan's reasons")
+    wait_until(lambda: "ask for 4 GPUs" in federation.run("explain", "toobig").stdout, "the plan's reasons")
     federation.run("cancel", "toobig")
 
 

@@ -1,6 +1,7 @@
 """Recorded decisions replay to the same bytes, whichever way they were come by."""
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from federator.model.snapshot import Problem
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
 from tests.support.dispatch import World, make_world
+from tests.support.waiting import until
 
 
 async def replayed(world: World) -> list[dict[str, object]]:
@@ -92,15 +94,15 @@ async def test_turns_keep_their_distance_while_events_keep_coming() -> None:
     world = await make_world()
     turn = world.core.turn
     turn._settings = TurnSettings(solver=False, minimum_gap_s=0.2, coalesce_s=0.0)
-    turns = 0
+    turns: list[float] = []
 
     async def once() -> None:
-        nonlocal turns
-        turns += 1
+        turns.append(time.monotonic())
         turn.wake()
 
     turn.once = once  # type: ignore[method-assign]
+    began = time.monotonic()
     task = asyncio.create_task(turn.run())
-    await asyncio.sleep(0.5)
+    await until(lambda: len(turns) >= 4, "four turns")
     task.cancel()
-    assert turns <= 4
+    assert all(at - began >= 0.19 * number for number, at in enumerate(turns))

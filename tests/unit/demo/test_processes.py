@@ -2,16 +2,16 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from federator.cli.demo.processes import MARK, Processes, RunningRank
+from tests.support.waiting import PATIENCE_S, wait_until
 
-SLEEP = "import time; time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+SLEEP = "import time; time.sleep(600)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('deaf', 'w').close(); time.sleep(600)"
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def ours(tmp_path: Path) -> Iterator[Processes]:
 
 def sleeper(folder: Path, environment: dict[str, str], code: str = SLEEP) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, cwd=folder)
-    while b"-c" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
-        time.sleep(0.01)  # not yet itself: its environment is still the parent's
+    # Before it is itself, its environment is the parent's.
+    wait_until(lambda: b"-c" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), "the program to start")
     return process
 
 
@@ -40,7 +40,7 @@ def test_jobs_and_machines_are_found_by_the_paths_they_carry(ours: Processes, tm
     assert ours.ranks() == {RunningRank("j", "p", "1")}
     ours.end_all()
     for process in started:
-        process.wait(5)
+        process.wait(PATIENCE_S)
     assert ours.living() == {}
 
 
@@ -66,9 +66,9 @@ def test_what_does_not_end_when_asked_is_killed_and_counted(
 ) -> None:
     monkeypatch.setattr("federator.cli.demo.processes.TERM_S", 0.5)
     process = sleeper(tmp_path, {MARK: str(tmp_path)}, STUBBORN)
-    time.sleep(0.3)  # until it ignores the signal
+    wait_until((tmp_path / "deaf").exists, "it to ignore the signal")
     assert ours.end_all() == 1
-    assert process.wait(5) == -9
+    assert process.wait(PATIENCE_S) == -9
 
 
 def test_a_started_process_does_not_see_our_own_federation(

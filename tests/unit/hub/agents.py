@@ -14,6 +14,7 @@ from federator.model.sites import Member, Site, SiteKind
 from federator.wire import link
 from federator.wire.jobfile import encode_spec, spec_hash
 from tests.support.dispatch import World, make_world
+from tests.support.waiting import PATIENCE_S
 
 SPEC = JobSpec(name="train", run="true", checkpoint=Checkpoint(signal="USR1", grace_s=7.0))
 
@@ -65,7 +66,7 @@ class Agent:
 
     async def hear(self) -> link.Down | None:
         """The next message; None when the connection is over."""
-        text = await asyncio.wait_for(self.pipe.down.get(), 5)
+        text = await asyncio.wait_for(self.pipe.down.get(), PATIENCE_S)
         return None if text is None else link.decode_down(text)
 
     async def open(self) -> link.Down | None:

@@ -10,6 +10,7 @@ from federator.kernel.errors import Unauthenticated, Unavailable
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator.model.sites import SiteReport
 from federator.wire import link
+from tests.support.waiting import PATIENCE_S
 from tests.unit.hub.agents import Agent, a_world, job_of, placement
 
 
@@ -96,7 +97,7 @@ async def test_reports_reach_the_inventory_and_the_end_of_the_session_too() -> N
     assert heard.report.taken_at == 5.0
     await agent.pipe.close()
     assert agent.served is not None
-    await asyncio.wait_for(agent.served, 5)
+    await asyncio.wait_for(agent.served, PATIENCE_S)
     assert heard.session == ""
     assert agent.welcome is not None
     with pytest.raises(Unauthenticated):
@@ -165,7 +166,7 @@ async def test_an_agent_that_takes_nothing_is_disconnected(monkeypatch: pytest.M
     row = placement("plc-1", "north")
     await world.put(row, job_of(row))
     assert agent.served is not None
-    await asyncio.wait_for(agent.served, 5)
+    await asyncio.wait_for(agent.served, PATIENCE_S)
     assert world.core.inventory.members["north"].session == ""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from federator.kernel.clock import ManualClock, ScaledClock
 from federator.kernel.errors import Invalid, NoCapacity, NotFound
-from federator.model.capacity import InstanceStatus, LaunchRequest, Market
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market
 from federator_providers.local import LocalProvider, interrupt, provider
 from federator_providers.local.__main__ import main
 from federator_providers.local.catalogue import CATALOGUE
@@ -15,6 +15,7 @@ from federator_providers.local.folder import TAG
 from federator_providers.local.market import next_fate, sold_out
 from federator_providers.local.processes import kill_tagged
 from federator_providers.local.settings import read_settings
+from tests.support.waiting import until
 
 BOTH: dict[str, object] = {"instance_type": "g6.xlarge", "market": ["on-demand", "spot"], "boot_delay": "0s"}
 
@@ -98,10 +99,13 @@ async def test_the_market_takes_spot_machines_back_by_itself_and_leaves_the_othe
     await launch(made, Market.SPOT, "a")
     await launch(made, Market.ON_DEMAND, "b")
     try:
-        give_up_at = time.monotonic() + 20.0
-        while (found := {each.name: each for each in await made.instances("lab")})["a"].ended_at is None:
-            assert time.monotonic() < give_up_at
-            time.sleep(0.02)
+
+        async def ended() -> bool:
+            found.update({each.name: each for each in await made.instances("lab")})
+            return found["a"].ended_at is not None
+
+        found: dict[str, Instance] = {}
+        await until(ended, "the market to take it back")
         assert found["a"].reclaim_at is not None
         assert found["b"].ended_at is found["b"].reclaim_at is None
     finally:

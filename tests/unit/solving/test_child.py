@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,10 +17,11 @@ from federator.solving.child import ChildSolver
 from federator.solving.frames import STAGES, Ask, Told, body_length, pack
 from federator.solving.inline import InlineSolver
 from federator.solving.worker import answer
+from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.worlds import NOW, a_job, a_pool, a_world
 
 PROBLEM = a_world([a_job("one"), a_job("two", gpus=8)], [a_pool()])
-GENEROUS_S = 30.0
+GENEROUS_S = PATIENCE_S
 
 
 async def ask(solver: Solver, problem: Problem = PROBLEM, limit_s: float = GENEROUS_S) -> Plan | None:
@@ -133,15 +133,14 @@ def test_the_child_dies_with_a_parent_that_is_killed() -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(500):
+
+    def gone() -> bool:
         try:
-            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.01)
-    pytest.fail("the child outlived its parent")
+            return Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            return True
+
+    wait_until(gone, "the child to die with its parent")
 
 
 def test_a_parent_that_does_not_decide_inline_never_loads_the_solver() -> None:
