@@ -36,6 +36,8 @@ from federator.telemetry import METRICS
 
 log = logging.getLogger(__name__)
 
+LONGEST_REST_S = 0.25
+"""While events keep coming, planning rests for as long as it took, but not longer: jobs that start and end need the processor, too."""
 FAST_RUN_S = 60.0
 """Work expected to be shorter than this does not wait for the solver."""
 
@@ -88,11 +90,12 @@ class Turn:
         """Turn after turn, until cancelled."""
         time_s = asyncio.get_running_loop().time
         while True:
-            next_s = time_s() + self._settings.minimum_gap_s
+            began_s = time_s()
             self._wake.clear()
             plan = await self.once()
+            gap_s = max(self._settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
             await self._wait(plan)
-            await asyncio.sleep(next_s - time_s())
+            await asyncio.sleep(began_s + gap_s - time_s())
 
     async def once(self) -> Plan | None:
         """One turn, its phases in order. None when nothing waits."""
@@ -148,7 +151,7 @@ class Turn:
 
     async def _solve(self, problem: Problem) -> Plan | None:
         """Ask the solver; interactive and short work that arrives meanwhile goes by the fast path."""
-        settings = self._settings
+        settings, time_s = self._settings, asyncio.get_running_loop().time
         asked = asyncio.ensure_future(
             self._solver.decide(problem, stages=settings.stages, seed=0, limit_s=settings.solver_limit_s)
         )
@@ -161,8 +164,10 @@ class Turn:
                 if not asked.done():
                     woken = True
                     self._wake.clear()
+                    began_s = time_s()
                     await self._fast_path(self._observe())
-                    await asyncio.wait((asked,), timeout=settings.coalesce_s)
+                    rest_s = max(settings.coalesce_s, min(time_s() - began_s, LONGEST_REST_S))
+                    await asyncio.wait((asked,), timeout=rest_s)
             return await asked
         finally:
             asked.cancel()
