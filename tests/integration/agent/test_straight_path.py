@@ -3,7 +3,7 @@
 import msgspec
 
 from federator.model.jobs import Accelerators, Resources
-from federator.model.placements import Cause, PlacementStatus
+from federator.model.placements import Cause, Order, PlacementStatus
 from federator.wire.link import desired_digest
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
@@ -93,3 +93,21 @@ async def test_numbers_of_statuses_only_grow(dispatcher: FakeDispatcher, agent: 
         await dispatcher.ended(name)
     numbers = [report.seq for name in ("p1", "p2") for report in dispatcher.statuses[name]]
     assert numbers == sorted(set(numbers)), msgspec.to_builtins(dispatcher.statuses)
+
+
+async def test_a_part_of_a_gang_is_reserved_then_run_and_meets_the_others_where_it_is_told(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    run = 'echo "$FEDERATOR_NODE_RANK/$FEDERATOR_NUM_NODES $MASTER_ADDR $MASTER_PORT $PET_RDZV_ENDPOINT"'
+    spec = dispatcher.spec(run=run, nodes=2)
+    part = entry("p1", spec, nodes=2, ranks=(1,), order=Order.RESERVE)
+    await dispatcher.want(part)
+    await dispatcher.until(lambda: dispatcher.statuses.get("p1"))
+    accepted = dispatcher.statuses["p1"][0]
+    assert accepted.status is PlacementStatus.ACCEPTED
+    address, _, port = accepted.rendezvous.rpartition(":")
+    assert (address, int(port) > 0) == ("127.0.0.1", True), "as it reaches the dispatcher, so it is reached"
+    assert not agent.placement("p1").exists(), "nothing has begun"
+    await dispatcher.want(msgspec.structs.replace(part, order=Order.RUN, rendezvous="node-7.example:4567"))
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+    assert dispatcher.log("p1", 1) == "1/2 node-7.example 4567 node-7.example:4567\n"
