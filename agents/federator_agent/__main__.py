@@ -47,6 +47,12 @@ def _parser() -> argparse.ArgumentParser:
             "--config", type=Path, help="site.yaml; without it the user data of a rented machine is read"
         )
         sub.set_defaults(verb=name)
+        if name == "serve":
+            sub.add_argument(
+                "--moved",
+                action="store_true",
+                help="the state directory was moved here, and nothing of it runs where it was",
+            )
         if name in ("join", "check"):
             sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
         if name == "join":

@@ -20,6 +20,7 @@ from federator.kernel.quantities import format_instant, format_mib
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
+from federator_agent.home import settle
 from federator_agent.link import join as join_dispatcher
 from federator_agent.link import load_key
 from federator_agent.loop import Agent
@@ -71,6 +72,7 @@ def serve(options: argparse.Namespace) -> int:
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     spool.lock()
+    settle(settings.state_dir, moved=options.moved)
     identity = spool.identity()
     while identity is None:
         if not settings.join_token:

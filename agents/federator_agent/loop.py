@@ -21,6 +21,7 @@ from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
 from federator_agent.hands import Hands, Surroundings
+from federator_agent.home import place
 from federator_agent.link import Bulk, Link
 from federator_agent.runtimes.local import traces
 from federator_agent.runtimes.local.ranks import SELF_FENCING
@@ -51,7 +52,7 @@ class Agent:
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0
         self._report_every(settings.report_every_s or 5.0)
-        self._link = Link(identity, key, traces.boot_id(), self)
+        self._link = Link(identity, key, traces.boot_id(), self, place(settings.state_dir))
         self._hands: Hands
 
     # What the link tells -------------------------------------------------------------------------------------------
