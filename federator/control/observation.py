@@ -1,11 +1,15 @@
 """Observe: fold records, reports and offers into an immutable snapshot.
 
 The only place that knows how in-flight work is taken off a report: a placement that the report does not list as counted has not been
-seen by it, so its hosts are taken off here, the fullest host that holds a rank first.
+seen by it, so its hosts are taken off here, the fullest host that holds a rank first. A gang over several members is taken off each
+member's report by itself: the ranks that are there, unless that report has seen them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from federator.control.history import History
 from federator.control.inventory import Inventory
@@ -120,8 +124,9 @@ class Observer:
         for placement in self._records.open_placements.values():
             if placement.ended:
                 continue
-            for name in dict.fromkeys(placement.members):
-                by_member.setdefault(name, []).append(placement)
+            for name, ranks in _held(placement).items():
+                part = placement if ranks == placement.nodes else replace(placement, nodes=ranks)
+                by_member.setdefault(name, []).append(part)
         for member in self._records.members.values():
             yield from self._member_pools(member, by_member.get(member.id, []), now)
         for lease in self._records.leases.values():
@@ -159,7 +164,7 @@ class Observer:
                 cpus_milli_per_node=pool.cpus_milli_per_node,
                 memory_mib_per_node=pool.memory_mib_per_node,
                 free=take(pool.free, unseen),
-                busy=tuple(self._busy(here, heard.report, pool, now)),
+                busy=tuple(self._busy(member.id, here, heard.report, pool, now)),
                 lends_to=heard.report.lends_to,
                 self_fencing=heard.report.self_fencing,
                 age_s=self._inventory.age_s(member.id) or 0.0,
@@ -189,7 +194,7 @@ class Observer:
                 model=lease.offer.model if lease else here[0].model,
                 nodes=1 if lease else sum(placement.nodes for placement in here),
                 gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in here),
-                busy=tuple(self._busy(here, NOTHING_HEARD, Pool(name=name), now)),
+                busy=tuple(self._busy(member.id, here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
                 **_lease_fields(lease),
@@ -203,8 +208,9 @@ class Observer:
         return self._inventory.closed_because(member.id)
 
     def _busy(
-        self, placements: Iterable[Placement], report: SiteReport, pool: Pool, now: float
+        self, member: str, placements: Iterable[Placement], report: SiteReport, pool: Pool, now: float
     ) -> Iterator[BusyView]:
+        """What holds part of a member's pool; of each placement, its ranks there."""
         for placement in placements:
             job = self._records.jobs[placement.job]
             yield BusyView(
@@ -214,6 +220,7 @@ class Observer:
                 memory_mib=placement.memory_mib,
                 ends_at=self._ends_at(placement, now),
                 placement=placement.id,
+                leads=member == next(iter(_held(placement))),
                 job=job.id,
                 revision=self._records.revision_of(job),
                 queue=job.queue,
@@ -260,7 +267,7 @@ class Observer:
             cpus_milli_per_node=offer.cpus_milli,
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, placements),
-            busy=tuple(self._busy(placements, SiteReport(taken_at=now, pools=()), pool, now)),
+            busy=tuple(self._busy(lease.member, placements, NOTHING_HEARD, pool, now)),
             ready_at=_ready_at(lease, now),
             **_lease_fields(lease),
         )
@@ -277,6 +284,12 @@ class Observer:
                     avoid_until_at=until_at,
                     avoid_because=because,
                 )
+
+
+def _held(placement: Placement) -> dict[str, int]:
+    """How many ranks of it hold hosts at which member, in the order of the ranks: all but those whose part is over."""
+    over = {part.member for part in placement.parts if part.ended}
+    return Counter(member for member in placement.members if member not in over)
 
 
 def _price_usd_gpu_h(site: Site, lease: Lease | None, report: SiteReport) -> float:

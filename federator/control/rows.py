@@ -12,11 +12,12 @@ from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
 from federator.model.sites import Site
 from federator.model.snapshot import PoolView
+from federator.planning.candidates import Candidate, of_pools
 from federator.wire.http import BudgetRow, LeaseRow, PoolRow, QueueRow, SiteRow
 
 
 def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
-    """A site with its pools as planning sees them."""
+    """A site with its pools as planning sees them: one row per member, the largest gang over all that a gang may lie over."""
     members = [
         member for member in records.members.values() if member.site == site.name and member.status != "GONE"
     ]
@@ -24,7 +25,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [site.status]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
     rows = tuple(_pool_row(pool, _lent(pool, inventory)) for pool in pools)
-    closed = next((pool.closed_because for pool in pools if pool.closed_because), "")
+    closed = _closed(pools)
     if not pools:
         closed = next(
             (inventory.closed_because(member.id) for member in members), "nothing of it is rented now"
@@ -32,7 +33,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     return SiteRow(
         name=site.name,
         kind=site.kind,
-        status="DRAINING" if site.draining else str(max(statuses, key=_SEVERITY.index)),
+        status="DRAINING" if site.draining else _status([str(each) for each in statuses]),
         region=site.region,
         labels=site.labels,
         gpus=sum(_lent(pool, inventory) for pool in pools),
@@ -42,7 +43,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
             for p in records.open_placements.values()
             if p.site == site.name and p.status is PlacementStatus.RUNNING
         ),
-        largest_gang=max((row.largest_gang for row in rows), key=_gang_size, default=""),
+        largest_gang=max((gang(_free(place)) for place in of_pools(pools)), key=_gang_size, default=""),
         age_s=min(ages, default=None),
         draining=site.draining,
         paused=any(report is not None and report.paused for report in reports),
@@ -53,6 +54,28 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
 
 
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
+
+
+def _status(statuses: list[str]) -> str:
+    """The worst of the members'; where some are well, the site is no worse than degraded."""
+    worst = max(statuses, key=_SEVERITY.index)
+    some_well = "READY" in statuses and _SEVERITY.index(worst) > _SEVERITY.index("DEGRADED")
+    return "DEGRADED" if some_well else worst
+
+
+def _closed(pools: list[PoolView]) -> str:
+    """Why nothing new may start there; of a site with several members, which, and how many there are."""
+    shut = {pool.member: pool.closed_because for pool in pools if pool.closed_because}
+    members = {pool.member for pool in pools}
+    if not shut or len(members) == 1 or (len(set(shut.values())) == 1 and len(shut) == len(members)):
+        return next(iter(shut.values()), "")
+    member, because = next(iter(shut.items()))
+    return f"{len(shut)} of {len(members)} members take no work; {member}: {because}"
+
+
+def _free(place: Candidate) -> list[Shape]:
+    """What is free over all members of a place."""
+    return [shape for view in place.views for shape in view.free]
 
 
 def _lent(pool: PoolView, inventory: Inventory) -> int:

@@ -137,7 +137,7 @@ def make(view: PoolView) -> tuple[object, ...]:
 def of_pools(pools: Iterable[PoolView]) -> list[Candidate]:
     """The places that these pools come to."""
     groups: dict[tuple[object, ...], list[PoolView]] = {}
-    for view in sorted(pools, key=lambda view: view.key):
+    for view in sorted(pools, key=lambda view: (view.site, view.pool, view.member)):
         groups.setdefault(make(view), []).append(view)
     wide = Counter((views[0].site, views[0].pool) for views in groups.values() if len(views) > 1)
     return [_place(_key(views, wide), views) for views in groups.values()]

@@ -282,7 +282,8 @@ def _siblings_at_random(draw: st.DrawFn, first: PoolView, number: int) -> PoolVi
     name = f"{first.member}-{number}"
     state = _state_at_random(draw, name, draw(st.integers(1, 2)), first.gpus_per_node)
     ours = [work for work in first.busy if work.placement is not None and work.gpus]
-    if ours and draw(st.booleans()):
+    spans = draw(st.booleans())
+    if ours and spans:
         free, gang = list(state["free"]), ours[0]
         for index, shape in enumerate(free):
             if shape.gpus >= gang.gpus and shape.cpus_milli >= gang.cpus_milli:
