@@ -123,9 +123,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     records, scribe = Records(store), Scribe(clock, ids)
     history, link = History(), settings.link
     inventory = Inventory(clock, link)
-    observer = Observer(
-        records, inventory, history, clock, settings.providers, reconnect_s=link.unreachable_after_s
-    )
+    observer = _observer(settings, records, inventory, history, clock)
     progress = Progress(records, scribe, history)
     decisions = DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
@@ -181,6 +179,20 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         solver=solver,
         providers=providers,
         history=history,
+    )
+
+
+def _observer(
+    settings: Settings, records: Records, inventory: Inventory, history: History, clock: Clock
+) -> Observer:
+    return Observer(
+        records,
+        inventory,
+        history,
+        clock,
+        settings.providers,
+        reconnect_s=settings.link.unreachable_after_s,
+        slack_s=settings.leases.slack_s,
     )
 
 

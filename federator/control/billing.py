@@ -14,7 +14,7 @@ from federator.model.placements import Placement
 
 
 async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: float) -> None:
-    """Book the growth of a lease's bill to the job that the machine runs or was rented for."""
+    """Book the growth of a lease's bill to the job that the machine runs, or ran last, or was rented for."""
 
     def compute() -> Changes:
         changes = Changes()
@@ -22,8 +22,9 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
         delta_usd = billed_usd - lease.billed_usd
         if delta_usd <= 0:
             return changes
-        changes.put(msgspec.structs.replace(lease, billed_usd=billed_usd, billed_until_at=scribe.clock.now()))
         job = _charged(records, lease)
+        payer, now = job.id if job else "", scribe.clock.now()
+        changes.put(msgspec.structs.replace(lease, billed_usd=billed_usd, billed_until_at=now, payer=payer))
         if job is not None:
             changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
         changes.put(
@@ -77,5 +78,8 @@ def placements_on(records: Records, lease: Lease) -> list[Placement]:
 
 
 def _charged(records: Records, lease: Lease) -> Job | None:
-    running = next((placement.job for placement in placements_on(records, lease)), None)
-    return records.jobs.get(running or (lease.evidence.job if lease.evidence else ""))
+    """Who pays: of several jobs there, the one that has paid so far."""
+    running = [placement.job for placement in placements_on(records, lease)]
+    if lease.payer in records.jobs and (lease.payer in running or not running):
+        return records.jobs[lease.payer]
+    return records.jobs.get(running[0] if running else lease.evidence.job if lease.evidence else "")

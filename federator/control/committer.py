@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.gangs import parts_of
-from federator.control.observation import RENTED_POOL, Observer
+from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
@@ -120,7 +120,9 @@ class Committer:
         """
         now, offer = self._scribe.clock.now(), lease.offer
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
-        ends_at = now + (job.max_duration_s or 0.0) + offer.teardown_s
+        begins_at = max(now, lease.ready_at or expected_ready_at(lease, now))
+        limit_s = (job.max_duration_s or 0.0) + self._records.spec(job.spec_hash).grace_s
+        ends_at = begins_at + limit_s + self._observer.slack_s + offer.teardown_s
         worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
         committed_usd = max(lease.committed_usd, worst_usd)
         changes.put(msgspec.structs.replace(lease, committed_usd=committed_usd, idle_since_at=None))

@@ -15,6 +15,7 @@ import msgspec
 from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
 from federator.control.lease_endings import failed, forgiven, gone, interrupted, terminated
+from federator.control.money import affordable_until_at
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -116,9 +117,9 @@ class Executor:
             await self._miss(name, [lease for lease in ours if lease.id not in instances])
 
     async def _miss(self, provider: str, unlisted: Sequence[Lease]) -> None:
-        """A machine that two listings in a row do not show, long after its launch, ended so long ago that they no longer do."""
-        long_ago_at = self._scribe.clock.now() - LISTED_S
-        missed = {le.id for le in unlisted if le.launched_at is not None and le.launched_at < long_ago_at}
+        """A machine that two listings in a row do not show though they should."""
+        now = self._scribe.clock.now()
+        missed = {lease.id for lease in unlisted if _over(lease, now)}
         for lease_id in sorted(missed & self._missed.get(provider, set())):
             log.warning("lease %s is no longer listed by %s: it has ended", lease_id, provider)
             await self._ended(lease_id, None)
@@ -141,6 +142,10 @@ class Executor:
 
     async def _launching(self, lease: Lease) -> None:
         """Ask, or ask again after a crash: the name makes both the same."""
+        if self._give_back_in_s(lease) <= 0:
+            why = "its provider has not answered for as long as the machine was to run"
+            await self._failed(lease, why, event="give-up")
+            return
         if not self._may_call(lease):
             return
         request = LaunchRequest(
@@ -168,31 +173,34 @@ class Executor:
             await self._move(lease.id, "joined", ready_at=now)
         elif not placements_on(self._records, lease):
             await self._move(lease.id, "drain")
-        elif now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s:
+        elif (
+            self._give_back_in_s(lease) <= 0
+            or now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s
+        ):
             await self._failed(lease, "its agent never joined")
 
     async def _ready(self, lease: Lease) -> None:
-        """Busy, idle, or idle for long enough; never past what was committed for it."""
-        now = self._scribe.clock.now()
-        spent = _billed_by(lease, now + self._settings.poll_s) >= lease.committed_usd
-        if placements_on(self._records, lease):
-            if self._overdrawn(lease):
+        """Busy, idle, or idle for long enough; never past what was committed for it: its work is told to save itself while that can be paid for."""
+        now, left_s = self._scribe.clock.now(), self._give_back_in_s(lease)
+        if placements := placements_on(self._records, lease):
+            saving_s = max(self._records.spec(placement.spec_hash).grace_s for placement in placements)
+            if left_s <= saving_s + self._settings.slack_s / 2:  # the rest is for results to come home
                 await self._move(lease.id, "interrupt")
             elif lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None)
         elif lease.idle_since_at is None:
             await self._set(lease.id, idle_since_at=now)
-        elif spent or now - lease.idle_since_at >= self._settings.idle_s:
+        elif left_s <= 0 or now - lease.idle_since_at >= self._settings.idle_s:
             await self._move(lease.id, "drain")
 
-    def _overdrawn(self, lease: Lease) -> bool:
-        """Whether its work should have ended by its own limit so long ago that it is not going to: an agent that is gone, a set-up that hangs."""
-        limit_at = self._scribe.clock.now() - self._settings.drain_within_s
-        return _billed_by(lease, limit_at) >= lease.committed_usd
+    def _give_back_in_s(self, lease: Lease) -> float:
+        """Until it must be given back to end while there is money for it. Two polls early, because nobody looks more often."""
+        early_s = lease.offer.teardown_s + 2 * self._settings.poll_s
+        return affordable_until_at(self._records, lease) - early_s - self._scribe.clock.now()
 
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time, less what it takes to bring results home."""
-        overdrawn = "its machine has cost all that was committed for it"
+        overdrawn = "its machine has cost nearly all that was committed for it"
         because = overdrawn if lease.reclaim_at is None else TAKEN_BACK
         await self._records.transact(partial(interrupted, self._records, self._scribe, lease.id, because))
 
@@ -204,7 +212,8 @@ class Executor:
         """
         now = self._scribe.clock.now()
         placements = placements_on(self._records, lease)
-        if placements and now - (lease.draining_since_at or now) < self._settings.drain_within_s:
+        waited_s = now - (lease.draining_since_at or now)
+        if placements and waited_s < self._settings.drain_within_s and self._give_back_in_s(lease) > 0:
             return
         await self._records.transact(
             partial(terminated, self._records, self._scribe, lease.id, [p.id for p in placements])
@@ -225,18 +234,21 @@ class Executor:
         self._next_call[lease.id] = (lease.status, now_s + self._settings.poll_s)
         return True
 
-    async def _failed(self, lease: Lease, why: str) -> None:
+    async def _failed(self, lease: Lease, why: str, *, event: str = "fail") -> None:
         """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
         until_at = self._scribe.clock.now() + self._settings.avoid_s
         self._inventory.avoid(
             lease.provider, lease.offer.name, until_at=until_at, because="its last launch failed"
         )
 
-        await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why))
+        await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, event))
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
         lease = self._records.leases[lease_id]
+        if lease.launched_at is None:
+            await self._set(lease_id, launched_at=instance.launched_at)
+            await self._move(lease_id, "launched")
         if instance.billed_usd > lease.billed_usd + 1e-9:
             await bill(self._records, self._scribe, lease_id, instance.billed_usd)
         if instance.reclaim_at is not None and lease.reclaim_at is None:
@@ -297,6 +309,8 @@ class Executor:
         await self._records.transact(compute)
 
 
-def _billed_by(lease: Lease, at: float) -> float:
-    """What the lease will have cost if it is given back at `at`."""
-    return lease.offer.price_usd_h * (at + lease.offer.teardown_s - (lease.launched_at or at)) / 3600
+def _over(lease: Lease, now: float) -> bool:
+    """Whether a lease that is not listed is over: launched long ago, or given up without ever having been seen."""
+    if lease.launched_at is None:
+        return lease.status is LeaseStatus.TERMINATING
+    return lease.launched_at < now - LISTED_S

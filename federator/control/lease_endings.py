@@ -57,15 +57,15 @@ def terminated(records: Records, scribe: Scribe, lease_id: str, unanswered: Sequ
     return changes
 
 
-def failed(records: Records, scribe: Scribe, lease_id: str, why: str) -> Changes:
-    """It came to nothing: its jobs wait again."""
+def failed(records: Records, scribe: Scribe, lease_id: str, why: str, event: str) -> Changes:
+    """It came to nothing, as `event` says: its jobs wait again."""
     changes = Changes()
     lease = records.leases[lease_id]
-    if not allows(lease.status, "fail"):
+    if not allows(lease.status, event):
         return changes
-    ended = advance(lease.status, "fail") in LEASE_ENDED
+    ended = advance(lease.status, event) in LEASE_ENDED
     fields = {"ended_at": scribe.clock.now(), "committed_usd": lease.billed_usd} if ended else {}
-    scribe.lease(changes, lease, "fail", failure=why, **fields)
+    scribe.lease(changes, lease, event, failure=why, **fields)
     changes.put(*forgiven(records, lease))
     for placement in placements_on(records, lease):
         _give_back(records, scribe, changes, placement, f"renting {lease.offer.name} failed: {why}")

@@ -4,6 +4,7 @@ A cap on a period counts the whole of every lease that overlaps the period. That
 days) and needs no splitting of bills: promise 6 is an upper bound.
 """
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -31,6 +32,26 @@ def period_start(period: Period, now: float) -> float:
 def outstanding_usd(lease: Lease) -> float:
     """What this lease may still cost, beyond what is billed."""
     return 0.0 if lease.status in LEASE_ENDED else max(0.0, lease.committed_usd - lease.billed_usd)
+
+
+def paid_until_at(lease: Lease) -> float:
+    """When the lease will have cost all that is committed for it. What is free of charge is so for ever."""
+    if lease.offer.price_usd_h <= 0:
+        return math.inf
+    begun_at = lease.launched_at or lease.requested_at
+    ends_at = begun_at + lease.committed_usd / lease.offer.price_usd_h * 3600
+    if lease.billed_until_at is None:
+        return ends_at
+    return min(ends_at, lease.billed_until_at + outstanding_usd(lease) / lease.offer.price_usd_h * 3600)
+
+
+def affordable_until_at(records: Records, lease: Lease) -> float:
+    """When all that is committed for the lease is used up, or all that the job which pays for it may cost."""
+    until_at, payer = paid_until_at(lease), records.jobs.get(lease.payer)
+    if payer is None or payer.max_cost_usd is None or lease.billed_until_at is None:
+        return until_at
+    left_usd, price_usd_s = payer.max_cost_usd - payer.spent_usd, lease.offer.price_usd_h / 3600
+    return min(until_at, lease.billed_until_at + left_usd / price_usd_s)
 
 
 def spend(records: Records, now: float) -> tuple[SpendView, ...]:

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from federator.control.history import History
 from federator.control.inventory import Inventory
-from federator.control.money import outstanding_usd, spend
+from federator.control.money import paid_until_at, spend
 from federator.control.records import Records
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
-from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus
+from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Order, Placement
 from federator.model.rules import QueueTerms
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
@@ -45,14 +45,16 @@ class Observer:
         providers: dict[str, ProviderSettings],
         *,
         reconnect_s: float = 0.0,
+        slack_s: float = 0.0,
     ) -> None:
-        """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left."""
+        """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left. `slack_s`: see `LeaseSettings`."""
         self._records = records
         self._inventory = inventory
         self._history = history
         self._clock = clock
         self._providers = providers
         self._reconnect_s = reconnect_s
+        self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
 
     def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
@@ -170,7 +172,7 @@ class Observer:
                 age_s=self._inventory.age_s(member.id) or 0.0,
                 open=not because,
                 closed_because=because,
-                **_lease_fields(lease),
+                **_lease_fields(lease, self.slack_s),
             )
 
     def _unheard_pools(
@@ -197,7 +199,7 @@ class Observer:
                 busy=tuple(self._busy(member.id, here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
-                **_lease_fields(lease),
+                **_lease_fields(lease, self.slack_s),
             )
 
     def _closed_because(self, site: Site, member: Member, lease: Lease | None) -> str:
@@ -239,8 +241,8 @@ class Observer:
     def _ends_at(self, placement: Placement, now: float) -> float:
         """When it is expected to be over: as planned; a while from now, once that is past; after its grace, once it is told to stop."""
         if placement.order is Order.STOP:
-            grace_s = (self._records.spec(placement.spec_hash).checkpoint or Checkpoint()).grace_s
-            return now + (grace_s if placement.grace_s is None else min(grace_s, placement.grace_s))
+            most_s = self._records.spec(placement.spec_hash).grace_s
+            return now + (most_s if placement.grace_s is None else min(most_s, placement.grace_s))
         if placement.expected_end_at is None or placement.expected_end_at < now:
             return now + OVERDUE_S
         return placement.expected_end_at
@@ -268,8 +270,8 @@ class Observer:
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, placements),
             busy=tuple(self._busy(lease.member, placements, NOTHING_HEARD, pool, now)),
-            ready_at=_ready_at(lease, now),
-            **_lease_fields(lease),
+            ready_at=expected_ready_at(lease, now),
+            **_lease_fields(lease, self.slack_s),
         )
 
     def _offers(self) -> Iterator[OfferView]:
@@ -283,6 +285,7 @@ class Observer:
                     labels=settings.labels,
                     avoid_until_at=until_at,
                     avoid_because=because,
+                    slack_s=self.slack_s,
                 )
 
 
@@ -299,22 +302,21 @@ def _price_usd_gpu_h(site: Site, lease: Lease | None, report: SiteReport) -> flo
     return report.price_usd_gpu_h if report.price_usd_gpu_h is not None else site.price_usd_gpu_h
 
 
-def _lease_fields(lease: Lease | None) -> dict[str, Any]:
+def _lease_fields(lease: Lease | None, slack_s: float) -> dict[str, Any]:
     """What planning needs to know of the lease behind a pool."""
     if lease is None:
         return {}
-    price_usd_s = lease.offer.price_usd_h / 3600
-    left_s = outstanding_usd(lease) / price_usd_s if price_usd_s > 0 else 0.0
-    since_at = lease.billed_until_at or lease.launched_at or lease.requested_at
+    tail_s = slack_s + lease.offer.teardown_s
     return {
         "lease": lease.id,
         "rented_for": lease.evidence.job if lease.evidence else "",
         "rented_queue": lease.queue,
-        "paid_until_at": since_at + left_s - lease.offer.teardown_s,
+        "paid_until_at": paid_until_at(lease) - tail_s if lease.offer.price_usd_h > 0 else None,
+        "tail_s": tail_s,
     }
 
 
-def _ready_at(lease: Lease, now: float) -> float:
+def expected_ready_at(lease: Lease, now: float) -> float:
     """When a booting machine is expected; one that is late, a while from now: never as if it were there."""
     expected_at = lease.requested_at + lease.offer.delay_s
     return expected_at if expected_at > now else now + OVERDUE_S
@@ -374,6 +376,7 @@ def view_of_job(
         run_high_s=forecast.high_s,
         speed=spec.speed,
         max_duration_s=job.max_duration_s,
+        grace_s=spec.grace_s,
         deadline_at=job.deadline_at,
         value_usd=job.value_usd,
         must=job.must,

@@ -150,6 +150,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
     reclaim_at: float | None = None
     """When the provider takes its machine back, as its notice says; None: it has given none."""
+    payer: str = ""
+    """The job that its bill went to last; it pays for the time until another runs there."""
 
     @property
     def member(self) -> str:

@@ -118,6 +118,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """GPUs over all nodes."""
         return self.nodes * self.resources.gpus.count
 
+    @property
+    def grace_s(self) -> float:
+        """How long it may go on after it is asked to end."""
+        return (self.checkpoint or Checkpoint()).grace_s
+
 
 class Outcome(msgspec.Struct, frozen=True):
     """How a job ended. `missed_deadline` is beside the outcome: late is not failed."""

@@ -120,6 +120,9 @@ LEASE: dict[tuple[L, str], Edge] = {
     (L.REQUESTED, "drop"): Edge(L.GONE, "No longer needed before the provider was asked."),
     (L.LAUNCHING, "launched"): Edge(L.BOOTING, "The provider has started the instance."),
     (L.LAUNCHING, "fail"): Edge(L.FAILED, "The provider could not; the offer is avoided for a while."),
+    (L.LAUNCHING, "give-up"): Edge(
+        L.TERMINATING, "The provider has not answered for too long; it is ended in case it was started."
+    ),
     (L.BOOTING, "fail"): Edge(L.TERMINATING, "It never joined; it is ended and its offer avoided."),
     (L.BOOTING, "joined"): Edge(L.READY, "Its agent has joined."),
     (L.LAUNCHING, "joined"): Edge(L.READY, "Its agent has joined before the provider's answer arrived."),

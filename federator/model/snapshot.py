@@ -33,6 +33,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_high_s: float = 3600.0
     speed: dict[str, float] = {}
     max_duration_s: float | None = None
+    grace_s: float = 0.0
+    """How long it may go on after it is asked to end, at its limit too."""
     deadline_at: float | None = None
     value_usd: float | None = None
     must: bool = False
@@ -120,7 +122,9 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     rented_queue: str = ""
     """For a lease: the queue whose caps it counts against; empty: it counts against every cap that selects it."""
     paid_until_at: float | None = None
-    """For a lease: until when its rent is already committed in the worst case; what must end by then adds nothing to budgets."""
+    """For a lease: until when its rent is already committed in the worst case, `tail_s` taken off; what must end by then adds nothing to budgets."""
+    tail_s: float = 0.0
+    """For a lease: for how long it may be paid beyond the last end of its work: slack and teardown."""
 
     @property
     def key(self) -> str:
@@ -137,6 +141,8 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     avoid_until_at: float | None = None
     """Set after a failed launch or an interruption: not before then."""
     avoid_because: str = ""
+    slack_s: float = 0.0
+    """Rent that the worst case holds for what is late: boot, staging, results on their way home, our own looking."""
 
     @property
     def key(self) -> str:

@@ -26,7 +26,7 @@ def additional_worst_usd(job: JobView, at: Candidate, now: float) -> float:
     if at.standing.paid_until_at is None:
         return 0.0
     end = max(now, at.standing.ready_at or now) + worst_rent_s(job, at)
-    return at.instance_usd_h * max(0.0, end - at.standing.paid_until_at) / 3600.0
+    return at.instance_usd_h * max(0.0, end - at.standing.paid_until_at - at.standing.tail_s) / 3600.0
 
 
 class Caps:

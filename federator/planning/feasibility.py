@@ -279,10 +279,11 @@ def _max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
 def worst_rent_s(job: JobView, at: Candidate) -> float:
     """For how long rent is paid in the worst case: boot, the job's whole limit and grace, slack, teardown, and at least the minimum billed."""
     run = job.max_duration_s if job.max_duration_s is not None else at.run_s(job)
+    run += job.grace_s
     if at.offer is None:
-        return run
+        return run + (at.standing.tail_s if at.standing else 0.0)
     offer = at.offer.offer
-    return max(offer.minimum_billing_s, offer.delay_s + run + offer.teardown_s)
+    return max(offer.minimum_billing_s, offer.delay_s + run + at.offer.slack_s + offer.teardown_s)
 
 
 def worst_usd(job: JobView, at: Candidate) -> float:

@@ -86,7 +86,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsdLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hard caps on spent and committed USD, rent and egress."""
+    """Hard caps on spent and committed USD: rent; egress has no price yet."""
 
     per_day: Money | None = None
     """Each day, UTC."""

@@ -36,6 +36,8 @@ class FakeProvider:
     """Each call raises and consumes the first of them."""
     notice_s: float = 120.0
     """From `interrupt` until the machine is gone."""
+    slow_to_end: bool = False
+    """Whether `terminate` takes, and bills, the offer's whole teardown."""
     _machines: dict[str, _Machine] = field(default_factory=dict)
 
     async def offers(self) -> Sequence[Offer]:
@@ -65,9 +67,13 @@ class FakeProvider:
         ]
 
     async def terminate(self, name: str) -> None:
-        """End it now."""
+        """End it now, or after its teardown."""
         self._fail()
-        self.vanish(name)
+        machine = self._machines.get(name)
+        if not self.slow_to_end:
+            self.vanish(name)
+        elif machine is not None and machine.ended_at is None:
+            machine.ended_at = self.clock.now() + machine.request.offer.teardown_s
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -104,7 +110,8 @@ class FakeProvider:
             and self.clock.now() >= machine.reclaim_at
         ):
             machine.ended_at = machine.reclaim_at
-        return machine.ended_at
+        over = machine.ended_at is not None and machine.ended_at <= self.clock.now()
+        return machine.ended_at if over else None
 
     def _instance(self, machine: _Machine) -> Instance:
         now = self.clock.now()

@@ -68,7 +68,12 @@ def a_lease(lease: str = "lease-1", **fields: Any) -> PoolView:
 
 
 def an_offer(
-    name: str = "eu/4xA100", *, site: str = "acme-eu", avoid_until_at: float | None = None, **fields: Any
+    name: str = "eu/4xA100",
+    *,
+    site: str = "acme-eu",
+    avoid_until_at: float | None = None,
+    slack_s: float = 0.0,
+    **fields: Any,
 ) -> OfferView:
     """A host of four A100 for 10 USD an hour, nine minutes to boot and one to end; three of them to be had."""
     given: dict[str, Any] = {
@@ -76,7 +81,9 @@ def an_offer(
         "gpu_memory_mib": 81920, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144, "price_usd_h": 10.0, "delay_s": 540.0,
         "teardown_s": 60.0, "minimum_billing_s": 60.0, "available": 3,
     }  # fmt: skip
-    return OfferView(offer=Offer(name=name, **(given | fields)), site=site, avoid_until_at=avoid_until_at)
+    return OfferView(
+        offer=Offer(name=name, **(given | fields)), site=site, avoid_until_at=avoid_until_at, slack_s=slack_s
+    )
 
 
 def bursting(policy: str = "burst", *, mode: BurstMode | None = BurstMode.ECONOMIC, **fields: Any) -> Filter:
@@ -124,11 +131,8 @@ def worst_usd(job: JobView, view: OfferView) -> float:
     """What renting the offer for the job costs if all is late and the job runs into its limit."""
     assert job.max_duration_s is not None
     offer = view.offer
-    return (
-        offer.price_usd_h
-        * max(offer.minimum_billing_s, offer.delay_s + job.max_duration_s + offer.teardown_s)
-        / HOUR
-    )
+    longest_s = offer.delay_s + view.slack_s + job.max_duration_s + job.grace_s + offer.teardown_s
+    return offer.price_usd_h * max(offer.minimum_billing_s, longest_s) / HOUR
 
 
 def proof(job: JobView, view: OfferView, /, **fields: Any) -> BurstEvidence:
@@ -236,6 +240,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         run_high_s=run_s * 2,
         speed=draw(st.sampled_from([{}, {"H100": 2.0}, {"A100": 1.0, "H100": 1.5}])),
         max_duration_s=draw(st.sampled_from([2 * HOUR, 4 * HOUR, None])),
+        grace_s=draw(st.sampled_from([0.0, 30.0, 600.0])),
         deadline_at=draw(st.sampled_from([None, *(NOW + run_s + slack_s for slack_s in SLACKS_S)])),
         value_usd=draw(st.sampled_from([None, 1.0, 500.0])),
         must=draw(_rarely(st.just(True), False)),
@@ -272,6 +277,7 @@ def pools_at_random(draw: st.DrawFn, number: int) -> list[PoolView]:
     view = a_lease(
         f"lease-{number}", **fields, market=market, rented_queue=draw(st.sampled_from(["", "batch"])),
         ready_at=NOW + 300.0 if boots else None, paid_until_at=draw(st.sampled_from([None, NOW + HOUR])),
+        tail_s=draw(st.sampled_from([0.0, 360.0])),
     )  # fmt: skip
     return [view]
 
@@ -335,6 +341,7 @@ def offers_at_random(draw: st.DrawFn, number: int) -> OfferView:
         price_usd_h=draw(st.sampled_from([1.0, 8.0, 30.0])),
         delay_s=draw(st.sampled_from([60.0, 540.0])),
         minimum_billing_s=draw(st.sampled_from([60.0, HOUR])),
+        slack_s=draw(st.sampled_from([0.0, 300.0])),
         available=draw(st.sampled_from([1, 2, 0])),
         avoid_until_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
     )

@@ -129,6 +129,7 @@ class Federation:
                 "join_within_s": real(30),
                 "drain_within_s": real(20),
                 "poll_s": real(0.7),
+                "slack_s": real(8),
             },
             "retention": {"sweep_s": real(5)},
             "providers": {

@@ -303,7 +303,8 @@ def worst_case_usd(job: JobView, target: Target) -> float:
     if job.max_duration_s is None:
         return math.inf
     offer = target.offer.offer
-    billed_s = max(offer.minimum_billing_s, offer.delay_s + job.max_duration_s + offer.teardown_s)
+    stopped_s = offer.delay_s + job.max_duration_s + job.grace_s
+    billed_s = max(offer.minimum_billing_s, stopped_s + target.offer.slack_s + offer.teardown_s)
     return offer.price_usd_h * billed_s / 3600.0
 
 
@@ -317,7 +318,19 @@ def extension_usd(job: JobView, target: Target, now: float) -> float:
         return 0.0
     if job.max_duration_s is None:
         return math.inf
-    return target.price_usd_h * max(0.0, now + job.max_duration_s - pool.paid_until_at) / 3600.0
+    begins_at = now if pool.ready_at is None else max(now, pool.ready_at)
+    beyond_s = begins_at + job.max_duration_s + job.grace_s - pool.paid_until_at
+    return target.price_usd_h * max(0.0, beyond_s) / 3600.0
+
+
+def lease_share_usd(job: JobView, target: Target) -> float:
+    """The most of a lease's rent that the job itself may have to pay: all of it while it runs, and until the machine is gone."""
+    pool = target.pool
+    if pool is None or target.owned:
+        return 0.0
+    if job.max_duration_s is None:
+        return math.inf
+    return target.price_usd_h * (job.max_duration_s + job.grace_s + pool.tail_s) / 3600.0
 
 
 def expected_run_s(job: JobView, target: Target) -> float:

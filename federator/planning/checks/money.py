@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from federator.model.plans import Place, Rent
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, amount, worst_case_usd
+from federator.planning.checks.ground import (
+    TOLERANCE,
+    Fault,
+    Ground,
+    Target,
+    amount,
+    lease_share_usd,
+    worst_case_usd,
+)
 
 MONEY = (CapUnit.USD, CapUnit.USD_PER_H, CapUnit.INSTANCES)
 
@@ -33,7 +41,7 @@ def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> 
             f"a job without max_duration cannot use {target.key}, which is rented: nothing bounds what it costs",
         )
         return
-    yield from _own_cap(job, pool.price_usd_gpu_h * job.gpus_total * job.max_duration_s / 3600.0)
+    yield from _own_cap(job, lease_share_usd(job, target))
     yield from _caps(ground, job, target, action)
 
 

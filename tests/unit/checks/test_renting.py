@@ -233,6 +233,16 @@ def test_the_worst_case_is_what_boot_limit_and_teardown_cost() -> None:
     assert blamed(world, a_plan(rented(job, offer, committed_usd=WORST_USD - 0.01))) == {("job-a", 6)}
 
 
+@pytest.mark.parametrize("late", [{"grace_s": 360.0}, {"slack_s": 360.0}])
+def test_the_worst_case_holds_the_grace_and_what_may_be_late(late: dict[str, float]) -> None:
+    """Six minutes more are a dollar more."""
+    job = a_job(**IN_TIME, grace_s=late.get("grace_s", 0.0))
+    offer = an_offer(slack_s=late.get("slack_s", 0.0))
+    world = a_world([job], offers=[offer], rules=[bursting()])
+    assert blamed(world, a_plan(rented(job, offer, committed_usd=WORST_USD + 1.0))) == set()
+    assert blamed(world, a_plan(rented(job, offer, committed_usd=WORST_USD + 0.99))) == {("job-a", 6)}
+
+
 def test_the_worst_case_is_never_less_than_the_minimum_billed() -> None:
     job, offer = a_job(**IN_TIME), an_offer(minimum_billing_s=10 * HOUR)
     world = a_world([job], offers=[offer], rules=[bursting()])

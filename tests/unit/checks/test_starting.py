@@ -377,14 +377,15 @@ def test_a_job_that_nothing_would_end_does_not_use_a_lease() -> None:
     assert blamed(a_world([job], [pool], rules=[bursting()]), a_plan(placed(job, pool))) == {("job-a", 6)}
 
 
-def test_a_jobs_share_of_a_lease_stays_within_its_own_cap() -> None:
-    pool = a_lease()  # 2.5 USD per GPU-hour, two hours at most
+def test_what_a_job_may_have_to_pay_of_a_lease_stays_within_its_own_cap() -> None:
+    """Alone there it pays for all of the machine: its limit of two hours, its grace, and the lease's tail, half an hour together."""
+    pool = a_lease(tail_s=1200.0)  # 10 USD an hour
     for cap_usd, spent_usd, expected in (
-        (5.0, 0.0, set()),
-        (5.0, 0.1, {("job-a", 6)}),
-        (4.9, 0.0, {("job-a", 6)}),
+        (25.0, 0.0, set()),
+        (25.0, 0.1, {("job-a", 6)}),
+        (24.9, 0.0, {("job-a", 6)}),
     ):
-        job = a_job(max_cost_usd=cap_usd, spent_usd=spent_usd)
+        job = a_job(max_cost_usd=cap_usd, spent_usd=spent_usd, grace_s=600.0)
         assert blamed(a_world([job], [pool], rules=[bursting()]), a_plan(placed(job, pool))) == expected
 
 

@@ -11,7 +11,7 @@ from tests.unit.control.test_lost_machines import rented_world
 async def share(world: World) -> None:
     """A job with the longest limit that finds room on the machine."""
     job = await world.submit(
-        name="second", resources={"gpus": 4}, estimate="1h", max_duration="4h", finish_within="100m"
+        name="second", resources={"gpus": 4}, estimate="1h", max_duration="3h", finish_within="100m"
     )
     await until_rented(world, job)
     assert len(world.leases()) == 1
@@ -28,4 +28,4 @@ async def test_on_a_machine_that_runs_what_is_not_billed_yet_is_committed_too() 
     await share(world)
     (lease,) = world.leases()
     assert lease.billed_usd == 0.0, "the provider has not been asked since"
-    assert lease.committed_usd == pytest.approx(24.0 * (400 + 4 * 3600 + 60) / 3600)
+    assert lease.committed_usd == pytest.approx(24.0 * (400 + 3 * 3600 + 30 + 300 + 60) / 3600)
