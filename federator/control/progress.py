@@ -7,8 +7,8 @@ becomes one story in `gangs`. A pair that the lifecycle tables do not list is an
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,8 @@ from federator.model.placements import Cause, Order, Part, Placement, PlacementR
 
 log = logging.getLogger(__name__)
 
+TOGETHER = 15
+"""Statuses per transaction: mostly four rows each, at most seven."""
 MAX_DETAIL = 1000
 """Characters that are kept of what an agent says of a placement."""
 
@@ -41,20 +43,24 @@ class Progress:
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
         """Make these statuses durable; returns the highest number that may be acknowledged."""
-        by_job: dict[str, list[PlacementReport]] = {}
-        for report in reports:
-            placement = self._records.placements.get(report.placement)
-            by_job.setdefault(placement.job if placement else "", []).append(report)
-        await asyncio.gather(*(self._absorb(member, group) for group in by_job.values()))
+        for turn in _one_of_each_job(reports, self._records.placements):
+            parts = range(0, len(turn), TOGETHER)
+            await asyncio.gather(*(self._absorb(member, turn[at : at + TOGETHER]) for at in parts))
         return max((report.seq for report in reports), default=0)
 
     async def _absorb(self, member: str, reports: Sequence[PlacementReport]) -> None:
-        """One job's statuses, in order."""
-        for report in reports:
-            changes = await self._records.transact(partial(self._changes, member, report))
-            for row in changes.rows.values():
-                if isinstance(row, Job):
-                    self._history.learn(row)
+        """Statuses of different jobs, which have no row in common."""
+
+        def compute() -> Changes:
+            together = Changes()
+            for report in reports:
+                together.put(*self._changes(member, report).rows.values())
+            return together
+
+        changes = await self._records.transact(compute)
+        for row in changes.rows.values():
+            if isinstance(row, Job):
+                self._history.learn(row)
 
     async def rebooted(self, member: str, known: Collection[str]) -> None:
         """The member's host has booted anew, and all its work was processes of that host: none of them outlives its boot.
@@ -228,6 +234,22 @@ _ENDINGS = frozenset(
         PlacementStatus.REFUSED,
     }
 )
+
+
+def _one_of_each_job(
+    reports: Sequence[PlacementReport], placements: Mapping[str, Placement]
+) -> Iterator[list[PlacementReport]]:
+    """The first status of each job, then the second of each that has one, and so on."""
+    turns: list[list[PlacementReport]] = []
+    seen: Counter[str] = Counter()
+    for report in reports:
+        placement = placements.get(report.placement)
+        job = placement.job if placement else report.placement
+        if seen[job] == len(turns):
+            turns.append([])
+        turns[seen[job]].append(report)
+        seen[job] += 1
+    yield from turns
 
 
 def _credible(report: PlacementReport, placement: Placement, now: float) -> PlacementReport:

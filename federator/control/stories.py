@@ -74,6 +74,8 @@ class Stories:
             f"done at {told.placement.site}",
             outcome=Outcome(TerminalReason.DONE, exit_code=0),
             at=at,
+            # Of a short job the end may be the first that is heard.
+            started_at=told.placement.started_at or job.started_at,
         )
         if job.placement != told.placement.id:
             newer = self._records.placements.get(job.placement or "")

@@ -6,7 +6,7 @@ from federator.control.intake import Asked
 from federator.control.records import Changes
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
-from federator.model.placements import Cause, Order, PlacementStatus, RankStatus
+from federator.model.placements import Cause, Order, PlacementReport, PlacementStatus, RankStatus
 from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, BOB, World, make_world
@@ -336,6 +336,45 @@ async def test_in_a_batch_each_job_is_accepted_or_refused_by_itself_and_counts_o
     assert isinstance(four, Submitted)
     assert sorted(world.core.records.jobs) == sorted((*one.jobs, *three.jobs, *four.jobs))
     assert list(world.core.records.client_keys) == ["ada/a"]
+
+
+async def test_statuses_of_many_jobs_and_several_of_one_may_come_in_one_message(world: World) -> None:
+    big = await world.add_site("big", nodes=50, gpus=1)
+    jobs = [await world.submit(resources={"gpus": 1}, name=f"short-{number}") for number in range(40)]
+    world.sites.clear()  # nobody answers by itself
+    await world.turn()
+    placements = [world.placement(job) for job in jobs]
+    began_at = world.clock.now()
+    world.clock.advance(5)
+    said = [
+        PlacementReport(
+            placement=placement.id,
+            epoch=placement.epoch,
+            seq=seq,
+            status=status,
+            at=world.clock.now(),
+            exit_code=0 if status is PlacementStatus.SUCCEEDED else None,
+            started_at=began_at + 1,
+            ended_at=began_at + 3 if status is PlacementStatus.SUCCEEDED else None,
+        )
+        for seq, (placement, status) in enumerate(
+            [(placement, PlacementStatus.RUNNING) for placement in placements[:20]]
+            + [(placement, PlacementStatus.SUCCEEDED) for placement in placements],
+            1,
+        )
+        if placement.members == (big.name,)
+    ]
+    done = {report.placement for report in said}
+    assert len(done) > 15, "they do not even fill one transaction"
+    assert await world.core.progress.absorb(big.name, tuple(said)) == max(report.seq for report in said)
+    for placement in placements:
+        job = world.job(placement.job)
+        if placement.id in done:
+            assert job.status is JobStatus.SUCCEEDED
+            assert (job.started_at, job.finished_at) == (began_at + 1, began_at + 3)
+            assert world.core.history.runs(job.queue, job.name) == (2.0,)
+    told = [event.kind for event in await world.core.views.events(jobs[0], None)]
+    assert told == ["submit", "place", "running", "succeed"]
 
 
 async def test_a_running_jobs_forecast_is_not_its_end(world: World) -> None:
