@@ -29,7 +29,7 @@ JOB_FILE = (
     Written("outputs", "`[results/**]`", "–", "Files below the working directory to collect at the end, for `federator download`."),
     Written("nodes", "1 to 4096", "1", "A gang: all nodes start together on one site, or none does."),
     Written("resources", "a mapping", "one CPU", "What each node needs; see below."),
-    Written("max_duration", "`4h`", "the queue's", "The job is ended after this run time. Without any, capacity cannot be rented for it."),
+    Written("max_duration", "`4h`", "the queue's", "The job is ended after this time, in which its set-up counts too. Without any, capacity cannot be rented for it."),
     Written("estimate", "`3h`", "learned", "Expected run time on the first GPU model named; else the history of the same name and queue is used."),
     Written("speed", "`{A100: 1.0, H100: 1.9}`", "equal", "Relative throughput by GPU model."),
     Written("deadline", "`2026-12-01T08:00:00Z`", "the queue's budget", "When it should be finished. Missing it is recorded, not punished: the job goes on."),

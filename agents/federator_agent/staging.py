@@ -79,10 +79,11 @@ class Staging:
         environment: dict[str, str],
         setting_up: Callable[[], None],
     ) -> None:
-        """Make `work` ready. `setting_up` is called when there is a script to wait for. Raises `StagingError`."""
+        """Make `work` ready. `setting_up` is called when there is a script to wait for, and nothing from elsewhere. Raises `StagingError`."""
         work.parent.mkdir(parents=True, exist_ok=True)
         try:
             if spec.setup is not None:
+                await self._fetch(spec)
                 setting_up()
                 tree = await self._set_up(spec, spec.setup, log_file, environment)
                 await _copy_tree(tree, work)
@@ -93,16 +94,23 @@ class Staging:
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the work directory cannot be written: {error}") from None
 
-    async def _unpack(self, spec: JobSpec, target: Path) -> None:
+    async def _fetch(self, spec: JobSpec) -> Path | None:
+        """Its work directory's archive, from the dispatcher where it is not here yet."""
         if spec.workdir is None:
-            _make_empty(target)
-            return
+            return None
         archive = self._blobs / spec.workdir
         async with self._fetching.setdefault(spec.workdir, asyncio.Lock()):
             if not archive.exists():
                 await self._bulk.blob(spec.workdir, archive)
         archive.touch()
-        await asyncio.to_thread(archives.unpack, archive, target)
+        return archive
+
+    async def _unpack(self, spec: JobSpec, target: Path) -> None:
+        archive = await self._fetch(spec)
+        if archive is None:
+            _make_empty(target)
+        else:
+            await asyncio.to_thread(archives.unpack, archive, target)
 
     async def _set_up(self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str]) -> Path:
         """The tree in which the script has run, by this placement or an earlier one."""

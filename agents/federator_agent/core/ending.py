@@ -15,10 +15,20 @@ KILL_AGAIN_S = 5.0
 
 
 def limit_boot_s(record: Record) -> float | None:
-    """When a running placement has run for as long as it may, by the boot clock."""
-    if record.entry.max_duration_s is None or record.started_boot_s is None:
+    """When a placement has run for as long as it may, its set-up included, by the boot clock."""
+    begun_boot_s = record.started_boot_s if record.setup_boot_s is None else record.setup_boot_s
+    if record.entry.max_duration_s is None or begun_boot_s is None:
         return None
-    return record.started_boot_s + record.entry.max_duration_s
+    return begun_boot_s + record.entry.max_duration_s
+
+
+def stop_at_limit(draft: Draft, record: Record) -> None:
+    """End what has run, or been set up, for as long as it may."""
+    limit = limit_boot_s(record)
+    if limit is None or limit > draft.now.boot_s:
+        return
+    what = "its set-up" if record.phase is Phase.STAGING else "it"
+    stop(draft, record, Cause.MAX_DURATION, f"{what} ran for longer than its max_duration")
 
 
 def refuse(draft: Draft, record: Record, why: str) -> None:
@@ -135,9 +145,9 @@ def judge(record: Record, now_at: float) -> Verdict:
             status=PlacementStatus.FAILED,
             cause=Cause.MAX_DURATION,
             detail=stop.detail,
-            exit_code=code,
+            exit_code=code if record.ranks else None,
             ended_at=ended_at,
-            checkpointed=not stop.killed,
+            checkpointed=bool(record.ranks) and not stop.killed,
         )
     assert first is not None
     where = next((slot.host for slot in record.slots if slot.rank == first.rank), "")

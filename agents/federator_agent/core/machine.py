@@ -76,7 +76,7 @@ def next_wake_boot_s(state: State) -> float | None:
             due.append(record.reserved_until_boot_s)
         elif record.phase is Phase.STOPPING and record.stop is not None:
             due.append(record.stop.kill_boot_s)
-        elif record.phase is Phase.RUNNING:
+        elif record.phase in (Phase.STAGING, Phase.RUNNING):
             limit = ending.limit_boot_s(record)
             due += [limit] if limit is not None else []
         fence = fencing.due_boot_s(state, record)
@@ -101,7 +101,7 @@ def _resume(draft: Draft, record: Record) -> None:
     elif record.phase is Phase.RESERVED:
         draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + admitting.RESERVE_FOR_S))
     elif record.phase is Phase.STAGING and spec is not None:
-        draft.do(Stage(record, spec))
+        draft.do(Stage(draft.put(replace(record, setup_boot_s=None)), spec))
     elif record.phase is Phase.UNSTAGING:
         draft.do(StopStaging(record.entry.placement))
     elif record.phase in (Phase.RUNNING, Phase.STOPPING):
@@ -202,7 +202,8 @@ def _follow(draft: Draft, entry: DesiredEntry) -> None:
 def _setting_up(draft: Draft, event: SettingUp) -> None:
     record = draft.records.get(event.placement)
     if record is not None and record.phase is Phase.STAGING:
-        draft.tell(replace(record, setting_up=True), PlacementStatus.STARTING)
+        record = replace(record, setting_up=True, setup_boot_s=draft.now.boot_s)
+        draft.tell(record, PlacementStatus.STARTING)
 
 
 def _staged(draft: Draft, event: Staged) -> None:
@@ -329,7 +330,6 @@ def _tick(draft: Draft, event: Tick) -> None:
     del event
     for record in list(draft.records.values()):
         reserved_until = record.reserved_until_boot_s
-        limit = ending.limit_boot_s(record)
         if (
             record.phase is Phase.RESERVED
             and reserved_until is not None
@@ -338,8 +338,8 @@ def _tick(draft: Draft, event: Tick) -> None:
             ending.refuse(draft, record, "the reservation was not used in time")
         elif record.phase is Phase.STOPPING:
             ending.kill_if_due(draft, record)
-        elif record.phase is Phase.RUNNING and limit is not None and limit <= draft.now.boot_s:
-            ending.stop(draft, record, Cause.MAX_DURATION, "it ran for longer than its max_duration")
+        elif record.phase in (Phase.STAGING, Phase.RUNNING):
+            ending.stop_at_limit(draft, record)
 
 
 _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {

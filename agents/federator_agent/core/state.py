@@ -79,6 +79,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     started_at: float | None = None
     started_boot_s: float | None = None
     setting_up: bool = False
+    setup_boot_s: float | None = None
+    """When its set-up began in this life of the agent: it counts as run time."""
     stop: Stop | None = None
     verdict: Verdict | None = None
     report: PlacementReport | None = None

@@ -117,3 +117,15 @@ async def test_a_stopped_set_up_leaves_nothing_running(
     assert (await dispatcher.ended("p1")).status is PlacementStatus.STOPPED
     process = await asyncio.create_subprocess_exec("pgrep", "-f", f"sleep {marker}")
     assert await process.wait() == 1
+
+
+async def test_a_set_up_that_hangs_is_ended_by_the_jobs_limit(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    marker = f"7656.{secrets.randbelow(10**9):09}"
+    spec = dispatcher.spec(run="true", setup=f"echo ready; sleep {marker}")
+    await dispatcher.want(entry("p1", spec, max_duration_s=2.0))
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause, end.exit_code) == (PlacementStatus.FAILED, Cause.MAX_DURATION, None)
+    process = await asyncio.create_subprocess_exec("pgrep", "-f", f"sleep {marker}")
+    assert await process.wait() == 1

@@ -237,6 +237,44 @@ def test_max_duration_counts_from_the_first_start_also_over_a_crash() -> None:
     assert (end.status, end.cause, end.checkpointed) == (PlacementStatus.FAILED, Cause.MAX_DURATION, True)
 
 
+def test_a_set_up_counts_as_run_time_and_is_ended_at_the_limit() -> None:
+    world = World()
+    world.connect()
+    for name in ("hangs", "slow"):
+        world.want(entry(name, JOB, max_duration_s=100.0))
+    world.bring(JOB)
+    world.advance(500)
+    world.tell(ev.SettingUp("hangs"), ev.SettingUp("slow"))
+    assert next_wake_boot_s(world.state) == world.boot_s + 100
+    world.advance(60)
+    world.tell(ev.Staged("slow", 1))
+    world.tell(ev.RankStarted("slow", 0, world.at))
+    assert not only(world.advance(39), do.SignalRanks)
+    ended = world.advance(2)
+    assert [each.placement for each in only(ended, do.StopStaging)] == ["hangs"]
+    assert [each.placement for each in only(ended, do.SignalRanks)] == ["slow"]
+    world.tell(ev.StagingStopped("hangs"))
+    world.tell(ev.Collected("hangs"))
+    end = world.last("hangs")
+    assert (end.status, end.cause, end.checkpointed) == (PlacementStatus.FAILED, Cause.MAX_DURATION, False)
+    assert end.exit_code is None
+    assert "set-up" in end.detail
+
+
+def test_a_set_up_that_a_new_life_of_the_agent_repeats_has_its_whole_time_again() -> None:
+    world = World()
+    world.connect()
+    world.want(entry("p", JOB, max_duration_s=100.0))
+    world.bring(JOB)
+    world.tell(ev.SettingUp("p"))
+    world.advance(99)
+    world.crash()
+    assert not only(world.advance(50), do.StopStaging), "it waits for its work directory"
+    world.tell(ev.SettingUp("p"))
+    assert not only(world.advance(99), do.StopStaging)
+    assert only(world.advance(2), do.StopStaging)
+
+
 def test_a_kill_is_repeated_until_the_end_is_seen() -> None:
     world = World()
     world.connect()
