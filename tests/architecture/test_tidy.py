@@ -20,7 +20,6 @@ CLASS_SOFT, CLASS_HARD = 250, 350
 EXCEPTIONS: dict[str, int] = {
     "federator/assembly.py:assemble": 63,
     "federator/control/admission.py:Admission": 270,
-    "federator/control/progress.py:Progress": 276,
     "tests/contract/stores/test_store_contract.py": 528,
 }
 
