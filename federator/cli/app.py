@@ -19,6 +19,7 @@ from federator.cli import (
     tokens,
     top,
 )
+from federator.cli.bench import bench
 from federator.cli.demo.verb import demo
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
 from federator.cli.phrases import plain
@@ -59,7 +60,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "decisions": decisions.app,
         "ledger": decisions.ledger,
     },
-    "Server": {"demo": demo, "serve": serve.serve, "token": tokens.app},
+    "Server": {"demo": demo, "serve": serve.serve, "token": tokens.app, "bench": bench},
 }
 
 

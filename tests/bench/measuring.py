@@ -12,7 +12,7 @@ LOOP_STEPS = 2_000_000
 FSYNCS = 100
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 
-__all__ = ["calibrate", "cpu_s", "median", "percentile", "resident_mb"]
+__all__ = ["calibrate", "child", "cpu_s", "median", "percentile", "resident_mb"]
 
 
 def calibrate(folder: Path) -> Calibration:
@@ -44,6 +44,19 @@ def resident_mb(pid: int) -> float:
     """Memory of a process that is its own or shared and in use now, in MB (10^6 bytes)."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def child(pid: int, sign: str) -> int:
+    """The child of a process whose command line has that text in it. Raises LookupError without one."""
+    for entry in Path("/proc").iterdir():
+        try:
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            line = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except (OSError, IndexError):
+            continue
+        if parent == str(pid) and sign in line:
+            return int(entry.name)
+    raise LookupError(f"process {pid} has no child {sign}")
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -9,9 +9,10 @@ from federator.client.jobs import JobFilter
 from tests.bench.figures import Figure
 from tests.bench.harness import Bench
 from tests.bench.load import request_bytes, send_all
-from tests.bench.measuring import cpu_s
+from tests.bench.measuring import child, cpu_s
 from tests.bench.scenarios.start import SITE
 
+SOLVER = "federator.solving.worker"
 NOTE = """\
 All jobs are submitted as one NDJSON request and are `true`; the time ends when the dispatcher shows the last as SUCCEEDED, its exit code durable. The
 CPU per job is what the kernel charges to each process meanwhile: the jobs' own processes are the shim, `setsid` and `true`.
@@ -24,11 +25,13 @@ async def run(bench: Bench) -> list[Figure]:
     async with bench.federation([SITE]) as world:
         await _through(world, bench.many(20), "warm")
         dispatcher, agent = bench.pid(world, "dispatcher"), bench.pid(world, "slots")
-        used = cpu_s(dispatcher), cpu_s(agent), cpu_s(agent, children=True)
+        solver = child(dispatcher, SOLVER)
+        used = cpu_s(dispatcher), cpu_s(agent), cpu_s(agent, children=True), cpu_s(solver)
         begun = time.perf_counter()
         await _through(world, count, "counted")
         took_s = time.perf_counter() - begun
         central_ms = (cpu_s(dispatcher) - used[0]) / count * 1000
+        solver_ms = (cpu_s(solver) - used[3]) / count * 1000
         agent_ms = (cpu_s(agent) - used[1]) / count * 1000
         jobs_ms = (cpu_s(agent, children=True) - used[2]) / count * 1000 - agent_ms
     return [
@@ -36,6 +39,7 @@ async def run(bench: Bench) -> list[Figure]:
             "no-op jobs end to end", count / took_s, "jobs/s", 200, against="Slurm: no-op jobs end to end"
         ),
         Figure("no-op job, dispatcher's CPU", central_ms, "ms/job"),
+        Figure("no-op job, solver's CPU", solver_ms, "ms/job"),
         Figure("no-op job, agent's CPU", agent_ms, "ms/job"),
         Figure("no-op job, CPU of the job's own processes", jobs_ms, "ms/job"),
     ]

@@ -4,7 +4,8 @@ import asyncio
 
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
-from tests.bench.measuring import cpu_s, resident_mb
+from tests.bench.measuring import child, cpu_s, resident_mb
+from tests.bench.scenarios.finish import SOLVER
 
 SITE = {
     "site": "idle",
@@ -18,6 +19,9 @@ NOTE = "Resident memory (own and shared pages in use) of processes that have not
 async def run(bench: Bench) -> list[Figure]:
     """One site, no job."""
     async with bench.federation([SITE]) as world:
+        await world.admin.wait(
+            (await world.admin.submit({"run": "true"})).jobs[0]
+        )  # all is loaded that is ever used
         await asyncio.sleep(2.0)
         dispatcher, agent = bench.pid(world, "dispatcher"), bench.pid(world, "idle")
         used = cpu_s(dispatcher), cpu_s(agent)
@@ -26,6 +30,7 @@ async def run(bench: Bench) -> list[Figure]:
         return [
             Figure("idle agent, memory", resident_mb(agent), "MB", 60, Better.LESS),
             Figure("idle dispatcher, memory", resident_mb(dispatcher), "MB"),
+            Figure("idle solver, memory", resident_mb(child(dispatcher, SOLVER)), "MB"),
             Figure("idle agent, CPU", (cpu_s(agent) - used[1]) / idle_s * 1000, "ms/s"),
             Figure("idle dispatcher, CPU", (cpu_s(dispatcher) - used[0]) / idle_s * 1000, "ms/s"),
         ]

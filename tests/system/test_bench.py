@@ -1,0 +1,101 @@
+"""`federator bench` measures at a tiny scale what it measures at the usual one. Nothing here asks how fast anything is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.testbeds.slurm import Slurm, missing
+
+FIGURES = {
+    "submit": (
+        "submit one by one, 32 clients",
+        "submit one by one, time of an answer, p99",
+        "submit one by one, dispatcher's CPU",
+        "submit as NDJSON",
+        "submit as NDJSON, dispatcher's CPU",
+    ),
+    "start": (
+        "submit to process started, median",
+        "submit to process started, p95",
+        "submit to end of a no-op job, median",
+        "the command `federator submit`",
+    ),
+    "finish": (
+        "no-op jobs end to end",
+        "no-op job, dispatcher's CPU",
+        "no-op job, solver's CPU",
+        "no-op job, agent's CPU",
+        "no-op job, CPU of the job's own processes",
+    ),
+    "memory": (
+        "idle agent, memory",
+        "idle dispatcher, memory",
+        "idle solver, memory",
+        "idle agent, CPU",
+        "idle dispatcher, CPU",
+    ),
+    "slurm": (
+        "Slurm: sbatch, 32 at once",
+        "Slurm: the command sbatch",
+        "Slurm: submit to process started, median",
+        "Slurm: no-op jobs end to end",
+    ),
+}
+needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@pytest.mark.system
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=needs_slurm if name == "slurm" else ()) for name in FIGURES]
+)
+def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    command = [sys.executable, "-m", "federator", "bench", scenario, "--runs=1", "--scale=0.01"]
+    done = subprocess.run([*command, f"--report={report}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in report.read_text().splitlines()]
+    for name in FIGURES[scenario]:
+        assert name in rows
+        assert name in done.stdout
+    assert "run 1 of 1" in done.stderr, "whoever watches is told how far it is"
+
+
+def test_a_scenario_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    command = [sys.executable, "-m", "federator", "bench", "sumbit"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no scenario sumbit" in done.stderr
+    assert "submit" in done.stderr
+
+
+@needs_slurm
+@pytest.mark.system
+@pytest.mark.timeout(180)
+async def test_a_real_slurm_runs_a_job_and_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    async with Slurm(tmp_path / "slurm", cpus=4) as slurm:
+        job = await slurm.submit("#!/bin/sh\necho done by $SLURM_JOB_ID\n", f"--output={out}")
+        await slurm.idle()
+        pids = [slurm.pid(daemon) for daemon in ("slurmctld", "slurmd")]
+        await slurm.submit("#!/bin/sh\nsleep 1000\n", f"--output={tmp_path}/endless")
+        while not (await slurm.command("squeue", "--noheader", "--states=RUNNING")).strip():
+            pass
+    assert out.read_text() == f"done by {job}\n"
+    for pid in pids:
+        assert not Path(f"/proc/{pid}").exists()
+    assert not [line for line in _command_lines() if str(tmp_path) in line and "sleep" in line]
+
+
+def _command_lines() -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                environment = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            found.append(environment.replace(b"\0", b" ").decode(errors="replace"))
+    return found
