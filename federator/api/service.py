@@ -32,7 +32,7 @@ def measure(core: Core, into: Metrics) -> None:
     """Set the gauges that tell of what exists now."""
     sites = core.views.sites()
     counts: dict[str, Counter[str]] = {
-        "federator_jobs": Counter(str(job.status) for job in core.records.jobs.values()),
+        "federator_jobs": Counter({str(s): count for s, count in core.records.index.counts().items()}),
         "federator_leases": Counter(str(lease.status) for lease in core.records.leases.values()),
         "federator_sites": Counter(site.status for site in sites),
     }

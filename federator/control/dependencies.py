@@ -11,14 +11,18 @@ PASS_ROWS = 100
 
 async def settle_dependents(records: Records, scribe: Scribe) -> None:
     """Fail every waiting job one of whose predecessors has ended without success; those that follow it are next, until none is left."""
+    index = records.index
 
     def compute() -> Changes:
         changes = Changes()
-        for job in records.open_jobs.values():
+        for name in index.unsettled:
             if len(changes.rows) >= PASS_ROWS:
                 break
-            broken = _broken(records, job) if job.after else None
-            if broken is not None and allows(job.status, "dependency-failed"):
+            job = records.open_jobs.get(name)
+            broken = _broken(records, job) if job is not None else None
+            if job is None or broken is None:
+                continue
+            if allows(job.status, "dependency-failed"):
                 because = f"it must follow {broken.name}, which is {broken.status}"
                 scribe.job(
                     changes,
@@ -31,6 +35,14 @@ async def settle_dependents(records: Records, scribe: Scribe) -> None:
 
     while await records.transact(compute):
         pass
+    # Nothing has happened since the last look: it changed nothing, and so did not wait for the store.
+    index.unsettled = {name for name in index.unsettled if _is_broken(records, name)}
+
+
+def _is_broken(records: Records, name: str) -> bool:
+    """Whether the job is open and may never start, though it cannot be ended just now."""
+    job = records.open_jobs.get(name)
+    return job is not None and _broken(records, job) is not None
 
 
 def _broken(records: Records, job: Job) -> Job | None:

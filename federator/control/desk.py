@@ -96,7 +96,7 @@ class PolicyDesk:
         """Compile, and refuse to take away a queue in which jobs still are."""
         compiled = self._compile(text)
         kept = {rule.queue for rule in compiled.rules if isinstance(rule, QueueTerms)} | {"default"}
-        orphans = sorted({job.queue for job in self._records.open_jobs.values()} - kept)
+        orphans = sorted(self._records.index.open_queues() - kept)
         if orphans:
             raise Invalid(
                 f"queue {orphans[0]!r} is gone from the set, but jobs are in it",

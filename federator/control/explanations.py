@@ -15,7 +15,7 @@ from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
-from federator.model.plans import Explanation, Waiting
+from federator.model.plans import Explanation, Plan, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.explain import explain_waiting
 from federator.planning.preview import preview
@@ -36,13 +36,43 @@ class Explainer:
         self._decisions = decisions
 
     def waiting(self, job_id: str) -> Waiting | None:
-        """What the newest plan says of a job that it did not start."""
-        return self._turn.waiting.get(job_id)
+        """What the newest plan says of a job that it did not start; of one that it did not see, what follows from it."""
+        return self._turn.waiting.get(job_id) or self._outside(job_id)
+
+    def _outside(self, job_id: str) -> Waiting | None:
+        """Of a job outside the window: what keeps all that are like it; or else how many are before it."""
+        standing, last = self._observer.line.standing(job_id), self._turn.last
+        if standing is None or last is None or job_id in self._observer.window:
+            return None
+        alike = self._turn.waiting.get(standing.alike or "")
+        if alike is not None and alike.kind != "capacity":
+            return msgspec.structs.replace(alike, job=job_id)
+        start_at = last[1].taken_at + standing.behind_s if standing.behind_s else None
+        finish_at = start_at + self._observer.jobs.of(self._records.jobs[job_id]).run_s if start_at else None
+        return Waiting(
+            job=job_id,
+            kind="capacity",
+            because=f"{standing.ahead:,} waiting jobs are before it, and what is free now is for them",
+            expected_start_at=start_at,
+            expected_finish_at=finish_at,
+            home_finish_at=finish_at,
+        )
+
+    def _beside(self, problem: Problem, plan: Plan, job: Job, waiting: Waiting) -> tuple[Problem, Plan]:
+        """The problem and plan as if the job had been looked at, too."""
+        view = self._observer.jobs.of(job)
+        snapshot = msgspec.structs.replace(problem.snapshot, jobs=(*problem.snapshot.jobs, view))
+        return (
+            msgspec.structs.replace(problem, snapshot=snapshot),
+            msgspec.structs.replace(plan, waiting=(*plan.waiting, waiting)),
+        )
 
     async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed."""
         if job.status is JobStatus.PENDING and self._turn.last is not None:
             problem, plan = self._turn.last
+            if waiting is not None and job.id not in self._turn.waiting and self._observer.jobs.eligible(job):
+                problem, plan = self._beside(problem, plan, job, waiting)
             if any(view.id == job.id for view in problem.snapshot.jobs):
                 return msgspec.structs.replace(explain_waiting(problem, plan, job.id), status=job.status)
         lease = self._records.leases.get(placement.lease or "") if placement else None
@@ -83,10 +113,10 @@ class Explainer:
     def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
         spec, job = self._intake.prepare(caller, request)
-        view = self._observer.view(job, spec)
+        view = self._observer.jobs.imagined(job, spec)
         explanation = preview(self._problem(), view)
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)
 
     def _problem(self) -> Problem:
-        return Problem(snapshot=self._observer.snapshot())
+        return Problem(snapshot=self._observer.snapshot(only=self._observer.window))

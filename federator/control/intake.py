@@ -215,12 +215,11 @@ class Intake:
         """A job or array by its id, or the caller's newest of that name: an array's task stands for the whole array."""
         if name in self._records.jobs or name in self._records.arrays:
             return name
-        named = [job for job in self._records.jobs.values() if job.name == name and job.owner == caller.name]
-        if not named:
+        newest = self._records.index.newest(name, caller.name)
+        if newest is None:
             raise Invalid(
                 f"you have no job {name!r}", field="$.after", remedy="name a job of yours, or its id"
             )
-        newest = max(named, key=lambda job: job.id)
         return newest.array or newest.id
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:

@@ -13,16 +13,15 @@ from msgspec.structs import replace
 
 from federator.control.history import History
 from federator.control.inventory import Inventory
+from federator.control.job_views import JobViews
 from federator.control.money import paid_until_at, spend
 from federator.control.records import Records
+from federator.control.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
-from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Order, Placement
-from federator.model.rules import QueueTerms
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
-from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
-from federator.planning.forecast import runtime_quantiles
+from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
 
 OVERDUE_S = 60.0
@@ -56,6 +55,15 @@ class Observer:
         self._reconnect_s = reconnect_s
         self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
+        self.jobs = JobViews(records, history)
+        self.line = WaitingLine(records, history, self.jobs.eligible)
+        self.window: dict[str, float] = {}
+        """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
+
+    async def look(self) -> Snapshot:
+        """The world now for a decision: of very many waiting jobs, those in the window."""
+        self.window = await self.line.window(self.pools, self._clock.now())
+        return self.snapshot(only=self.window)
 
     def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
         """The world now, as a decision may see it; with `only`, of the waiting jobs just these."""
@@ -66,11 +74,7 @@ class Observer:
             taken_at=now,
             incarnation=records.store.incarnation,
             revision=records.revision,
-            jobs=tuple(
-                self.job_view(job)
-                for job in records.open_jobs.values()
-                if (only is None or job.id in only) and self.eligible(job)
-            ),
+            jobs=self.jobs.seen(only, self.window),
             pools=tuple(self._pools(now)),
             offers=tuple(self._offers()),
             rules=records.policies.rules,
@@ -79,6 +83,10 @@ class Observer:
             burst_paused=flag is not None and flag.on,
             away=tuple(sorted(set(self._away()))),
         )
+
+    def pools(self) -> list[PoolView]:
+        """All capacity that exists or boots, as a decision would see it now."""
+        return list(self._pools(self._clock.now()))
 
     def _away(self) -> Iterator[str]:
         """Home sites whose absence justifies no rental yet: they have had no time to come back, after a start of theirs or of ours."""
@@ -96,30 +104,6 @@ class Observer:
     def notice_silence(self) -> None:
         """Let what has not been heard for too long count as unreachable."""
         self._inventory.refresh()
-
-    def eligible(self, job: Job) -> bool:
-        """Whether a plan may start it: it waits, and all that it must follow has succeeded."""
-        if job.status is not JobStatus.PENDING:
-            return False
-        return all(before.status is JobStatus.SUCCEEDED for before in self._records.followed(job))
-
-    def job_view(self, job: Job) -> JobView:
-        """A job reduced to what planning reads."""
-        return self.view(job, self._records.spec(job.spec_hash))
-
-    def view(self, job: Job, spec: JobSpec) -> JobView:
-        """The same for a job that is not on record yet."""
-        terms = next(
-            (r for r in self._records.policies.rules if isinstance(r, QueueTerms) and r.queue == job.queue),
-            None,
-        )
-        return view_of_job(
-            job,
-            spec,
-            revision=self._records.revision_of(job),
-            runs=self._history.runs(job.queue, job.name),
-            interactive=terms is not None and terms.interactive,
-        )
 
     def _pools(self, now: float) -> Iterator[PoolView]:
         by_member: dict[str, list[Placement]] = {}
@@ -349,47 +333,3 @@ def take(free: tuple[Shape, ...], placements: Iterable[Placement]) -> tuple[Shap
     for host in hosts:
         counts[tuple(host)] = counts.get(tuple(host), 0) + 1
     return tuple(Shape(key[0], key[1], key[2], count) for key, count in sorted(counts.items()))
-
-
-def view_of_job(
-    job: Job, spec: JobSpec, *, revision: int, runs: tuple[float, ...], interactive: bool
-) -> JobView:
-    """Join record and spec into what planning may see: no command, environment or secret among it."""
-    forecast = runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s)
-    pinned = (job.resume_site,) if job.resume_site else spec.placement.sites
-    return JobView(
-        id=job.id,
-        revision=revision,
-        name=job.name,
-        queue=job.queue,
-        owner=job.owner,
-        submitted_at=job.submitted_at,
-        priority=job.priority,
-        nodes=spec.nodes,
-        gpus=spec.resources.gpus.count,
-        models=spec.resources.gpus.models,
-        gpu_memory_mib=spec.resources.gpus.memory_mib,
-        cpus_milli=spec.resources.cpus_milli,
-        memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
-        run_s=forecast.run_s,
-        run_low_s=forecast.low_s,
-        run_high_s=forecast.high_s,
-        speed=spec.speed,
-        max_duration_s=job.max_duration_s,
-        grace_s=spec.grace_s,
-        deadline_at=job.deadline_at,
-        value_usd=job.value_usd,
-        must=job.must,
-        max_cost_usd=job.max_cost_usd,
-        spent_usd=job.spent_usd,
-        spot_policy=spec.spot_policy,
-        kinds=spec.placement.kinds,
-        sites=pinned,
-        not_sites=spec.placement.not_sites,
-        site_labels=spec.placement.labels,
-        labels=spec.labels,
-        interactive=interactive,
-        not_before_at=job.not_before_at,
-        avoid_nodes=job.losses,
-        needs_fencing=bool(spec.stop_within_s),
-    )

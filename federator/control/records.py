@@ -13,7 +13,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from federator.control.job_index import JobIndex
 from federator.kernel.errors import Bug, Conflict, Damaged, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
@@ -26,6 +28,9 @@ from federator.ports import Compare, Item, Put, Store, Transaction
 
 ATTEMPTS = 50
 LEADER_KEY = "leader"
+SHARED_WORDS = ("name", "owner", "queue", "spec_hash", "array", "because")
+"""Fields of a job that many jobs have in common."""
+MOST_WORDS = 200_000
 UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
 """Given up without the site's word: should it come back, it must still be told to stop."""
@@ -157,6 +162,8 @@ class Records:
         self.client_keys: dict[str, ClientKey] = {}
         self.flags: dict[str, Flag] = {}
         self.outputs: dict[str, Outputs] = {}
+        self.index = JobIndex(self.jobs)
+        """The same jobs in order, by owner, queue, status and name."""
         self.arrays: dict[str, dict[str, Job]] = {}
         """The tasks of every array, by id."""
         self.open_jobs: dict[str, Job] = {}
@@ -166,6 +173,7 @@ class Records:
         self.revision = 0
         self._specs: dict[str, Spec] = {}
         self._revisions: dict[str, int] = {}
+        self._words: dict[str, str] = {}
         self._relied_on: Counter[str] = Counter()
         """Keys that writes on their way rely on: they must not be deleted meanwhile."""
         self._term: Compare | None = None
@@ -224,6 +232,11 @@ class Records:
         if spec is None:
             raise NotFound(f"no spec {digest}")
         return spec.data
+
+    def specs_labelled(self, labels: dict[str, str]) -> set[str]:
+        """Hashes of the specs that have all these labels."""
+        wanted = labels.items()
+        return {digest for digest, spec in self._specs.items() if wanted <= _labels(spec.data).items()}
 
     def unused_specs(self) -> list[str]:
         """Hashes of specs that no job is of, and none that is just being written."""
@@ -315,8 +328,10 @@ class Records:
 
     def _keep(self, key: str, row: Record, revision: int) -> None:
         self._revisions[key] = revision
-        table = TABLES[type(row)]
-        self._kinds[type(row)][key.removeprefix(table.prefix)] = row
+        if isinstance(row, Job):
+            self._share_words(row)
+            self.index.put(self.jobs.get(row.id), row)
+        self._kinds[type(row)][TABLES[type(row)].key(row)] = row
         if isinstance(row, Job):
             _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
             if row.array is not None:
@@ -324,6 +339,15 @@ class Records:
         elif isinstance(row, Placement):
             owed_a_stop = not row.stop_acknowledged and (row.status in OWED_A_STOP or bool(row.parts))
             _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
+
+    def _share_words(self, job: Job) -> None:
+        """Let equal words of all jobs be one object: of 100,000 jobs they would take more memory than all the rest."""
+        if len(self._words) > MOST_WORDS:
+            self._words.clear()  # what is shared by now stays so
+        for name in SHARED_WORDS:
+            word = getattr(job, name)
+            if word is not None:
+                force_setattr(job, name, self._words.setdefault(word, word))
 
     def _drop(self, key: str) -> None:
         self._revisions.pop(key, None)
@@ -334,11 +358,13 @@ class Records:
                 former = self._kinds[kind].pop(name, None)
         self.open_jobs.pop(name, None)
         self.open_placements.pop(name, None)
-        if isinstance(former, Job) and former.array is not None:
-            tasks = self.arrays[former.array]
-            tasks.pop(name, None)
-            if not tasks:
-                del self.arrays[former.array]
+        if isinstance(former, Job):
+            self.index.drop(former)
+            if former.array is not None:
+                tasks = self.arrays[former.array]
+                tasks.pop(name, None)
+                if not tasks:
+                    del self.arrays[former.array]
 
 
 def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:
@@ -356,6 +382,15 @@ def _decoded(decoder: msgspec.json.Decoder[Any], item: Item) -> Any:
             f"row {item.key} of the store cannot be read: {error}",
             remedy="start the version that wrote it, or restore the store from a backup",
         ) from error
+
+
+class _Labels(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
+@lru_cache(maxsize=65536)
+def _labels(data: bytes) -> dict[str, str]:
+    return msgspec.json.decode(data, type=_Labels).labels
 
 
 @lru_cache(maxsize=8192)

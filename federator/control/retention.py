@@ -26,7 +26,7 @@ from federator.kernel.errors import TooMany
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import LedgerEntry
 from federator.model.identity import JoinToken
-from federator.model.jobs import Job
+from federator.model.jobs import TERMINAL, Job
 from federator.model.sites import Member, SiteStatus
 from federator.ports import Blobs, Usage
 from federator.settings import RetentionSettings
@@ -137,7 +137,9 @@ class Retention:
         return usage.logs_bytes >= settings.logs_mib * MIB or usage.blobs_bytes >= settings.blobs_mib * MIB
 
     def _any_older_than(self, before: float) -> bool:
-        return any(job.terminal and (job.finished_at or 0.0) < before for job in self._records.jobs.values())
+        jobs = self._records.jobs
+        ended = self._records.index.of_cells(lambda cell: cell[2] in TERMINAL)
+        return any((jobs[name].finished_at or 0.0) < before for name in ended.ids())
 
     def _surplus(self, droppable: int) -> int:
         """How many jobs are to go for the limits' sake. Of bytes it is not known whose they are: a part goes, and the next sweep looks again."""

@@ -7,7 +7,6 @@ from federator.control.inventory import Inventory
 from federator.control.money import outstanding_usd, spend
 from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
-from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
 from federator.model.sites import Site
@@ -137,6 +136,7 @@ def queue_rows(records: Records) -> list[QueueRow]:
         and len(rule.scope.queues) == 1
     }
     guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow)}
+    waiting = records.index.pending_by_queue()
     rows = []
     for terms in QueueBook(rules).queues:
         path = terms.queue
@@ -145,7 +145,6 @@ def queue_rows(records: Records) -> list[QueueRow]:
             for p in records.open_placements.values()
             if not p.ended and admits_queue((path,), records.jobs[p.job].queue)
         ]
-        jobs = [job for job in records.open_jobs.values() if admits_queue((path,), job.queue)]
         guarantee = guarantees.get(path)
         rows.append(
             QueueRow(
@@ -155,7 +154,7 @@ def queue_rows(records: Records) -> list[QueueRow]:
                 weight=guarantee.weight if guarantee else 1.0,
                 gpus=sum(placement.gpus for placement in placements),
                 running=len(placements),
-                pending=sum(1 for job in jobs if job.status is JobStatus.PENDING),
+                pending=sum(count for queue, count in waiting.items() if admits_queue((path,), queue)),
                 interactive=terms.interactive,
                 deadline_budget_s=terms.deadline_budget_s,
                 max_duration_s=terms.max_duration_s,

@@ -102,21 +102,21 @@ class Turn:
         began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self._scribe)
         self._observer.notice_silence()
-        problem = self._observe()
+        problem = await self._observe()
         if not problem.snapshot.jobs:
             self._show(problem, empty_plan(problem))
             return None
         if await self._fast_path(problem):
-            problem = self._observe()
+            problem = await self._observe()
         decision = await self._check(await self._decide(problem))
         committed = await self._committer.commit(decision.plan)
         await self._remember(decision, committed)
         METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
         return decision.plan
 
-    def _observe(self) -> Problem:
-        """1. The world now, as a value."""
-        snapshot = self._observer.snapshot()
+    async def _observe(self) -> Problem:
+        """1. The world now, as a value; of very many waiting jobs, a window."""
+        snapshot = await self._observer.look()
         return Problem(snapshot=snapshot, warm_prices=self._warm_prices, decision=self._ids.new("dec"))
 
     async def _fast_path(self, problem: Problem) -> bool:
@@ -165,7 +165,7 @@ class Turn:
                     woken = True
                     self._wake.clear()
                     began_s = time_s()
-                    await self._fast_path(self._observe())
+                    await self._fast_path(await self._observe())
                     rest_s = max(settings.coalesce_s, min(time_s() - began_s, LONGEST_REST_S))
                     await asyncio.wait((asked,), timeout=rest_s)
             return await asked

@@ -9,6 +9,7 @@ import msgspec
 
 from federator.control.explanations import Explainer
 from federator.control.inventory import Inventory
+from federator.control.listing import Wanted, listed
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
@@ -69,10 +70,11 @@ class Views:
         job = self._records.jobs.get(name)
         if job is not None:
             return job
-        named = [job for job in self._records.jobs.values() if job.name == name]
-        if not named:
+        index = self._records.index
+        named = index.newest(name, caller.name) or index.newest_of_all(name)
+        if named is None:
             raise NotFound(f"no job {name!r}", remedy="'federator list' shows those that there are")
-        return max(named, key=lambda job: (job.owner == caller.name, job.id))
+        return named
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
         """Everything about one job; of its environment only the names, for people who may not read its logs either."""
@@ -112,27 +114,21 @@ class Views:
         limit: int = 100,
     ) -> JobPage:
         """A page of jobs, newest first."""
-        wanted = frozenset(statuses)
-
-        def matches(job: Job) -> bool:
-            return (
-                (not mine or job.owner == caller.name)
-                and (not queue or job.queue == queue or job.queue.startswith(queue + "/"))
-                and (not wanted or job.status in wanted)
-                and (not name or job.name == name)
-                and (not array or job.array == array)
-                and (not site or self._site_of(job) == site)
-                and (not labels or labels.items() <= self._records.spec(job.spec_hash).labels.items())
-            )
-
-        found = [job for job in self._records.jobs.values() if matches(job)]
-        found.sort(key=lambda job: job.id, reverse=True)
-        rest = [job for job in found if after is None or job.id < after]
-        page = rest[:limit]
+        wanted = Wanted(
+            owner=caller.name if mine else "",
+            queue=queue,
+            statuses=frozenset(statuses),
+            name=name,
+            site=site,
+            array=array,
+            labels=labels or {},
+        )
+        found, total = listed(self._records, wanted, after=after, limit=limit + 1)
+        page = found[:limit]
         return JobPage(
-            jobs=tuple(self.row(job) for job in page),
-            next_after=page[-1].id if len(rest) > limit else None,
-            total=len(found),
+            jobs=tuple(self.row(self._records.jobs[job]) for job in page),
+            next_after=page[-1] if len(found) > limit else None,
+            total=total,
         )
 
     def row(self, job: Job) -> JobRow:
@@ -179,7 +175,7 @@ class Views:
     def sites(self) -> list[SiteRow]:
         """All sites, by name."""
         pools: dict[str, list[PoolView]] = {}
-        for pool in self._observer.snapshot().pools:
+        for pool in self._observer.pools():
             pools.setdefault(pool.site, []).append(pool)
         return [
             site_row(site, pools.get(site.name, []), self._records, self._inventory)
@@ -231,14 +227,14 @@ class Views:
     def overview(self) -> Overview:
         """All at once, for a screen."""
         leases = self._records.leases.values()
-        jobs = sorted(self._records.jobs.values(), key=lambda job: (job.terminal, job.id))[:OVERVIEW_JOBS]
+        jobs = sorted(self._records.index.oldest(OVERVIEW_JOBS))
         _, plan = self._turn.last or (None, None)
         return Overview(
             now=self._scribe.clock.now(),
             sites=tuple(self.sites()),
             queues=tuple(self.queues()),
             leases=tuple(self.leases()[:50]),
-            jobs=tuple(self.row(job) for job in sorted(jobs, key=lambda job: job.id)),
+            jobs=tuple(self.row(self._records.jobs[job]) for job in jobs),
             spent_usd=sum(lease.billed_usd for lease in leases),
             committed_usd=sum(
                 max(0.0, lease.committed_usd - lease.billed_usd)
@@ -300,10 +296,6 @@ class Views:
 
     def _last_placement(self, job: Job) -> Placement | None:
         return self._records.placements.get(job.placement or "")
-
-    def _site_of(self, job: Job) -> str:
-        placement = self._last_placement(job)
-        return placement.site if placement else ""
 
 
 def _may_read(caller: Caller | None, job: Job) -> bool:

@@ -52,6 +52,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     needs_fencing: bool = False
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
 
+    behind_s: float = 0.0
+    """For how long waiting work that is before it, and that the snapshot leaves out, is expected to keep it."""
+
     @property
     def gpus_total(self) -> int:
         """GPUs over all nodes."""

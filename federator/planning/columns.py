@@ -214,7 +214,7 @@ class _Builder:
         earliest = lot.earliest(need_of(job), job.nodes)
         if earliest is None:
             return
-        earliest_s = max(earliest, job.not_before_at or 0.0, self.now) - self.now
+        earliest_s = max(earliest, job.not_before_at or 0.0, self.now + job.behind_s) - self.now
         starts = np.maximum(self.edges[:-1], earliest_s)
         starts = np.where(
             starts <= self.edges[:-1],

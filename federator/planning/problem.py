@@ -28,7 +28,7 @@ BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
 
 ClassKey = tuple[object, ...]
-_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes"})
+_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s"})
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 
 

@@ -9,8 +9,8 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from federator.model.snapshot import BusyView, JobView
@@ -117,6 +117,7 @@ class _Engine:
         if self._spent:
             left = [(job, self._places(job)) for job in self.lanes.waiting()]
             self.result.bookings |= _estimate(self.world, left, at)
+        self.result.bookings |= _put_back(self.world.jobs, self.result.bookings, self.now)
         return self.result
 
     @property
@@ -224,6 +225,8 @@ class _Engine:
             return hosts
         if at + self.world.places[place].run_s(job) <= hold.at or hold.survives(need, hosts):
             return hosts
+        if self.world.places[place].rented:
+            return None
         hosts = lot.choose(need, job.nodes, hold.spares(need))
         return hosts if hosts is not None and hold.survives(need, hosts) else None
 
@@ -322,6 +325,23 @@ class _Engine:
         if case is None:
             return None
         return to_be_rented(self.world.places[case.place], case.rent_at, self.now)
+
+
+def _put_back(jobs: Iterable[JobView], bookings: Mapping[str, Booking], now: float) -> dict[str, Booking]:
+    """Starts that are not now, later by what the work before them takes that the snapshot leaves out."""
+    return {
+        job.id: replace(
+            booking,
+            start_at=booking.start_at + job.behind_s,
+            finish_at=booking.finish_at + job.behind_s,
+            exact=False,
+        )
+        for job in jobs
+        if job.behind_s
+        and (booking := bookings.get(job.id)) is not None
+        and booking.start_at > now
+        and not booking.rents
+    }
 
 
 def _estimate(

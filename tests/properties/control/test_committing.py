@@ -110,7 +110,7 @@ class Committing(RuleBasedStateMachine):
 
     @rule(target=plans)
     def plan(self) -> Any:
-        problem = self.world.core.turn._observe()
+        problem = self.run(self.world.core.turn._observe())
         plan = plan_greedily(problem)
         return plan if plan.actions else multiple()
 
@@ -352,7 +352,7 @@ async def test_of_many_rentals_at_once_no_more_are_made_than_the_cap_pays_for() 
     plans = []
     for number in range(12):
         await world.submit(resources={"gpus": 4}, name=f"n{number}", max_duration="1h", finish_within="90m")
-        plans.append(plan_greedily(world.core.turn._observe()))
+        plans.append(plan_greedily(await world.core.turn._observe()))
     assert sum(isinstance(action, Rent) for plan in plans for action in plan.actions) > 12
     await asyncio.gather(*(world.core.turn._committer.commit(plan) for plan in plans))
     committed_usd = sum(lease.committed_usd for lease in world.leases())

@@ -199,7 +199,7 @@ async def test_a_stale_action_is_dropped_and_the_rest_committed(world: World) ->
     await world.add_site("other", nodes=1, gpus=4, model="H100")
     kept = await world.submit(resources={"gpus": "A100:4"})
     gone = await world.submit(resources={"gpus": "H100:4"})
-    problem = world.core.turn._observe()
+    problem = await world.core.turn._observe()
     plan = await InlineSolver().decide(problem, stages=("greedy",), seed=0, limit_s=10)
     assert plan is not None
     assert len(plan.actions) == 2

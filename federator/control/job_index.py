@@ -1,0 +1,169 @@
+"""The jobs in order, by what people and loops ask for: so that an answer costs what it shows, and not what there is.
+
+Ids are in the order of submission, so every list here is a sorted list of ids, kept up to date by one bisection per change. Jobs of one
+owner, queue and status share a *cell*; there are few of those, however many jobs, and a page or a count is put together from them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import islice
+
+from federator.model.jobs import TERMINAL, Job, JobStatus
+
+CellKey = tuple[str, str, JobStatus]
+"""Owner, queue, status."""
+
+
+class JobIndex:
+    """Sorted ids of the jobs in a dictionary that others keep. Told of every change by `put` and `drop`."""
+
+    def __init__(self, jobs: Mapping[str, Job]) -> None:
+        self._jobs = jobs
+        self._cells: dict[CellKey, list[str]] = {}
+        self._names: dict[str, dict[str, list[str]]] = {}
+        """Ids by name and owner."""
+        self._followers: dict[str, set[str]] = {}
+        """Open jobs by the names (of jobs or arrays) that they must follow."""
+        self.unsettled: set[str] = set()
+        """Open jobs that must follow others, and may never: new ones, and those one of whose predecessors has failed."""
+
+    def put(self, former: Job | None, job: Job) -> None:
+        """The job is on record, in place of `former`."""
+        cell = _cell(job)
+        if former is None:
+            _insert(self._names.setdefault(job.name, {}).setdefault(job.owner, []), job.id)
+            _insert(self._cells.setdefault(cell, []), job.id)
+        elif _cell(former) != cell:
+            self._leave(former)
+            _insert(self._cells.setdefault(cell, []), job.id)
+        for name in job.after:
+            if job.terminal:
+                self._unfollow(name, job.id)
+            else:
+                self._followers.setdefault(name, set()).add(job.id)
+        if former is None and job.after:
+            self.unsettled.add(job.id)
+        if job.terminal and job.status is not JobStatus.SUCCEEDED:
+            self.unsettled |= self.followers(job)
+
+    def drop(self, job: Job) -> None:
+        """The job is on record no more."""
+        self._leave(job)
+        owners = self._names[job.name]
+        _remove(owners[job.owner], job.id)
+        if not owners[job.owner]:
+            del owners[job.owner]
+        if not owners:
+            del self._names[job.name]
+        for name in job.after:
+            self._unfollow(name, job.id)
+
+    # -- counts -------------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[JobStatus, int]:
+        """How many jobs there are of each status."""
+        found: dict[JobStatus, int] = {}
+        for (_, _, status), ids in self._cells.items():
+            found[status] = found.get(status, 0) + len(ids)
+        return found
+
+    def pending_by_queue(self) -> dict[str, int]:
+        """How many jobs wait in each queue itself, those below it left out."""
+        found: dict[str, int] = {}
+        for (_, queue, status), ids in self._cells.items():
+            if status is JobStatus.PENDING:
+                found[queue] = found.get(queue, 0) + len(ids)
+        return found
+
+    def open_queues(self) -> set[str]:
+        """Queues with jobs that are not terminal."""
+        return {queue for _, queue, status in self._cells if status not in TERMINAL}
+
+    # -- who ----------------------------------------------------------------------------------------------------------
+
+    def newest(self, name: str, owner: str) -> Job | None:
+        """That owner's newest job of that name."""
+        ids = self._names.get(name, {}).get(owner)
+        return self._jobs[ids[-1]] if ids else None
+
+    def newest_of_all(self, name: str) -> Job | None:
+        """The newest job of that name, whoever owns it."""
+        newest = max((ids[-1] for ids in self._names.get(name, {}).values()), default=None)
+        return self._jobs[newest] if newest is not None else None
+
+    def named(self, name: str) -> list[str]:
+        """Ids of all jobs of that name, in no order."""
+        return [job for ids in self._names.get(name, {}).values() for job in ids]
+
+    def followers(self, job: Job) -> set[str]:
+        """Open jobs that must follow this one, or the array that it is of."""
+        return self._followers.get(job.id, set()) | self._followers.get(job.array or "", set())
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def of_cells(self, wanted: Callable[[CellKey], bool]) -> "Cells":
+        """The jobs of some cells."""
+        return Cells([ids for key, ids in self._cells.items() if ids and wanted(key)])
+
+    def oldest(self, limit: int) -> list[str]:
+        """At most so many ids in order: of open jobs, and then of terminal ones."""
+        found = list(islice(merge(*(i for (_, _, s), i in self._cells.items() if s not in TERMINAL)), limit))
+        ended = merge(*(ids for (_, _, status), ids in self._cells.items() if status in TERMINAL))
+        return found + list(islice(ended, limit - len(found)))
+
+    def _leave(self, job: Job) -> None:
+        cell = _cell(job)
+        _remove(self._cells[cell], job.id)
+        if not self._cells[cell]:
+            del self._cells[cell]
+
+    def _unfollow(self, name: str, job: str) -> None:
+        followers = self._followers.get(name)
+        if followers is not None:
+            followers.discard(job)
+            if not followers:
+                del self._followers[name]
+
+
+class Cells:
+    """Jobs of several cells, as one list that is newest first. To be used at once: it is a view of what changes."""
+
+    def __init__(self, lists: list[list[str]]) -> None:
+        self._lists = lists
+
+    def __len__(self) -> int:
+        return sum(len(ids) for ids in self._lists)
+
+    def __iter__(self) -> Iterator[str]:
+        return self.before(None)
+
+    def before(self, name: str | None) -> Iterator[str]:
+        """Ids that sort before `name` (None: all), newest first."""
+        return merge(*(_down(ids, name) for ids in self._lists), reverse=True)
+
+    def ids(self) -> Iterable[str]:
+        """All ids, in no order: for a filter that has to look at each."""
+        return (job for ids in self._lists for job in ids)
+
+
+def _cell(job: Job) -> CellKey:
+    return job.owner, job.queue, job.status
+
+
+def _down(ids: list[str], before: str | None) -> Iterator[str]:
+    """The ids below `before`, from its place downwards."""
+    end = len(ids) if before is None else bisect_left(ids, before)
+    return (ids[number] for number in range(end - 1, -1, -1))
+
+
+def _insert(ids: list[str], job: str) -> None:
+    """Mostly at the end: new ids are the greatest."""
+    if not ids or ids[-1] < job:
+        ids.append(job)
+        return
+    ids.insert(bisect_left(ids, job), job)
+
+
+def _remove(ids: list[str], job: str) -> None:
+    del ids[bisect_left(ids, job)]

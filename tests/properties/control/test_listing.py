@@ -1,0 +1,158 @@
+"""Lists from the index are those that looking at every job would give, whatever has been written and dropped before."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.control.listing import Wanted, listed
+from federator.control.records import Changes, Records, Spec
+from federator.kernel.clock import ManualClock
+from federator.kernel.ids import content_hash
+from federator.model.capacity import Market
+from federator.model.jobs import TERMINAL, Job, JobSpec, JobStatus
+from federator.model.placements import Order, Placement, PlacementStatus
+from federator.store.memory import MemoryStore
+from federator.wire.jobfile import encode_spec
+
+OWNERS, QUEUES, NAMES, SITES = ("ada", "bob"), ("a", "a/b", "ab"), ("x", "y"), ("home", "lab")
+STATUSES = (JobStatus.PENDING, JobStatus.PLACED, JobStatus.SUCCEEDED, JobStatus.FAILED)
+SPECS = [
+    JobSpec(name="s", run="true", labels=labels) for labels in ({}, {"team": "v"}, {"team": "v", "k": "1"})
+]
+DIGESTS = [content_hash(encode_spec(spec)) for spec in SPECS]
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[tuple[int, dict[str, Any] | None]]:
+    """Jobs written, written again, and dropped: number, and fields or None."""
+    fields = st.fixed_dictionaries(
+        {
+            "queue": st.sampled_from(QUEUES),
+            "status": st.sampled_from(STATUSES),
+            "site": st.sampled_from((None, *SITES)),
+        }
+    )
+    return draw(
+        st.lists(st.tuples(st.integers(0, 14), st.one_of(st.none(), fields, fields, fields)), max_size=40)
+    )
+
+
+def a_job(number: int, site: str | None = None, **fields: Any) -> Job:
+    """What never changes of a job follows from its number."""
+    return Job(
+        id=f"job-{number:02d}",
+        name=NAMES[number % 2],
+        owner=OWNERS[number // 2 % 2],
+        spec_hash=DIGESTS[number % 3],
+        submitted_at=float(number),
+        placement=None if site is None else f"pl-{site}-{number:02d}",
+        array="arr" if number % 4 == 0 else None,
+        **fields,
+    )
+
+
+async def records_after(history: list[tuple[int, dict[str, Any] | None]]) -> Records:
+    """Records to which all that has happened."""
+    records = Records(MemoryStore(ManualClock()))
+    first = Changes()
+    first.put(*(Spec(digest, encode_spec(spec)) for digest, spec in zip(DIGESTS, SPECS, strict=True)))
+    first.put(*(_placement(site, number) for site in SITES for number in range(15)))
+    await records.transact(lambda: first)
+    for number, fields in history:
+        change = Changes()
+        if fields is not None:
+            change.put(a_job(number, **fields))
+        elif f"job-{number:02d}" in records.jobs:
+            change.deletes.append(f"job/job-{number:02d}")
+        await records.transact(lambda change=change: change)  # type: ignore[misc]
+    return records
+
+
+def _placement(site: str, number: int) -> Placement:
+    return Placement(
+        id=f"pl-{site}-{number:02d}", job=f"job-{number:02d}", epoch=1, site=site, pool="gpu", members=(site,), market=Market.OWNED,
+        status=PlacementStatus.RUNNING, order=Order.RUN, spec_hash=DIGESTS[0], nodes=1, assigned_at=0.0,
+    )  # fmt: skip
+
+
+def naively(records: Records, wanted: Wanted) -> list[str]:
+    """By looking at every job; newest first."""
+
+    def matches(job: Job) -> bool:
+        placement = records.placements.get(job.placement or "")
+        return (
+            wanted.owner in ("", job.owner)
+            and (wanted.queue in ("", job.queue) or job.queue.startswith(wanted.queue + "/"))
+            and (not wanted.statuses or job.status in wanted.statuses)
+            and wanted.name in ("", job.name)
+            and wanted.array in ("", job.array)
+            and (not wanted.site or (placement is not None and placement.site == wanted.site))
+            and wanted.labels.items() <= records.spec(job.spec_hash).labels.items()
+        )
+
+    return sorted((job.id for job in records.jobs.values() if matches(job)), reverse=True)
+
+
+questions = st.builds(
+    Wanted,
+    owner=st.sampled_from(("", *OWNERS)),
+    queue=st.sampled_from(("", *QUEUES)),
+    statuses=st.frozensets(st.sampled_from(STATUSES), max_size=2),
+    name=st.sampled_from(("", "", *NAMES)),
+    site=st.sampled_from(("", "", "home")),
+    array=st.sampled_from(("", "", "arr")),
+    labels=st.sampled_from(({}, {}, {"team": "v"}, {"k": "1"}, {"k": "2"})),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(history=changes(), wanted=questions, limit=st.integers(1, 6))
+def test_pages_are_those_of_a_full_look(
+    history: list[tuple[int, dict[str, Any] | None]], wanted: Wanted, limit: int
+) -> None:
+    records = asyncio.run(records_after(history))
+    expected = naively(records, wanted)
+    pages: list[str] = []
+    after = None
+    while True:
+        page, total = listed(records, wanted, after=after, limit=limit)
+        assert total == len(expected)
+        pages += page
+        if not page:
+            break
+        after = page[-1]
+    assert pages == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=changes(), limit=st.integers(1, 20))
+def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(
+    history: list[tuple[int, dict[str, Any] | None]], limit: int
+) -> None:
+    records = asyncio.run(records_after(history))
+    jobs, index = list(records.jobs.values()), records.index
+    by_id: Callable[[Job], str] = lambda job: job.id  # noqa: E731
+    for name in NAMES:
+        named = [job for job in jobs if job.name == name]
+        assert index.newest_of_all(name) == max(named, key=by_id, default=None)
+        for owner in OWNERS:
+            own = [job for job in named if job.owner == owner]
+            assert index.newest(name, owner) == max(own, key=by_id, default=None)
+    assert sum(index.counts().values()) == len(jobs)
+    assert all(index.counts()[status] == sum(j.status is status for j in jobs) for status in index.counts())
+    assert index.open_queues() == {job.queue for job in jobs if job.status not in TERMINAL}
+    assert sum(index.pending_by_queue().values()) == sum(job.status is JobStatus.PENDING for job in jobs)
+    oldest = sorted(jobs, key=lambda job: (job.terminal, job.id))[:limit]
+    assert index.oldest(limit) == [job.id for job in oldest]
+
+
+def test_equal_words_of_jobs_are_one_object() -> None:
+    history: list[tuple[int, dict[str, Any] | None]] = [
+        (number, {"queue": "-".join(["a", *"bc"]), "status": JobStatus.PENDING}) for number in (1, 3)
+    ]
+    first, second = asyncio.run(records_after(history)).jobs.values()
+    assert first.queue == "a-b-c"
+    assert first.queue is second.queue
