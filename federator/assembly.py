@@ -70,7 +70,7 @@ class Core:
         """Take over, read everything, and let the loops run."""
         term, compare = await take_over(self.records.store, leader=self.settings.federation, clock=self.clock)
         await self.records.load()
-        self.records.lead(compare)
+        self.admission.check_rented_sites()
         await self.decisions.load_index()
         self.history.load(self.records.jobs.values())
         log.info(
@@ -128,7 +128,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     decisions = DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
     intake = Intake(records, scribe, blobs, settings.limits, retention)
-    admission = Admission(records, clock, ids)
+    rented = {provider.site: name for name, provider in settings.providers.items()}
+    admission = Admission(records, clock, ids, rented)
     turn = Turn(
         records=records,
         observer=observer,

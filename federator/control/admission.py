@@ -8,8 +8,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -42,6 +42,8 @@ class Admission:
     records: Records
     clock: Clock
     ids: IdSource
+    rented_sites: Mapping[str, str] = field(default_factory=dict)
+    """The cloud sites that providers rent for, with the provider's name."""
 
     def authenticate(self, bearer: str) -> Caller:
         """The person behind a bearer token. Raises `Unauthenticated` for one that is unknown, expired or revoked."""
@@ -60,6 +62,17 @@ class Admission:
     def bootstrapped(self) -> bool:
         """Whether an admin's token was ever made."""
         return any(token.role is Role.ADMIN for token in self.records.tokens.values())
+
+    def check_rented_sites(self) -> None:
+        """Raise `Invalid` where a provider rents for a site that is on record as something else: none of its agents could ever join."""
+        for name, provider in self.rented_sites.items():
+            site = self.records.sites.get(name)
+            if site is not None and site.kind is not SiteKind.CLOUD:
+                raise Invalid(
+                    f"{name} is the cloud site of provider {provider}, and the name of an {site.kind} site that has joined",
+                    field=f"$.providers.{provider}.site",
+                    remedy="give the provider's site a name of its own",
+                )
 
     async def bootstrap_admin(self, keep: Callable[[str], None]) -> None:
         """Make the first admin's token. Raises `Conflict` when there was one already.
@@ -293,6 +306,13 @@ class Admission:
         return name
 
     def _check_kind(self, site: str, kind: SiteKind) -> None:
+        provider = self.rented_sites.get(site)
+        if provider is not None and kind is not SiteKind.CLOUD:
+            raise Conflict(
+                f"{site} is the cloud site of provider {provider} in the settings",
+                field="$.site",
+                remedy="choose another name",
+            )
         existing = self.records.sites.get(site)
         if existing is not None and existing.kind is not kind:
             raise Conflict(

@@ -8,7 +8,7 @@ becomes one story in `gangs`. A pair that the lifecycle tables do not list is an
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -85,11 +85,17 @@ class Progress:
         acknowledged: bool,
         cause: Cause = Cause.NODE_LOST,
         member: str | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """A placement is proven over without a result, at `member` or everywhere. `acknowledged`: it can never come back."""
+        """A placement is proven over without a result, at `member` or everywhere. `acknowledged`: it can never come back.
+
+        `check` raises what speaks against it at the moment of the change.
+        """
 
         def compute() -> Changes:
             changes = Changes()
+            if check is not None:
+                check()
             placement = self._records.placements.get(placement_id)
             if placement is None or not allows(placement.status, "lose"):
                 return changes

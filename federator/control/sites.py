@@ -1,5 +1,7 @@
 """What people do to sites: drain them, take them back, and declare them dead."""
 
+from functools import partial
+
 import msgspec
 
 from federator.control.gangs import unproven
@@ -9,6 +11,7 @@ from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
+from federator.model.lifecycle import advance, allows
 from federator.model.sites import Site
 
 
@@ -28,9 +31,11 @@ class Sites:
         def compute() -> Changes:
             changes = Changes()
             site = self._site(name)
+            event = "drain" if on else "undrain"
             if site.draining is not on:
-                changes.put(msgspec.structs.replace(site, draining=on))
-                self._scribe.act(changes, f"user:{caller.name}", "drain" if on else "undrain", site=name)
+                status = advance(site.status, event) if allows(site.status, event) else site.status
+                changes.put(msgspec.structs.replace(site, draining=on, status=status))
+                self._scribe.act(changes, f"user:{caller.name}", event, site=name)
             return changes
 
         await self._records.transact(compute)
@@ -40,22 +45,23 @@ class Sites:
         """An operator's word that nothing of the federation runs at the site any more, or at one of its members: what was there is over.
 
         Jobs may start elsewhere; a gang that has ranks at other members too, once those are over. Refused while the site, or that member,
-        is connected: then it can answer for itself. Returns the placements given up. Should it come back, its copies are told to stop.
+        is connected, or comes back before all is given up: then it can answer for itself. Returns the placements given up. Should it come back, its copies are told to stop.
         """
         self._allow(caller, name)
         if not reason.strip():
             raise Invalid(
                 "a reason is needed", field="$.reason", remedy="say how you know that nothing runs there"
             )
-        members = self._members(self._site(name), member)
-        connected = [
-            m for m in members if m in self._inventory.members and self._inventory.members[m].session
-        ]
-        if connected:
-            raise Conflict(
-                f"{member or name} is connected ({', '.join(connected)})",
-                remedy="drain it, or cancel its jobs: it can answer for itself",
-            )
+        check = partial(self._check_away, name, member)
+
+        def compute() -> Changes:
+            check()
+            changes = Changes()
+            what = f"declare {member} dead: {reason}" if member else f"declare dead: {reason}"
+            self._scribe.act(changes, f"user:{caller.name}", what, site=name)
+            return changes
+
+        await self._records.transact(compute)
         given_up = [
             placement.id
             for placement in self._records.open_placements.values()
@@ -65,16 +71,21 @@ class Sites:
         ]
         for placement in given_up:
             proof = f"{caller.name} declared {member or name} dead: {reason}"
-            await self._progress.lose(placement, proof, acknowledged=False, member=member or None)
-
-        def compute() -> Changes:
-            changes = Changes()
-            what = f"declare {member} dead: {reason}" if member else f"declare dead: {reason}"
-            self._scribe.act(changes, f"user:{caller.name}", what, site=name)
-            return changes
-
-        await self._records.transact(compute)
+            await self._progress.lose(
+                placement, proof, acknowledged=False, member=member or None, check=check
+            )
         return given_up
+
+    def _check_away(self, name: str, member: str) -> None:
+        """Raise `Conflict` if the site, or that member of it, is connected at this moment: it may have come back meanwhile."""
+        heard = self._inventory.members
+        members = self._members(self._site(name), member)
+        connected = [each for each in members if each in heard and heard[each].session]
+        if connected:
+            raise Conflict(
+                f"{member or name} is connected ({', '.join(connected)})",
+                remedy="drain it, or cancel its jobs: it can answer for itself",
+            )
 
     def _members(self, site: Site, only: str) -> list[str]:
         """The names of the site's members, or of the one that is meant. Raises `NotFound`."""

@@ -17,6 +17,8 @@ from federator.wire import link
 DELTA_ENTRIES = 2000
 """Most entries of one change of a desired set; the rest follows once it is acknowledged."""
 GENERATIONS_PER_REVISION = 1024
+PLACEMENT_KEYS = "placement/"
+"""What the key of a placement's row begins with."""
 
 
 class Board:
@@ -26,6 +28,7 @@ class Board:
         self._rows = rows
         self._on_change = on_change
         self._held: dict[str, dict[str, Placement]] = {}
+        self._open: dict[str, Placement] = {}
         self._generation = 0
         rows.subscribe(self._follow)
 
@@ -71,9 +74,16 @@ class Board:
         for row in changes.rows.values():
             if isinstance(row, Placement):
                 self._index(row)
+        for key in changes.deletes:
+            if placement := self._open.get(key.removeprefix(PLACEMENT_KEYS)):
+                self._index(placement)
 
     def _index(self, placement: Placement) -> None:
         open_now = placement.id in self._rows.open_placements
+        if open_now:
+            self._open[placement.id] = placement
+        else:
+            self._open.pop(placement.id, None)
         for member in set(placement.members):
             held = self._held.setdefault(member, {})
             if open_now:

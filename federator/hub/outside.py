@@ -1,6 +1,6 @@
 """What the hub needs from around it, as protocols: it stands beside `control` and imports nothing of it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from federator.model.jobs import Job, JobSpec
@@ -32,6 +32,11 @@ class Written(Protocol):
     @property
     def rows(self) -> Mapping[str, object]:
         """The rows written, by key."""
+        ...
+
+    @property
+    def deletes(self) -> Sequence[str]:
+        """The keys of the rows that are no more."""
         ...
 
 

@@ -150,6 +150,10 @@ for _seen in (S.JOINING, S.READY, S.UNREACHABLE):
     MEMBER[_seen, "ail"] = Edge(S.DEGRADED, "It reports that something is wrong, or is late.")
 for _seen in (S.READY, S.DEGRADED):
     MEMBER[_seen, "silent"] = Edge(S.UNREACHABLE, "Nothing heard for longer than reports may take.")
+MEMBER[S.JOINING, "drain"] = Edge(
+    S.DRAINING, "An operator lets nothing new start at the site; what runs goes on."
+)
+MEMBER[S.DRAINING, "undrain"] = Edge(S.JOINING, "It takes work again; how it is, its members say.")
 MEMBER[S.UNREACHABLE, "declare-dead"] = Edge(S.LOST, "An operator, or the provider, says that it is gone.")
 MEMBER[S.READY, "declare-dead"] = Edge(S.LOST, "An operator, or the provider, says that it is gone.")
 MEMBER[S.DEGRADED, "declare-dead"] = Edge(S.LOST, "An operator, or the provider, says that it is gone.")

@@ -37,6 +37,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: SiteKind
     status: SiteStatus = SiteStatus.JOINING
+    """What people have made of it: DRAINING, or JOINING, and then how it is follows from its members."""
     region: str = ""
     provider: str | None = None
     labels: dict[str, str] = {}

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, NotSupported
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, PriceKind, PriceTerm, QueueTerms, Rule, Scope
 from federator.wire.fields import duration_s, money_usd, queue
 from federator.wire.records import decode
 
+LENDING_LIMITS = ("lending_limit", "lendingLimit", "lending")
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 
@@ -69,6 +70,7 @@ class QueueKind:
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """The queue's terms, its guarantee, its caps and its two prices."""
+        _refuse_lending_limits(spec)
         given = decode(spec, QueueSpec, "$.spec")
         path = queue(name if given.path is None else given.path, "$.spec.path")
         policy = f"{self.kind}/{name}"
@@ -85,6 +87,17 @@ class QueueKind:
 
 
 kind = QueueKind()
+
+
+def _refuse_lending_limits(spec: object) -> None:
+    """Named for those who know them from elsewhere: nothing acts on them."""
+    for name in LENDING_LIMITS:
+        if isinstance(spec, dict) and name in spec:
+            raise NotSupported(
+                "lending limits are not supported yet",
+                field=f"$.spec.{name}",
+                remedy="leave it out: all that is guaranteed is lent while its queue does not use it, and is back within reclaim_within",
+            )
 
 
 def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:

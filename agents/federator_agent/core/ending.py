@@ -10,6 +10,8 @@ from federator_agent.core.state import Phase, RankState, Record, Stop, Verdict
 
 NEVER_STARTED = 143
 """The exit code of a rank that was stopped before it was started: as if TERM had ended it."""
+KILLED = 137
+KILLED_HINT = "killed by signal 9, often for want of memory"
 KILL_AGAIN_S = 5.0
 """A kill that has not been answered is repeated after this time."""
 
@@ -154,11 +156,12 @@ def judge(record: Record, now_at: float) -> Verdict:
     if _lost(first):
         detail = f"rank {first.rank} on {where}: {first.detail or 'its process vanished'}"
         return Verdict(status=PlacementStatus.LOST, cause=Cause.NODE_LOST, detail=detail, ended_at=ended_at)
+    why = first.detail or (KILLED_HINT if first.exit_code == KILLED else "")
     detail = f"rank {first.rank} on {where} ended with exit code {first.exit_code}"
     return Verdict(
         status=PlacementStatus.FAILED,
-        cause=Cause.EXIT,
-        detail=detail,
+        cause=Cause.OUT_OF_MEMORY if first.detail else Cause.EXIT,
+        detail=f"{detail}: {why}" if why else detail,
         exit_code=first.exit_code,
         ended_at=ended_at,
     )

@@ -123,7 +123,7 @@ class RankAbsent(msgspec.Struct, frozen=True):
 
 
 class RankEnded(msgspec.Struct, frozen=True):
-    """Nothing of a rank runs any more. `exit_code` None: it was lost, and `detail` says how."""
+    """Nothing of a rank runs any more. `exit_code` None: it was lost, and `detail` says how. With one, `detail` says that it was killed for want of memory."""
 
     placement: str
     rank: int

@@ -201,6 +201,20 @@ def test_a_set_up_that_a_new_life_of_the_agent_repeats_has_its_whole_time_again(
     assert only(world.advance(2), do.StopStaging)
 
 
+def test_what_the_kernel_killed_for_want_of_memory_is_told_so_and_a_bare_137_is_only_explained() -> None:
+    world = World()
+    world.connect()
+    for name, detail in (("starved", "the kernel killed it"), ("killed", "")):
+        world.run(name, JOB)
+        world.end(name, code=137, detail=detail)
+        world.tell(ev.Collected(name))
+    starved, killed = world.last("starved"), world.last("killed")
+    assert (starved.cause, starved.exit_code) == (Cause.OUT_OF_MEMORY, 137)
+    assert "the kernel killed it" in starved.detail
+    assert (killed.cause, killed.exit_code) == (Cause.EXIT, 137)
+    assert "signal 9, often for want of memory" in killed.detail
+
+
 def test_a_kill_is_repeated_until_the_end_is_seen() -> None:
     world = World()
     world.connect()

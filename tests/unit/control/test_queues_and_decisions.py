@@ -11,9 +11,10 @@ from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
 from federator.model.plans import Preempt
+from federator.model.sites import SiteStatus
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
-from federator.wire.http import JobPatch
+from federator.wire.http import JobPatch, TokenRequest
 from tests.support.dispatch import ADA, ADMIN, NoSolver, World, make_world
 
 QUEUES = """
@@ -162,6 +163,47 @@ async def test_only_a_disconnected_site_can_be_declared_dead_and_its_jobs_run_el
     await world.add_site("spare")
     await world.turn()
     assert world.placement(job).site == "spare"
+
+
+async def test_a_site_that_comes_back_while_it_is_declared_dead_answers_for_itself(world: World) -> None:
+    """It was away when asked about, and is back before its jobs are given up: what it runs must not run twice."""
+    job = await world.submit()
+    await world.turn()
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    transact = world.core.records.transact
+
+    async def come_back(*given: Any, **fields: Any) -> Any:
+        world.core.records.transact = transact  # type: ignore[method-assign]
+        done = await transact(*given, **fields)
+        world.sites["lab"].connect()
+        return done
+
+    world.core.records.transact = come_back  # type: ignore[method-assign]
+    with pytest.raises(Conflict, match="connected"):
+        await world.core.sites.declare_dead(ADMIN, "lab", "it burned")
+    assert world.job(job).status is JobStatus.RUNNING
+
+
+async def test_a_site_is_draining_until_it_is_not(world: World) -> None:
+    site = await world.core.sites.drain(ADMIN, "lab", on=True)
+    assert site.status is SiteStatus.DRAINING
+    assert world.core.views.site("lab").status == "DRAINING"
+    site = await world.core.sites.drain(ADMIN, "lab", on=False)
+    assert site.status is SiteStatus.JOINING
+    assert world.core.views.site("lab").status == "READY"
+
+
+async def test_a_cloud_site_has_a_name_that_no_other_site_has() -> None:
+    """Else each rented machine's agent would be refused for ever."""
+    world = await make_world()
+    with pytest.raises(Conflict, match="provider cloudy"):
+        await world.core.admission.create_token(ADMIN, TokenRequest(site="cloud", kind="onprem"))
+    world.core.admission.check_rented_sites()
+    await world.add_site("cloud")
+    with pytest.raises(Invalid, match="cloud is the cloud site of provider cloudy") as refused:
+        await world.core.start()
+    await world.core.stop()
+    assert refused.value.field == "$.providers.cloudy.site"
 
 
 async def test_an_invalid_policy_set_changes_nothing(world: World) -> None:

@@ -5,6 +5,7 @@ import random
 import msgspec
 import pytest
 
+from federator.control.records import Changes, row_key
 from federator.hub import desired
 from federator.model.placements import Order, Placement, PlacementReport, PlacementStatus
 from federator.wire import link
@@ -41,6 +42,20 @@ async def test_changes_come_as_deltas_to_the_members_they_touch_and_to_nobody_el
     await world.put(msgspec.structs.replace(stop, status=PlacementStatus.STOPPED, stop_acknowledged=True))
     assert (await agents["north"].told()).forget == ("plc-1",)
     assert agents["north"].held == {}
+
+
+async def test_a_placement_whose_row_is_dropped_is_forgotten() -> None:
+    world, agents = await a_world("north")
+    row = placement("plc-1", "north")
+    await world.put(row, job_of(row))
+    await agents["north"].open()
+    await agents["north"].told()
+
+    def drop() -> Changes:
+        return Changes(deletes=[row_key(row)])
+
+    await world.core.records.transact(drop)
+    assert (await agents["north"].told()).forget == ("plc-1",)
 
 
 async def test_a_change_that_says_nothing_new_is_not_sent() -> None:

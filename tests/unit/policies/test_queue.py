@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, NotSupported
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, PriceKind, PriceTerm, QueueTerms, Rule, Scope
 from federator_policies.queue import kind
 from tests.unit.policies.schema_fields import field_paths
@@ -74,11 +74,13 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"max_duration": "4"}, "$.spec.max_duration", "90s"),
         ({"deadline_budget": 3600}, "$.spec.deadline_budget", "must be a text"),
         ({"waiting_usd_per_gpu_hour": -1}, "$.spec.waiting_usd_per_gpu_hour", ">= 0"),
+        ({"lending_limit": 4}, "$.spec.lending_limit", "not supported yet"),
+        ({"lendingLimit": 4}, "$.spec.lendingLimit", "leave it out"),
         ({"interactive": "yes"}, "$.spec.interactive", "true or false"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_remedy(spec: object, field: str, says: str) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises((Invalid, NotSupported)) as caught:
         kind.compile("q", spec)
     assert caught.value.field == field
     assert says in caught.value.describe()

@@ -17,6 +17,7 @@ from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
 from federator_agent.runtimes.local import traces
+from federator_agent.runtimes.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.runtimes.local.traces import MARK, Shim
 from federator_agent.runtimes.local.watchdog import ASKED, Fence
 
@@ -31,10 +32,11 @@ TICK_S = 0.01
 """Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
 _LOOK_AGAIN_S = 0.02
 _LOOKS = 100
+OUT_OF_MEMORY = "the kernel killed it for want of memory"
 log = logging.getLogger("federator_agent.local")
 
 Ended = Callable[[float, int | None, str], None]
-"""Told the time of the end, the exit code, and without one how the rank was lost."""
+"""Told the time of the end; the exit code, and that the kernel killed it for want of memory if it did; or, without one, how the rank was lost."""
 
 
 class Found(StrEnum):
@@ -54,6 +56,8 @@ class LocalRanks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: dict[Path, asyncio.Future[None]] = {}
         """What is being ended, and who waits for that."""
+        self._kills = KillCount()
+        self._looking: asyncio.Task[None] | None = None
 
     def start(
         self,
@@ -138,6 +142,8 @@ class LocalRanks:
     def _watch(self, directory: Path, descriptor: int, ended: Ended) -> None:
         loop = asyncio.get_running_loop()
         self._watched[directory] = descriptor
+        if self._looking is None or self._looking.done():
+            self._looking = self._keep(self._look_at_kills())
 
         def gone() -> None:
             loop.remove_reader(descriptor)
@@ -154,7 +160,9 @@ class LocalRanks:
         await self.end_all(directory)
         written = traces.read_exit(directory)
         if written is not None:
-            ended(self._clock_time(written[1]), written[0], "")
+            asked = (directory / ASKED).exists()
+            starved = written[0] == KILLED and not asked and self._kills.rose()
+            ended(self._clock_time(written[1]), written[0], OUT_OF_MEMORY if starved else "")
             return
         shim = traces.read_shim(directory)
         if shim is None:
@@ -167,6 +175,13 @@ class LocalRanks:
                 None,
                 "its shim ended without an exit code; what was left of it has been ended",
             )
+
+    async def _look_at_kills(self) -> None:
+        """While ranks run. One that was found over has no look before it, and is not judged by one."""
+        self._kills = KillCount()
+        while self._watched:
+            await asyncio.sleep(LOOK_S)
+            self._kills.look()
 
     async def end_all(self, directory: Path) -> None:
         """Kill everything that was started under a directory, shim included; returns when nothing of it runs."""
@@ -216,10 +231,11 @@ class LocalRanks:
             await asyncio.sleep(_LOOK_AGAIN_S)
         log.warning("no process of %s took the signal %s", directory, number.name)
 
-    def _keep(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _keep(self, work: "asyncio._CoroutineLike[None]") -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def close(self) -> None:
         """Stop watching. Everything that runs goes on."""
