@@ -6,7 +6,8 @@ import secrets
 from federator.hub.desired import Briefing
 from federator.hub.frames import Ended
 from federator.hub.outside import Pipe
-from federator.model.sites import Member
+from federator.model.placements import PlacementReport, PlacementStatus
+from federator.model.sites import Member, SiteReport
 from federator.wire import link
 
 
@@ -26,12 +27,22 @@ class Session:
         """Of the boot that this member was last heard in; empty: it never was."""
         self.briefed = member.boot_id in ("", hello.boot_id)
         """It may be told its desired set. After another boot of its host, not before it has said what it still knows of."""
-        self.reported = False
+        self.reported: asyncio.Future[SiteReport] = asyncio.get_running_loop().create_future()
+        """Its first report."""
         self.renewal: float | None = None
         """The time in the newest report, which the agent is still to be given back."""
         self.acknowledge: int | None = None
         """Statuses up to this number are durable, and the agent is still to be told."""
+        self.unwritten: dict[tuple[str, PlacementStatus], PlacementReport] = {}
+        """What has been said and is not being written yet; agents repeat themselves, so each status of a placement is there once."""
+        self.taken = asyncio.Event()
+        """There is something among them."""
+        self.written = asyncio.Event()
+        """Some have become durable since somebody last waited for that."""
         self.absorbing = False
+        """Some are being written."""
+        self.due: list[link.Down] = []
+        """What is to be sent before anything else."""
         self.stuck_at: float | None = None
         """By the loop's clock: when waiting for an acknowledgement is over."""
         self.wake = asyncio.Event()
@@ -43,6 +54,11 @@ class Session:
         """Let the session end; the first cause counts."""
         if not self.ended.done():
             self.ended.set_result(ended)
+
+    async def until_written(self) -> None:
+        """Wait until the next statuses are durable."""
+        self.written.clear()
+        await self.written.wait()
 
     async def answers(self, within_s: float) -> bool:
         """Whether the agent is still there: it is told its desired set once more, and acknowledges that. Real seconds."""

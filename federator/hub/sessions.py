@@ -1,8 +1,8 @@
 """Agent connections: sessions, tickets for bulk, and back-pressure.
 
-A session is served over a `Pipe`, so nothing here knows HTTP. Nothing is buffered for a slow agent: statuses are read no faster than they
-become durable, at most one desired set is on its way, and an agent that does not take or acknowledge what it is sent is disconnected; it
-comes back and starts from the whole set.
+A session is served over a `Pipe`, so nothing here knows HTTP. Nothing piles up for a slow agent: at most one desired set is on its way, and an agent
+that does not take or acknowledge what it is sent is disconnected; it comes back and starts from the whole set. Nor for a slow store: what an agent
+says of its placements meanwhile is written together by the next write, what was repeated once; its reports are heard without waiting for that.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated
 from federator.kernel.ids import IdSource
 from federator.model.placements import Placement, PlacementReport
-from federator.model.sites import SiteReport
 from federator.settings import LinkSettings
 from federator.telemetry import METRICS, get_logger
 from federator.wire import link
@@ -30,6 +29,8 @@ ACKNOWLEDGE_S = 60.0
 """Real seconds after which an agent counts as stuck."""
 WRONG_DIGESTS = 3
 """Desired sets in a row that an agent may get wrong."""
+MOST_UNWRITTEN = 4 * link.MAX_STATUSES
+"""Statuses of one agent that may wait for the store; it is not listened to beyond that."""
 PROVEN_BY_REBOOT = frozenset({"local"})
 """Runtimes whose work is processes of the agent's own host: none of them outlives its boot. Of a cluster, the agent's host proves nothing."""
 
@@ -163,6 +164,8 @@ class Hub:
         session.wake.set()
         loops = [
             asyncio.create_task(self._ending(session, self._read)),
+            asyncio.create_task(self._ending(session, self._absorb)),
+            asyncio.create_task(self._ending(session, self._settle)),
             asyncio.create_task(self._ending(session, self._write)),
         ]
         try:
@@ -194,45 +197,65 @@ class Hub:
             match decode(text):
                 case link.Report(report, sent_boot_s):
                     believe(check_report, report)
-                    if not session.reported:
-                        await self._first_report(session, report)
+                    if not session.reported.done():
+                        session.reported.set_result(report)
                     self._inventory.report(session.member, session.id, report)
                     if sent_boot_s is not None:
                         session.renewal = sent_boot_s
                         session.wake.set()
                 case link.Statuses(reports):
-                    await self._absorb(session, reports)
+                    await self._take(session, reports)
                 case link.DesiredAck() as acknowledged:
                     self._acknowledged(session, acknowledged)
                 case other:
                     raise invalid(f"{type(other).__name__} has no place in a session")
 
-    async def _first_report(self, session: Session, report: SiteReport) -> None:
-        """What the agent knew when it came: all that it has not told the end of is counted in it.
+    async def _settle(self, session: Session) -> None:
+        """Look at what the agent knew when it came: all that it has not told the end of is counted in its first report.
 
         After another boot of its host, what it does not count any more is lost. The new boot is noted only then: a dispatcher that
         fails in between finds the old one again.
         """
+        report = await session.reported
+        while session.unwritten or session.absorbing:
+            await session.until_written()
         boot_id = session.hello.boot_id
         if not session.briefed and session.hello.runtime in PROVEN_BY_REBOOT:
             await self._progress.rebooted(session.member, report.counted)
         if session.former_boot_id != boot_id:
             await self._admission.remember_boot(session.member, boot_id)
-        session.reported = session.briefed = True
+        session.briefed = True
         session.wake.set()
+        await session.ended
 
-    async def _absorb(self, session: Session, reports: Sequence[PlacementReport]) -> None:
+    async def _take(self, session: Session, reports: Sequence[PlacementReport]) -> None:
+        """Leave statuses to be written; wait while too many wait already."""
         if len(reports) > link.MAX_STATUSES:
             raise invalid(f"over {link.MAX_STATUSES} statuses in one message")
         believe(check_statuses, reports)
-        # A placement must not be forgotten at the agent before its last status is acknowledged there.
-        session.absorbing = True
-        try:
-            session.acknowledge = await self._progress.absorb(session.member, tuple(reports))
-        finally:
-            session.absorbing = False
-        METRICS.count("federator_link_statuses_total", len(reports))
-        session.wake.set()
+        session.unwritten.update(((report.placement, report.status), report) for report in reports)
+        session.taken.set()
+        while len(session.unwritten) > MOST_UNWRITTEN:
+            await session.until_written()
+
+    async def _absorb(self, session: Session) -> None:
+        """Make durable what was said, all that has gathered at a time, and have it acknowledged."""
+        while True:
+            await session.taken.wait()
+            session.taken.clear()
+            reports = tuple(sorted(session.unwritten.values(), key=lambda report: report.seq))
+            session.unwritten.clear()
+            # A placement must not be forgotten at the agent before its last status is acknowledged there.
+            session.absorbing = True
+            try:
+                session.acknowledge = await self._progress.absorb(session.member, reports)
+            finally:
+                session.absorbing = False
+            METRICS.count("federator_link_statuses_total", len(reports))
+            # What follows goes out with the acknowledgement, however soon the next are absorbed.
+            session.due += self._due(session)
+            session.wake.set()
+            session.written.set()
 
     def _acknowledged(self, session: Session, message: link.DesiredAck) -> None:
         if not session.briefing.acknowledged(message):
@@ -250,7 +273,8 @@ class Hub:
                 async with asyncio.timeout_at(session.stuck_at):
                     await session.wake.wait()
                 session.wake.clear()
-                for message in self._due(session):
+                due, session.due = session.due, []
+                for message in due + self._due(session):
                     if isinstance(message, link.Desired):
                         session.stuck_at = clock() + ACKNOWLEDGE_S
                     await send(session.pipe, message)

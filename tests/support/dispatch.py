@@ -22,7 +22,7 @@ from federator.model.placements import Cause, Order, Placement, PlacementReport,
 from federator.model.plans import Place, Plan
 from federator.model.sites import Member, Site, SiteKind, SiteReport
 from federator.model.snapshot import Problem, Snapshot
-from federator.settings import ProviderSettings, Settings, TurnSettings
+from federator.settings import LinkSettings, ProviderSettings, Settings, TurnSettings
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import Submitted
@@ -312,13 +312,16 @@ class World:
         return sorted(self.core.records.leases.values(), key=lambda lease: lease.id)
 
 
-async def make_world(store: MemoryStore | None = None, clock: ManualClock | None = None) -> World:
+async def make_world(
+    store: MemoryStore | None = None, clock: ManualClock | None = None, *, link: LinkSettings | None = None
+) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
     provider = FakeProvider("cloudy", clock, [OFFER])
     core = assemble(
         settings=Settings(
             turn=TurnSettings(solver=False),
+            link=link or LinkSettings(),
             providers={"cloudy": ProviderSettings(type="fake", site="cloud")},
         ),
         clock=clock,

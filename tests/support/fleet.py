@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
@@ -215,10 +215,17 @@ class SimulatedAgent:
         task.add_done_callback(self._tasks.discard)
 
 
+class Reached(Protocol):
+    """A dispatcher to talk to, with an administrator's token."""
+
+    url: str
+    token: str
+
+
 class Fleet:
     """All agents of a test, one per site. `slots`: how many jobs of one CPU each site holds."""
 
-    def __init__(self, dispatcher: Dispatcher, *, slots: int = 4) -> None:
+    def __init__(self, dispatcher: Reached, *, slots: int = 4) -> None:
         self.agents: list[SimulatedAgent] = []
         self.specs: dict[str, JobSpec] = {}
         self.slots = slots
