@@ -2,35 +2,45 @@
 
 `serve` is the whole life of a dispatcher process: settings in, loops running, a signal, everything closed. A kill at any moment is fine: what was acknowledged
 is in the store, and the next start goes on from there.
+
+With a store that several dispatchers share it stands by, leads, and stands by again, always on one port. Everything is built anew for each reign: what a
+former leader knew may be wrong in ways that it cannot know. Records are read again and agents open new sessions, so nothing of an older reign can
+act in a newer one.
 """
 
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from federator.api.server import build_app
+from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
 from federator.control.admission import Admission
 from federator.control.desk import Compiled
 from federator.control.executor import UserData
+from federator.control.leadership import LedProvider, Reign
 from federator.control.observation import RENTED_POOL
 from federator.kernel.clock import Clock, SystemClock, parse_clock
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import FederatorError, Invalid, Transient
 from federator.kernel.quantities import format_mib
 from federator.model.capacity import Lease
 from federator.model.sites import SiteKind
-from federator.ports import Provider
+from federator.ports import Blobs, Provider, Store
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
+from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
 from federator.telemetry import configure_logging
 from federator_policies.documents import compile_set, load
@@ -38,39 +48,181 @@ from federator_providers.limits import LimitedProvider
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+AGAIN_S = 1.0
+"""Real seconds after which a store that did not answer is asked again."""
 ADDRESS_FILE = "address"
 ADMIN_TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
 
 
 async def serve(settings: Settings, *, started: Callable[[str], None] = print) -> None:
-    """Run a dispatcher until SIGINT or SIGTERM. `started` is called with the address once it answers."""
+    """Run a dispatcher until SIGINT or SIGTERM. `started` is called with the address once it answers for the first time."""
     configure_logging(level=settings.log_level)
-    state_dir = _prepare_state_dir(settings)
-    clock = parse_clock(settings.clock)
+    stopped = _stop_signals()
     listener = socket.create_server((settings.server.host, settings.server.port), backlog=1024)
-    address = f"http://{settings.server.host}:{listener.getsockname()[1]}"
-    core = assemble(
-        settings=settings,
-        clock=clock,
-        store=SqliteStore.open(state_dir / "store.db", SystemClock()),
-        blobs=FileBlobs(state_dir / "blobs"),
-        solver=ChildSolver(),
-        providers={name: _provider(name, settings, clock) for name in settings.providers},
-        compile_policies=_compile,
-        user_data=lambda admission: _user_data(admission, settings, address),
-    )
-    await core.start()
-    runner = web.AppRunner(build_app(core), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.SockSite(runner, listener).start()
-    await _introduce(core, state_dir, address)
-    started(address)
+    process = Dispatcher(settings, listener, stopped, started)
     try:
-        await _stopped()
+        while not stopped.is_set():
+            await process.live()
     finally:
-        log.info("stopping: work at sites goes on")
-        await runner.cleanup()
-        await core.stop()
+        listener.close()
+
+
+class Dispatcher:
+    """One process: what all its reigns have in common."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        stopped: asyncio.Event,
+        started: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._stopped = stopped
+        self._started: Callable[[str], None] | None = started
+        self._state_dir = _prepare_state_dir(settings)
+        self._clock = parse_clock(settings.clock)
+        port = listener.getsockname()[1]
+        self.address = settings.server.advertise or f"http://{settings.server.host}:{port}"
+        self._trouble = ""
+
+    async def live(self) -> None:
+        """Live once; with a store that may come back, a failure of it is no end."""
+        try:
+            await self._live_once()
+        except Transient as error:
+            if self._settings.store.etcd is None:
+                raise
+            self._in_trouble(error)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _live_once(self) -> None:
+        """Stand by until this dispatcher leads, and lead until its term is lost or it is told to stop."""
+        reign: Reign | None = None
+        standby = build_standby(lambda: reign.other if reign else None, lambda: self._trouble)
+        shared = self._settings.store.etcd is not None
+        async with self._answering(standby if shared else None):
+            if shared:
+                self._say_started()
+            opened = await self._until_stopped(self._open())
+            if opened is None:
+                return
+            store, blobs = opened
+            reign = self._reign(store)
+            if await self._until_stopped(self._take_over(reign)) is None:
+                await store.close()
+                return
+            core = self._assemble(store, blobs, reign)
+            try:
+                await self._until_stopped(core.start(), or_lost=reign)
+            except BaseException:
+                await core.stop()
+                raise
+        await self._lead(core)
+
+    async def _lead(self, core: Core) -> None:
+        try:
+            async with self._answering(build_app(core)):
+                if core.serving:
+                    await _introduce(core, self._state_dir, self.address)
+                    self._say_started()
+                await self._until_stopped(core.reign.lost())
+                log.info("stopping: work at sites goes on")
+        finally:
+            await core.stop()
+
+    @asynccontextmanager
+    async def _answering(self, app: web.Application | None) -> AsyncIterator[None]:
+        """Answer on our port by this application; between two of them connections wait in the port's queue."""
+        if app is None:
+            yield
+            return
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        await web.SockSite(runner, self._listener.dup()).start()
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _until_stopped(
+        self, doing: Coroutine[None, None, T], *, or_lost: Reign | None = None
+    ) -> T | None:
+        """Do it, unless a signal, or the end of the term, comes first: None then."""
+        task = asyncio.ensure_future(doing)
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stopped.wait())]
+        if or_lost is not None:
+            ends.append(asyncio.ensure_future(or_lost.lost()))
+        await asyncio.wait((task, *ends), return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return None
+
+    async def _open(self) -> tuple[Store, Blobs]:
+        """The store, and what is too large for it. A cluster that does not answer is asked again."""
+        etcd = self._settings.store.etcd
+        if etcd is None:
+            store = SqliteStore.open(self._state_dir / "store.db", SystemClock())
+            return store, FileBlobs(self._state_dir / "blobs")
+        while True:
+            try:
+                return await open_shared(etcd)
+            except Transient as error:
+                self._in_trouble(error)
+            await asyncio.sleep(AGAIN_S)
+
+    def _reign(self, store: Store) -> Reign:
+        etcd = self._settings.store.etcd
+        leader = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        if etcd is None:
+            return Reign(store, SystemClock(), leader=leader, address=self.address)
+        terms = {"term_s": etcd.term_s, "margin_s": etcd.margin_s}
+        return Reign(store, SystemClock(), leader=leader, address=self.address, **terms)
+
+    async def _take_over(self, reign: Reign) -> Reign:
+        while True:
+            try:
+                await reign.begin()
+            except Transient as error:
+                if self._settings.store.etcd is None:
+                    raise
+                self._in_trouble(error)
+            else:
+                self._trouble = ""
+                return reign
+            await asyncio.sleep(AGAIN_S)
+
+    def _in_trouble(self, error: FederatorError) -> None:
+        if str(error) != self._trouble:
+            log.warning("standing by: %s", error)
+        self._trouble = str(error)
+
+    def _assemble(self, store: Store, blobs: Blobs, reign: Reign) -> Core:
+        settings = self._settings
+        return assemble(
+            settings=settings,
+            clock=self._clock,
+            store=store,
+            blobs=blobs,
+            solver=ChildSolver(),
+            providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
+            compile_policies=_compile,
+            user_data=lambda admission: _user_data(
+                admission, settings, ",".join((self.address, *settings.server.others))
+            ),
+            reign=reign,
+        )
+
+    def _say_started(self) -> None:
+        if self._started is not None:
+            self._started(self.address)
+            self._started = None
 
 
 def _prepare_state_dir(settings: Settings) -> Path:
@@ -79,13 +231,13 @@ def _prepare_state_dir(settings: Settings) -> Path:
     return state_dir
 
 
-async def _stopped() -> None:
-    """Wait for a signal that asks us to end."""
+def _stop_signals() -> asyncio.Event:
+    """Set by a signal that asks us to end."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
-    await asked.wait()
+    return asked
 
 
 async def _introduce(core: Core, state_dir: Path, address: str) -> None:
@@ -118,8 +270,8 @@ def _compile(text: str) -> Compiled:
     return Compiled(tuple(each.stored() for each in documents), compile_set(documents))
 
 
-def _provider(name: str, settings: Settings, clock: Clock) -> Provider:
-    """The adapter that an entry point of group `federator.providers` names."""
+def _provider(name: str, settings: Settings, clock: Clock, reign: Reign) -> Provider:
+    """The adapter that an entry point of group `federator.providers` names. It acts for the leader only."""
     given = settings.providers[name]
     found = {point.name: point for point in entry_points(group="federator.providers")}
     if given.type not in found:
@@ -128,7 +280,8 @@ def _provider(name: str, settings: Settings, clock: Clock) -> Provider:
             field=f"$.providers.{name}.type",
             remedy=f"types are: {', '.join(sorted(found))}",
         )
-    return LimitedProvider(found[given.type].load()(name, given.settings, clock), clock)
+    adapter = found[given.type].load()(name, given.settings, clock)
+    return LimitedProvider(LedProvider(adapter, reign), clock)
 
 
 def _user_data(admission: Admission, settings: Settings, address: str) -> UserData:

@@ -18,7 +18,7 @@ from federator.control.fencing import Fences
 from federator.control.history import History
 from federator.control.intake import Intake
 from federator.control.inventory import Inventory
-from federator.control.leadership import take_over
+from federator.control.leadership import Reign
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.records import Records
@@ -46,6 +46,7 @@ class Core:
     clock: Clock
     ids: IdSource
     records: Records
+    reign: Reign
     blobs: Blobs
     inventory: Inventory
     intake: Intake
@@ -66,21 +67,29 @@ class Core:
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
+    @property
+    def serving(self) -> bool:
+        """Whether people and agents are answered: everything is read, and the term holds at this moment."""
+        return self.ready and self.reign.holds
+
     async def start(self) -> None:
-        """Take over, read everything, and let the loops run."""
-        term, compare = await take_over(self.records.store, leader=self.settings.federation, clock=self.clock)
+        """Take over, unless that is done, read everything, and let the loops run."""
+        if not self.reign.holds:
+            await self.reign.begin()
+        self._tasks.append(asyncio.create_task(self.reign.keep(), name="reign"))
+        self.records.lead(self.reign)
         await self.records.load()
         self.admission.check_rented_sites()
         await self.decisions.load_index()
         self.history.load(self.records.jobs.values())
         log.info(
             "term %d: %d jobs, %d of them open",
-            term.number,
+            self.reign.number,
             len(self.records.jobs),
             len(self.records.open_jobs),
         )
         self.fences.begin()
-        self.hub.start(term=term.number)
+        self.hub.start(term=self.reign.number)
         for listen in (self.turn.wake, self.executor.wake):
             self.records.subscribe(listen)
             self.inventory.subscribe(listen)
@@ -94,7 +103,7 @@ class Core:
         self.ready = True
 
     async def stop(self) -> None:
-        """End the loops and release what they hold. Work at sites goes on."""
+        """End the loops, then the term, and release what they hold. Work at sites goes on."""
         self.ready = False
         for task in self._tasks:
             task.cancel()
@@ -103,6 +112,7 @@ class Core:
         await self.solver.close()
         for provider in self.providers.values():
             await provider.close()
+        await self.reign.resign()
         await self.records.store.close()
 
 
@@ -117,6 +127,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     compile_policies: Compile,
     user_data: Callable[[Admission], UserData],
     ids: IdSource | None = None,
+    reign: Reign | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started."""
     ids = ids or IdSource(clock)
@@ -148,6 +159,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         clock=clock,
         ids=ids,
         records=records,
+        reign=reign or Reign(store, clock, leader=settings.federation),
         blobs=blobs,
         inventory=inventory,
         intake=intake,

@@ -14,6 +14,10 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address to listen on. Only loopback until TLS is there: another address is refused."""
     port: int = 7070
     """TCP port; 0 takes a free one, which is printed and written to `STATE_DIR/address`."""
+    advertise: str = ""
+    """URL under which others reach this dispatcher; empty: `http://HOST:PORT` of the above."""
+    others: tuple[str, ...] = ()
+    """URLs of the other dispatchers on the same store: rented machines are given them too."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import aiohttp
+import msgspec
 
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, Invalid, Transient
@@ -82,6 +83,9 @@ def serve(options: argparse.Namespace) -> int:
         except Transient as error:
             log.warning("joining: %s; trying again", error)
             time.sleep(JOIN_PAUSE_S * random.uniform(0.5, 1.0))
+    if settings.dispatcher:
+        # The site file may name dispatchers that came later than this host did.
+        identity = msgspec.structs.replace(identity, dispatcher=settings.dispatcher)
     log.info("%s of site %s, state in %s", identity.member, identity.site, settings.state_dir)
     asyncio.run(_serve(Agent(settings, identity, spool, load_key(spool.directory / "key"))))
     return 0
@@ -165,7 +169,8 @@ async def _run_once(directory: Path, environment: dict[str, str]) -> int | None:
 def _check_dispatcher(dispatcher: str) -> str:
     if not dispatcher:
         return "no dispatcher is given: use --dispatcher URL, or 'dispatcher:' in the site file"
-    return asyncio.run(_reach(dispatcher.rstrip("/")))
+    answers = [asyncio.run(_reach(each.strip().rstrip("/"))) for each in dispatcher.split(",")]
+    return next((answer for answer in answers if not answer.startswith("ok")), answers[0])
 
 
 async def _reach(dispatcher: str) -> str:

@@ -46,7 +46,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     site: Site
     kind: SiteKind = SiteKind.ONPREM
     dispatcher: str = ""
-    """URL of the dispatcher, such as `http://127.0.0.1:7070`."""
+    """URL of the dispatcher, such as `http://127.0.0.1:7070`; of several dispatchers all, with commas in between."""
     member: str = ""
     """A wish for this agent's name in the federation; empty: the site's name."""
     address: str = ""
@@ -235,10 +235,14 @@ def _hours(lend: Mapping[str, object]) -> Hours | None:
 
 
 def _url(value: object, path: str) -> str:
-    url = fields.text(value, path, limit=1000).rstrip("/")
-    if not re.match(r"https?://[^/\s]+", url):
-        raise Invalid(f"{url!r} is not a URL", field=path, remedy="write for example http://127.0.0.1:7070")
-    return url
+    """One URL, or those of all dispatchers with commas in between."""
+    urls = [url.strip().rstrip("/") for url in fields.text(value, path, limit=4000).split(",")]
+    for url in urls:
+        if not re.fullmatch(r"https?://[^/\s]+.*", url):
+            raise Invalid(
+                f"{url!r} is not a URL", field=path, remedy="write for example http://127.0.0.1:7070"
+            )
+    return ",".join(urls)
 
 
 def _address(value: object) -> str:

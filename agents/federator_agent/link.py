@@ -50,6 +50,7 @@ from federator.wire.link import (
     decode_down,
     encode,
 )
+from federator_agent.addresses import Addresses
 from federator_agent.spool import Identity, write_durably
 
 FIRST_PAUSE_S = 0.5
@@ -100,7 +101,25 @@ def load_key(path: Path) -> Ed25519PrivateKey:
 async def join(
     dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str]
 ) -> Identity:
-    """Bind the key to a site with a one-time token. Raises `Permanent` when the token is not (any more) good, else `Transient`."""
+    """Bind the key to a site with a one-time token, at the first of the dispatchers that answers. Raises `Permanent` when the token is
+    not (any more) good, else `Transient`.
+    """
+    addresses = Addresses(dispatcher)
+    while True:
+        try:
+            joined = await _join(addresses.present, token, key, member, labels)
+        except Transient:
+            if addresses.failed():
+                raise
+        else:
+            return Identity(
+                dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
+            )
+
+
+async def _join(
+    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str]
+) -> JoinAnswer:
     body = JoinRequest(public_key=key.public_key().public_bytes_raw().hex(), member=member, labels=labels)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     try:
@@ -114,10 +133,7 @@ async def join(
             _raise_for(answer.status, data)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Transient(f"{dispatcher} cannot be reached: {error}") from None
-    joined = msgspec.json.decode(data, type=JoinAnswer)
-    return Identity(
-        dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
-    )
+    return msgspec.json.decode(data, type=JoinAnswer)
 
 
 def _raise_for(status: int, body: bytes) -> None:
@@ -168,6 +184,7 @@ class Link:
     ) -> None:
         """`host`: where this is, for people."""
         self._identity = identity
+        self.addresses = Addresses(identity.dispatcher)
         self._key = key
         self._boot_id = boot_id
         self._host = host[:LONGEST_NAME]
@@ -178,6 +195,8 @@ class Link:
         self._outbox: asyncio.Queue[Up] | None = None
         self._ticket = ""
         self._up = asyncio.Event()
+        self._stood_since_s: float | None = None
+        """By the loop's clock: since when the session stands, or stood last."""
         self.local_address = ""
         """This host's address on the way to the dispatcher, as of the newest session."""
 
@@ -195,22 +214,28 @@ class Link:
         """Hold a session for ever."""
         backoff = Backoff(random.Random())
         clock = asyncio.get_running_loop().time
+        longest_asked_s = 0.0
         while True:
             asked_pause_s: float | None = None
-            self._stood_since_s = None
+            self._not_standing()
             try:
                 asked_pause_s = await self._session(session)
             except (aiohttp.ClientError, aiohttp.WSMessageTypeError, TimeoutError, OSError) as error:
-                log.info(
-                    "no session with %s: %s", self._identity.dispatcher, str(error) or type(error).__name__
-                )
+                log.info("no session with %s: %s", self.addresses.present, str(error) or type(error).__name__)
             except (msgspec.MsgspecError, Unauthenticated) as error:
-                log.warning("session with %s ended: %s", self._identity.dispatcher, error)
+                log.warning("session with %s ended: %s", self.addresses.present, error)
             if self._up.is_set():
                 self._close()
             if self._stood_since_s is not None and clock() - self._stood_since_s >= LASTED_S:
                 backoff.reset()
-            await asyncio.sleep(backoff.next_s(asked_pause_s or 0.0))
+            longest_asked_s = max(longest_asked_s, asked_pause_s or 0.0)
+            if not self.addresses.failed():
+                continue  # of several dispatchers one leads: no pause before all were asked
+            await asyncio.sleep(backoff.next_s(longest_asked_s))
+            longest_asked_s = 0.0
+
+    def _not_standing(self) -> None:
+        self._stood_since_s = None
 
     def _close(self) -> None:
         self._up.clear()
@@ -219,10 +244,12 @@ class Link:
 
     async def _session(self, http: aiohttp.ClientSession) -> float | None:
         """One session, until it ends. A pause that the dispatcher asked for, if any."""
-        url = f"{self._identity.dispatcher}{PATH}"
-        async with http.ws_connect(
-            url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
-        ) as socket:
+        url = f"{self.addresses.present}{PATH}"
+        async with asyncio.timeout(GREETING_S):
+            socket = await http.ws_connect(
+                url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
+            )
+        async with socket:
             async with asyncio.timeout(GREETING_S):
                 asked_boot_s = self._listener.boot_s()
                 greeted = await self._greet(socket)
@@ -235,9 +262,11 @@ class Link:
             outbox: asyncio.Queue[Up] = asyncio.Queue()
             self._outbox, self._ticket = outbox, greeted.ticket
             self._up.set()
+            self._stood_since_s = asyncio.get_running_loop().time()
+            self.addresses.worked()
             self.local_address = str((socket.get_extra_info("sockname") or ("",))[0])
             self._listener.link_up(greeted, asked_boot_s)
-            log.info("session %s with %s stands", greeted.session, self._identity.dispatcher)
+            log.info("session %s with %s stands", greeted.session, self.addresses.present)
             writer = asyncio.create_task(_write(socket, outbox))
             try:
                 return await self._read(socket)
@@ -299,10 +328,9 @@ async def _write(socket: aiohttp.ClientWebSocketResponse, outbox: asyncio.Queue[
 class Bulk:
     """HTTP beside the control session: specs and work directories down, logs and outputs up."""
 
-    def __init__(self, link: Link, http: aiohttp.ClientSession, dispatcher: str) -> None:
+    def __init__(self, link: Link, http: aiohttp.ClientSession) -> None:
         self._link = link
         self._http = http
-        self._base = f"{dispatcher}/agent/v1"
 
     async def spec(self, spec_hash: str) -> bytes:
         """A spec's bytes. Raises `NotFound` and other `Permanent`."""
@@ -360,7 +388,9 @@ class Bulk:
         into: Path | None,
     ) -> bytes:
         headers = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
-        async with self._http.request(method, f"{self._base}{path}", data=data, headers=headers) as answer:
+        async with self._http.request(
+            method, f"{self._link.addresses.present}/agent/v1{path}", data=data, headers=headers
+        ) as answer:
             if answer.status >= 400 or into is None:
                 body = await answer.read()
                 _raise_for(answer.status, body)

@@ -109,7 +109,7 @@ class Agent:
         """Run until cancelled. What runs here goes on without the agent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
         async with aiohttp.ClientSession(timeout=timeout) as http:
-            bulk = Bulk(self._link, http, self._identity.dispatcher)
+            bulk = Bulk(self._link, http)
             environment = self._settings.environment
             around = Surroundings(self._identity.site, environment, self._clock, self._spool, bulk)
             self._hands = Hands(around, self.tell)

@@ -22,7 +22,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     """Check everything that can be checked before the handler runs. Raises the named refusal."""
     call = Call(core, feeds, request)
-    if route.gate is not Gate.OPEN and not core.ready:
+    if route.gate is not Gate.OPEN and not core.serving:
+        core.reign.require()
         raise Unavailable("the dispatcher is starting or stopping", retry_after_s=1.0)
     if route.gate in (Gate.PERSON, Gate.OWNER):
         call.who = core.admission.authenticate(bearer(request))

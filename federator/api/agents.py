@@ -12,6 +12,7 @@ from aiohttp import WSMsgType, web
 from federator.api.access import bearer
 from federator.api.exchange import JSON, MIB, Call
 from federator.api.logs import log_name
+from federator.control.leadership import Reign
 from federator.control.records import Changes, OutputPart, Outputs
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
@@ -47,15 +48,16 @@ async def open_link(call: Call) -> web.StreamResponse:
         heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False, timeout=CLOSE_S
     )
     await socket.prepare(call.request)
-    await call.core.hub.serve(_SocketPipe(socket))
+    await call.core.hub.serve(_SocketPipe(socket, call.core.reign))
     return socket
 
 
 class _SocketPipe:
-    """A WebSocket as the hub's pipe."""
+    """A WebSocket as the hub's pipe. Nothing is said through it beyond the term: the look at the clock is the last thing before."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    def __init__(self, socket: web.WebSocketResponse, reign: Reign) -> None:
         self._socket = socket
+        self._reign = reign
 
     async def receive(self) -> str | None:
         """The next text frame. Any other kind ends the connection: the link is JSON text."""
@@ -64,6 +66,8 @@ class _SocketPipe:
 
     async def send(self, text: str) -> None:
         """Send a frame; waits while the other side does not take it."""
+        if not self._reign.holds:
+            raise ConnectionError("the term is over")
         await self._socket.send_str(text)
 
     async def close(self) -> None:

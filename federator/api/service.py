@@ -16,14 +16,14 @@ async def alive(_call: Call) -> dict[str, str]:
 
 async def ready(call: Call) -> web.Response:
     """Whether it leads and has read its records: before that, other routes answer 503."""
-    if call.core.ready:
+    if call.core.serving:
         return json_response({"status": "ready"})
     return json_response({"status": "starting"}, status=503)
 
 
 async def metrics(call: Call) -> web.Response:
     """All metrics, in Prometheus' text format."""
-    if call.core.ready:
+    if call.core.serving:
         measure(call.core, METRICS)
     return web.Response(body=METRICS.render(), headers={"Content-Type": CONTENT_TYPE})
 

@@ -79,5 +79,12 @@ def _first_line(path: Path) -> str | None:
 
 
 def _url(address: str) -> str:
-    """An address with its scheme and without a last slash; `host:port` means plain HTTP."""
-    return (address if "://" in address else f"http://{address}").rstrip("/")
+    """Addresses, commas in between, each with its scheme and without a last slash; `host:port` means plain HTTP."""
+    given = [each.strip() for each in address.split(",") if each.strip()]
+    return ",".join((each if "://" in each else f"http://{each}").rstrip("/") for each in given)
+
+
+def coloured(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether colours and bold letters are wanted: not with NO_COLOR, nor on a terminal that knows none."""
+    environ = os.environ if environ is None else environ
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

@@ -13,7 +13,7 @@ DEFAULT_SERVER = "http://127.0.0.1:7070"
 
 
 class Client(JobVerbs, PlatformVerbs):
-    """One dispatcher, asked by one person.
+    """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
     `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition.
 

@@ -2,6 +2,8 @@
 
 Only calls that may be repeated without harm are repeated. A submission is one of them, because it always carries a client
 id: the server answers a repeated one with what the first one did.
+
+Of several dispatchers one leads. The others say so, and the next address is asked; whichever answers is asked first from then on.
 """
 
 import asyncio
@@ -9,16 +11,16 @@ import os
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from federator.client.faults import error_in
-from federator.kernel.errors import Bug, FederatorError, Transient, Unavailable
+from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,12 +28,14 @@ FIRST_DELAY_S = 0.2
 MAX_DELAY_S = 3.0
 CONNECT_S = 10.0
 TIME_HEADER = "X-Federator-Time"
+SILENT_S = 3.0
+"""Of several dispatchers, one that is silent for so long may not be the one that leads any more."""
 ANSWER_S = 120.0
 """Longest silence of a server that has a request; followed streams are pinged or reopened well before."""
 
 
 class Transport:
-    """Requests to one dispatcher. `patience_s` is for how long a call that may be repeated is repeated while nobody answers.
+    """Requests to a dispatcher, or to that of several which leads: `server` is one address, or some with commas in between. `patience_s` is for how long a call that may be repeated is repeated while nobody answers.
 
     `on_wait` is told what is wrong each time a call is about to be repeated.
     """
@@ -44,12 +48,18 @@ class Transport:
         patience_s: float,
         on_wait: Callable[[FederatorError], None] | None = None,
     ) -> None:
-        self.server = server.rstrip("/")
+        self._servers = [each.strip().rstrip("/") for each in server.split(",") if each.strip()]
+        self._present = 0
         self.patience_s = patience_s
         self._token = token
         self._on_wait = on_wait
         self._session: aiohttp.ClientSession | None = None
         self._ahead_s = 0.0
+
+    @property
+    def server(self) -> str:
+        """The address that is asked now."""
+        return self._servers[self._present]
 
     def now(self) -> float:
         """The dispatcher's time by its last answer: demonstrations run on a scaled clock, and people's clocks are wrong."""
@@ -78,7 +88,7 @@ class Transport:
             async with self.open(method, path, query=query, body=body, headers=headers) as response:
                 return decode(await response.read(), answer, f"{method} {path}")
 
-        return await self.patiently(once) if repeatable else await once()
+        return await self.patiently(once, only_if_refused=not repeatable)
 
     async def put_file(self, path: str, file: Path) -> None:
         """Send a file as the body; the path names its content, so repeating is harmless."""
@@ -108,38 +118,81 @@ class Transport:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_S, sock_read=None if endless else ANSWER_S
         )
+        asked = self._present
+        request = self._live_session().request(
+            method, self.server + path, params=query, data=body, headers=sent, timeout=timeout
+        )
         try:
-            async with self._live_session().request(
-                method, self.server + path, params=query, data=body, headers=sent, timeout=timeout
-            ) as response:
+            async with await self._answered(asked, request) as response:
                 if TIME_HEADER in response.headers:
                     self._ahead_s = float(response.headers[TIME_HEADER]) - time.time()
                 if response.status >= 400:
                     raise error_in(response.status, await response.read(), f"{method} {path}")
                 yield response
         except (aiohttp.ClientError, TimeoutError, ConnectionError, ssl.SSLError) as error:
-            raise self._unreachable(error) from error
+            unreachable = self._unreachable(error)
+            self._leave(asked)
+            raise unreachable from error
+        except NotLeading:
+            self._leave(asked)
+            raise
 
-    async def patiently(self, once: Callable[[], Awaitable[R]]) -> R:
-        """Repeat while the failure is a transient one and `patience_s` is not over."""
+    async def _answered(
+        self, asked: int, request: Coroutine[Any, Any, aiohttp.ClientResponse]
+    ) -> aiohttp.ClientResponse:
+        """The answer. One of several dispatchers that is silent while another leads is given up: it hangs, or has lost its machine."""
+        answer = asyncio.ensure_future(request)
+        try:
+            while not (await asyncio.wait((answer,), timeout=SILENT_S))[0]:
+                for number, server in enumerate(self._servers):
+                    if number != asked and await self._leads(server):
+                        raise TimeoutError(f"it is silent, and {server} leads")
+            return await answer
+        finally:
+            answer.cancel()
+
+    async def _leads(self, server: str) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
+            timeout = aiohttp.ClientTimeout(total=SILENT_S)
+            async with self._live_session().get(f"{server}/readyz", timeout=timeout) as response:
+                return response.status < 400
+        return False
+
+    async def patiently(self, once: Callable[[], Awaitable[R]], *, only_if_refused: bool = False) -> R:
+        """Repeat while the failure is a transient one and `patience_s` is not over; every address is asked before the first pause.
+
+        `only_if_refused`: only what a dispatcher that does not lead has refused to do is repeated.
+        """
         until = time.monotonic() + self.patience_s
         delay_s = FIRST_DELAY_S
+        unasked = len(self._servers) - 1
         while True:
             try:
                 return await once()
             except Transient as error:
+                if only_if_refused and not isinstance(error, NotLeading):
+                    raise
+                if unasked and isinstance(error, Unavailable):
+                    unasked -= 1
+                    continue
                 pause_s = max(delay_s, error.retry_after_s if not isinstance(error, Unavailable) else 0.0)
                 if time.monotonic() + pause_s > until:
                     raise
                 self.tell(error)
             await asyncio.sleep(pause_s * random.uniform(0.7, 1.0))
             delay_s = min(2 * delay_s, MAX_DELAY_S)
+            unasked = len(self._servers) - 1
 
     async def pause(self, spent_s: float) -> float:
         """Wait before a stream is opened again, longer the longer it has been; answers the seconds waited."""
         delay_s = min(FIRST_DELAY_S + spent_s / 2, MAX_DELAY_S)
         await asyncio.sleep(delay_s * random.uniform(0.7, 1.0))
         return delay_s
+
+    def _leave(self, asked: int) -> None:
+        """Ask the next address from now on, unless somebody has found that out already."""
+        if self._present == asked:
+            self._present = (asked + 1) % len(self._servers)
 
     def tell(self, error: FederatorError) -> None:
         """Say that something is about to be repeated, and why."""

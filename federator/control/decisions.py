@@ -34,6 +34,7 @@ class DecisionLog:
     """The recorded decisions of this store, newest last."""
 
     def __init__(self, records: Records, retention: RetentionSettings, solver: Solver) -> None:
+        self._records = records
         self._store: Store = records.store
         self._retention = retention
         self._solver = solver
@@ -75,7 +76,7 @@ class DecisionLog:
             Put(INDEX + row.id, msgspec.json.encode(row)),
         )
         dropped = self._over_the_limit(row)
-        await self._store.commit(Transaction(puts=puts, deletes=_keys(dropped)))
+        await self._records.commit(Transaction(puts=puts, deletes=_keys(dropped)))
         # Only now: were the disk full, the list would name what is not there.
         self._add(row)
         self._forget(dropped)
@@ -83,7 +84,7 @@ class DecisionLog:
     async def drop_before(self, at: float) -> None:
         """Drop the decisions of before then."""
         while dropped := [row.id for row in self._rows.values() if row.at < at][:MOST_DROPPED]:
-            await self._store.commit(Transaction(deletes=_keys(dropped)))
+            await self._records.commit(Transaction(deletes=_keys(dropped)))
             self._forget(dropped)
 
     async def load(self, decision: str) -> tuple[Problem, Plan]:

@@ -16,7 +16,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from federator.control.job_index import JobIndex
-from federator.kernel.errors import Bug, Conflict, Damaged, NotFound, StoreConflict
+from federator.control.leadership import Reign
+from federator.kernel.errors import Bug, Damaged, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
@@ -27,7 +28,6 @@ from federator.model.sites import Member, Site
 from federator.ports import Compare, Item, Put, Store, Transaction
 
 ATTEMPTS = 50
-LEADER_KEY = "leader"
 SHARED_WORDS = ("name", "owner", "queue", "spec_hash", "array", "because")
 """Fields of a job that many jobs have in common."""
 MOST_WORDS = 200_000
@@ -176,7 +176,7 @@ class Records:
         self._words: dict[str, str] = {}
         self._relied_on: Counter[str] = Counter()
         """Keys that writes on their way rely on: they must not be deleted meanwhile."""
-        self._term: Compare | None = None
+        self._reign: Reign | None = None
         self._listeners: list[Callable[[Changes], None]] = []
         self._kinds: dict[type, dict[str, Any]] = {
             Job: self.jobs,
@@ -209,9 +209,13 @@ class Records:
                 if after is None:
                     break
 
-    def lead(self, term: Compare) -> None:
-        """From now on every write also needs this comparison to hold: the leader's term."""
-        self._term = term
+    def lead(self, reign: Reign) -> None:
+        """From now on every write is one of this reign."""
+        self._reign = reign
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Write what is not kept in memory, within the term. Raises `NotLeading`, and what the store does."""
+        return await (self._reign or self.store).commit(transaction)
 
     def subscribe(self, listener: Callable[[Changes], None]) -> Callable[[], None]:
         """Call `listener` after every applied change; returns how to stop it."""
@@ -272,8 +276,8 @@ class Records:
     async def transact(self, compute: Callable[[], Changes]) -> Changes:
         """Compute a change from memory, write it, apply it, tell the listeners; again from the start when a row moved meanwhile.
 
-        `compute` must be a pure function of these records. An empty change writes nothing. Raises `Conflict` when this
-        dispatcher no longer leads, and whatever `compute` raises.
+        `compute` must be a pure function of these records. An empty change writes nothing. Raises `NotLeading` when this
+        dispatcher does not lead any more, and whatever `compute` raises.
         """
         for _ in range(ATTEMPTS):
             changes = compute()
@@ -287,16 +291,14 @@ class Records:
             write.add_done_callback(partial(self._written, changes))
             try:
                 await asyncio.shield(write)
-            except StoreConflict as conflict:
-                if self._term is not None and conflict.key == self._term.key:
-                    raise Conflict("this dispatcher no longer leads: another has taken over") from conflict
+            except StoreConflict:
                 await asyncio.sleep(0)
                 continue
             return changes
         raise Bug(f"a change lost {ATTEMPTS} races in a row")
 
     async def _write(self, changes: Changes, transaction: Transaction) -> None:
-        self._apply(changes, await self.store.commit(transaction))
+        self._apply(changes, await self.commit(transaction))
 
     def _written(self, changes: Changes, write: asyncio.Future[None]) -> None:
         self._relied_on.subtract(changes.relies_on)
@@ -311,8 +313,6 @@ class Records:
         ]
         compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
         compares += [Compare(key, self._revisions.get(key, 0)) for key in changes.relies_on]
-        if self._term is not None:
-            compares.insert(0, self._term)
         puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
         return Transaction(tuple(compares), puts, tuple(changes.deletes))
 

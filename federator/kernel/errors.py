@@ -108,6 +108,12 @@ class Unavailable(Transient):
     code = "unavailable"
 
 
+class NotLeading(Unavailable):
+    """Another dispatcher leads; nothing was done. The same request to the one that does will be answered."""
+
+    code = "not-leading"
+
+
 class OutcomeUnknown(Unavailable):
     """A write was sent and not answered: it may have happened, and may still happen."""
 

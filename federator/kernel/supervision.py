@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from federator.kernel.errors import Conflict, Transient
+from federator.kernel.errors import NotLeading, Transient
 
 log = logging.getLogger(__name__)
 
@@ -13,15 +13,15 @@ LONGEST_DELAY_S = 10.0
 
 
 async def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Run `loop` until it is cancelled. A `Conflict` ends it for good: somebody else leads now."""
+    """Run `loop` until it is cancelled. `NotLeading` ends it for good: whoever leads now has a loop of its own."""
     delay_s = FIRST_DELAY_S
     while True:
         started_s = asyncio.get_running_loop().time()
         try:
             await loop()
-        except Conflict:
-            log.exception("%s stops: another dispatcher leads", name)
-            raise
+        except NotLeading as error:
+            log.warning("%s stops: %s", name, error)
+            return
         except Transient as error:
             # Foreseen, such as a full disk: it needs no trace, and is over when it is over.
             log.warning("%s waits: %s; again in %.1f s", name, error, delay_s)

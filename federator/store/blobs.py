@@ -22,6 +22,8 @@ from federator.ports import Usage
 
 LARGEST_LOG_BYTES = 2**36
 LONGEST_NAME = 200
+ABANDONED_S = 86400.0
+"""Nobody takes so long to write one blob."""
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -123,9 +125,12 @@ class MemoryBlobs:
 
 
 class FileBlobs:
-    """`federator.ports.Blobs` under one folder, which no other process may write to. Safe to call from several threads."""
+    """`federator.ports.Blobs` under one folder. Safe to call from several threads.
 
-    def __init__(self, root: Path) -> None:
+    No other process may write to the folder, unless it is `shared`: then bytes may be put by several, and logs are written by one at a time.
+    """
+
+    def __init__(self, root: Path, *, shared: bool = False) -> None:
         self._objects = root / "objects"
         self._logs = root / "logs"
         self._unfinished = root / "unfinished"
@@ -134,8 +139,10 @@ class FileBlobs:
         with _explained():
             for folder in (self._objects, self._logs, self._unfinished):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for left_over in self._unfinished.iterdir():
-                left_over.unlink()
+            for left_over, kept in _files(self._unfinished):
+                # What is new in a shared folder may be what another process is writing.
+                if not shared or kept.st_mtime < time.time() - ABANDONED_S:
+                    left_over.unlink(missing_ok=True)
 
     def put(self, data: bytes) -> str:
         """Keep the bytes durably and return their hash."""

@@ -50,6 +50,8 @@ class EtcdStore:
         self._root = settings.prefix.rstrip("/").encode() + b"/"
         self._data = self._root + b"data/"
         self._incarnation = ""
+        self.lineage = ""
+        """A random name that outlives restores: of which store this is a state."""
         self._upkeep = Upkeep(link, blobs, self._data, settings)
 
     @classmethod
@@ -162,15 +164,15 @@ class EtcdStore:
         await self._link.close()
 
     async def _name(self) -> None:
-        """Read the incarnation; whoever comes first makes it."""
-        key = self._root + b"incarnation"
+        """Read the names; whoever comes first makes them."""
+        keys = (self._root + b"incarnation", self._root + b"lineage")
+        puts = [rpc.PutRequest(key=key, value=secrets.token_hex(8).encode()) for key in keys]
         request = rpc.TxnRequest(
-            compare=[_unchanged(key, 0)],
-            success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=secrets.token_hex(8).encode()))],
+            compare=[_unchanged(keys[0], 0)], success=[rpc.RequestOp(request_put=put) for put in puts]
         )
         await self._link.call(_txn, request, writes=True)
-        message = (await self._link.call(_range, rpc.RangeRequest(key=key))).message
-        self._incarnation = message.kvs[0].value.decode()
+        found = [(await self._link.call(_range, rpc.RangeRequest(key=key))).message.kvs[0] for key in keys]
+        self._incarnation, self.lineage = (kv.value.decode() for kv in found)
 
     def _compare(self, key: str, revision: int) -> rpc.Compare:
         return _unchanged(self._data + key.encode(), revision)

@@ -12,7 +12,6 @@ import msgspec
 
 from federator.assembly import Core, assemble
 from federator.control.desk import Compiled
-from federator.control.leadership import take_over
 from federator.control.records import Changes
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape
@@ -332,9 +331,9 @@ async def make_world(
         compile_policies=_compile,
         user_data=lambda _admission: _user_data,
     )
-    _, compare = await take_over(core.records.store, leader="test", clock=clock)
+    await core.reign.begin()
     await core.records.load()
-    core.records.lead(compare)
+    core.records.lead(core.reign)
     world = World(core, clock, provider)
     if isinstance(clock, SharedClock):
         clock.listeners.append(world.report)

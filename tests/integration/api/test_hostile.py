@@ -12,7 +12,7 @@ import pytest
 from federator.api import exchange
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
-from federator.control.records import LEADER_KEY
+from federator.control.leadership import LEADER_KEY
 from federator.kernel.ids import content_hash
 from federator.model.identity import Role
 from federator.ports import Put, Transaction
@@ -387,6 +387,7 @@ async def test_a_dispatcher_that_no_longer_leads_accepts_nothing(rig: Rig) -> No
     usurper = Put(LEADER_KEY, b'{"number":9,"leader":"other","since_at":0.0}')
     await rig.world.core.records.store.commit(Transaction(puts=(usurper,)))
     answer = await rig.ask("POST", "/v1/jobs", json={"run": "true"})
-    assert answer.status == 409
+    assert answer.status == 503
+    assert answer.problem["code"] == "not-leading"
     assert "no longer leads" in answer.problem["detail"]
     assert rig.world.core.records.jobs == {}

@@ -1,0 +1,140 @@
+"""Several dispatchers on one real etcd cluster: one leads, and when it cannot, another does; nothing is lost, and nothing runs twice."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from federator.kernel.errors import Unavailable
+from tests.testbeds.dispatchers import TERM_S, Dispatchers
+from tests.testbeds.etcd import EtcdCluster
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path / "etcd") as cluster:
+        yield cluster
+
+
+async def test_a_leader_that_is_killed_or_stopped_is_succeeded(tmp_path: Path, cluster: EtcdCluster) -> None:
+    async with Dispatchers(tmp_path / "world", cluster, "abc") as world:
+        long = await world.submit(12.0)
+        await world.running(long)
+        first = await world.leader()
+        submitting = [asyncio.create_task(world.submit(0.2, client_id=f"id-{n}")) for n in range(10)]
+        await asyncio.sleep(0.02)
+        world.signal(first, signal.SIGKILL)
+        await asyncio.gather(*submitting)  # the same client, without a word of it
+        second = await world.leader(but=first)
+        again = await world.admin.submit(world.job(0.2, client_id="id-3"))
+        assert again.jobs[0] == await submitting[3], "a client id is known to the successor"
+
+        # One that is asked to stop hands over at once; here only that there is a third to lead.
+        world.signal(second, signal.SIGTERM)
+        (third,) = set("abc") - {first, second}
+        await world.until(lambda: world.leads(third), "the third leads")
+        world.start(first)
+        await world.submit(0.2)
+        assert await world.faults() == []
+        assert len(world.placements(long)) == 1, "work goes on as it was through both"
+        status, problem = await world.ask(first, "GET", "/v1/jobs")
+        assert (status, problem["code"]) == (503, "not-leading")
+        assert world.url(third) in problem["detail"]
+
+
+async def test_a_leader_that_slept_through_its_term_does_nothing_when_it_wakes(
+    tmp_path: Path, cluster: EtcdCluster
+) -> None:
+    async with Dispatchers(tmp_path / "world", cluster) as world:
+        long = await world.submit(10.0)
+        await world.running(long)
+        old = await world.leader()
+        body = json.dumps(world.job(0.2)).encode()
+        world.signal(old, signal.SIGSTOP)
+        # Sent while it sleeps, and read by it when it wakes: before any of its tasks has looked at a clock.
+        asked = [
+            asyncio.create_task(world.ask(old, "POST", "/v1/jobs", data=body, timeout=60)) for _ in range(5)
+        ]
+        new = await world.leader(but=old)
+        await world.submit(0.2)
+        world.signal(old, signal.SIGCONT)
+        for status, problem in await asyncio.gather(*asked):
+            assert (status, problem["code"]) == (503, "not-leading")
+        await world.until(world.site_ready, "the agent has gone over")
+        await world.until(lambda: _stands_by(world, old), "the old one stands by")
+        assert await world.leads(new)
+        assert await world.faults() == []
+        assert len(world.placements(long)) == 1
+
+        # And it can lead again.
+        world.signal(new, signal.SIGKILL)
+        await world.until(lambda: world.leads(old), "it leads again")
+        await world.submit(0.2)
+        assert await world.faults() == []
+
+
+async def test_a_leader_that_is_cut_off_from_etcd_steps_down_before_another_steps_up(
+    tmp_path: Path, cluster: EtcdCluster
+) -> None:
+    async with Dispatchers(tmp_path / "world", cluster, proxied="a") as world:
+        long = await world.submit(10.0)
+        await world.running(long)
+        assert await world.leader() == "a"
+        world.cut("a")
+        both = 0
+
+        async def handed_over() -> bool:
+            nonlocal both
+            old, new = await asyncio.gather(world.leads("a"), world.leads("b"))
+            both += old and new
+            return new and not old
+
+        await world.until(handed_over, "b leads")
+        assert both == 0
+        await world.submit(0.2)
+        world.heal("a")
+        await world.until(lambda: _stands_by(world, "a"), "a stands by")
+        assert "its term could not be renewed" in world.said("a")
+        assert await world.faults() == []
+        assert len(world.placements(long)) == 1
+
+
+async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
+    tmp_path: Path, cluster: EtcdCluster
+) -> None:
+    async with Dispatchers(tmp_path / "world", cluster) as world:
+        leader = await world.leader()
+        long = await world.submit(15.0)
+        await world.running(long)
+        cluster.kill(0)
+        for _ in range(5):
+            await world.submit(0.2)
+        cluster.kill(1)
+        world.admin.transport.patience_s = 0.0
+        await world.until(lambda: _refuses(world), "nobody leads", limit_s=4 * TERM_S + 20)
+        cluster.start(0)
+        cluster.start(1)
+        cluster.wait_healthy()
+        world.admin.transport.patience_s = 30.0
+        await world.submit(0.2)
+        assert await world.faults() == []
+        assert len(world.placements(long)) == 1, "work goes on without anybody who leads"
+        assert leader in world.ports
+
+
+async def _stands_by(world: Dispatchers, name: str) -> bool:
+    _, answer = await world.ask(name, "GET", "/readyz")
+    return bool(answer["status"] == "standby")
+
+
+async def _refuses(world: Dispatchers) -> bool:
+    try:
+        await world.admin.sites()
+    except Unavailable:
+        return True
+    return False
