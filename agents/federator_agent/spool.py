@@ -55,8 +55,11 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def _last_touched(directory: Path) -> float:
-    """The newest real time of change of a directory or of anything in it."""
-    return max(path.lstat().st_mtime for path in [directory, *directory.rglob("*")])
+    """The newest real time of change of a directory or of anything in it. What is being removed just now counts as just touched."""
+    try:
+        return max(path.lstat().st_mtime for path in [directory, *directory.rglob("*")])
+    except FileNotFoundError:
+        return time.time()
 
 
 class Spool:

@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench.harness import SCENARIOS, load, run_all
+from tests.bench.figures import Results
+from tests.bench.harness import SCENARIOS, Scenario, load, run_all
 from tests.bench.report import page, text_table
 
 
@@ -35,12 +38,25 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:6.0f} s  {text}", file=sys.stderr, flush=True)
 
-    results = asyncio.run(run_all(scenarios, runs=given.runs, say=say, scale=given.scale))
+    try:
+        results = asyncio.run(_measure(scenarios, given, say))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return 130
     print(text_table(results))
     if given.report:
         given.report.write_text(page(results, scenarios, runs=given.runs, remark=given.remark))
         say(f"written to {given.report}")
     return 0
+
+
+async def _measure(
+    scenarios: list[Scenario], given: argparse.Namespace, say: Callable[[str], None]
+) -> Results:
+    """All of it. Told to end, it ends what it has started first, as on Ctrl-C."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run_all(scenarios, runs=given.runs, say=say, scale=given.scale)
 
 
 sys.exit(main())

@@ -23,12 +23,12 @@ async def run(bench: Bench) -> list[Figure]:
     """One burst of them, after a few to warm up."""
     count = bench.many(1000)
     async with bench.federation([SITE]) as world:
-        await _through(world, bench.many(20), "warm")
+        await through(world, bench.many(20), "warm")
         dispatcher, agent = bench.pid(world, "dispatcher"), bench.pid(world, "slots")
         solver = child(dispatcher, SOLVER)
         used = cpu_s(dispatcher), cpu_s(agent), cpu_s(agent, children=True), cpu_s(solver)
         begun = time.perf_counter()
-        await _through(world, count, "counted")
+        await through(world, count, "counted")
         took_s = time.perf_counter() - begun
         central_ms = (cpu_s(dispatcher) - used[0]) / count * 1000
         solver_ms = (cpu_s(solver) - used[3]) / count * 1000
@@ -45,7 +45,7 @@ async def run(bench: Bench) -> list[Figure]:
     ]
 
 
-async def _through(world: Federation, count: int, name: str) -> None:
+async def through(world: Federation, count: int, name: str) -> None:
     """Submit them, and return when all have succeeded."""
     lines = b"".join(json.dumps({"command": ["true"], "name": name}).encode() + b"\n" for _ in range(count))
     batch = request_bytes("POST", world.server, "/v1/jobs", world.admin_token, lines, "application/x-ndjson")
@@ -54,4 +54,6 @@ async def _through(world: Federation, count: int, name: str) -> None:
         ended = (await world.admin.jobs(JobFilter(name=name, status="FAILED,CANCELLED,HELD"), limit=1)).jobs
         if ended:
             raise RuntimeError(f"a no-op job is {ended[0].status}: {ended[0].because}")
+        if dead := world.processes.ended():
+            raise RuntimeError(f"{', '.join(dead)} has ended")
         await asyncio.sleep(0.05)

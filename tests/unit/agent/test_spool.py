@@ -113,3 +113,13 @@ def test_checkpoints_go_only_when_old_and_not_needed(tmp_path: Path) -> None:
     (spool.checkpoints / "touched" / "state").touch()
     spool.drop_checkpoints({"old-but-here"})
     assert sorted(path.name for path in spool.checkpoints.iterdir()) == ["old-but-here", "touched"]
+
+
+def test_checkpoints_that_are_being_removed_meanwhile_trouble_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path)
+    (spool.checkpoints / "ended-well").mkdir(parents=True)
+    monkeypatch.setattr(Path, "rglob", lambda self, _pattern: [self / "gone"])
+    spool.drop_checkpoints(set())
+    assert (spool.checkpoints / "ended-well").exists()
