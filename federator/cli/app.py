@@ -23,6 +23,7 @@ from federator.cli.bench import bench
 from federator.cli.demo.verb import demo
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
 from federator.cli.phrases import plain
+from federator.cli.settings import coloured
 from federator.kernel.errors import FederatorError
 
 VERBS: dict[str, dict[str, Callable[..., object]]] = {
@@ -87,8 +88,12 @@ def run_command(words: Sequence[str]) -> int:
         say_error(f"{plain(str(error)).rstrip('.')} (see federator {_verb(words)}--help)")
         return USAGE
     except FederatorError as error:
-        say_error(plain(error.describe()))
-        return next(EXITS[kind] for kind in type(error).__mro__ if kind in EXITS)
+        return _say_faults([error])
+    except ExceptionGroup as group:
+        faults, rest = group.split(FederatorError)
+        if rest is not None or faults is None:
+            raise
+        return _say_faults(list(faults.exceptions))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -102,9 +107,17 @@ def run_command(words: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _say_faults(faults: Sequence[Exception]) -> int:
+    """Each on a line of its own; the exit code of the first."""
+    for fault in faults:
+        assert isinstance(fault, FederatorError)
+        say_error(plain(fault.describe()))
+    return next(EXITS[kind] for kind in type(faults[0]).__mro__ if kind in EXITS)
+
+
 def say_error(sentence: str) -> None:
-    """One line on stderr, in red where a person reads it."""
-    mark = "\033[31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    """One line on stderr, in red where a person reads it and wants colours."""
+    mark = "\033[31merror:\033[0m" if sys.stderr.isatty() and coloured() else "error:"
     print(f"{mark} {sentence}", file=sys.stderr)
 
 

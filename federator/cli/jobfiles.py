@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from federator.kernel.errors import FederatorError, Invalid
-from federator.wire.jobfile import BLOB_PREFIX, read_job_document
+from federator.kernel.errors import Invalid, Permanent
+from federator.wire.faults import every_fault, raise_all
+from federator.wire.jobfile import BLOB_PREFIX, read_job, with_line
 from federator.wire.yamltext import Document, read_documents
 
 STDIN = Path("-")
@@ -23,17 +24,28 @@ class WrittenJob(NamedTuple):
 
     document: dict[str, object]
     workdir: Path | None
+    line: int = 1
+    """Where it begins in its file."""
 
 
 def read_jobs(path: Path) -> list[WrittenJob]:
-    """All jobs of a file. Raises `Invalid` with file and line."""
+    """All jobs of a file. Raises `Invalid` with file and line, or an ExceptionGroup of all that is wrong."""
     text, folder = _read(path)
+    jobs: list[WrittenJob] = []
+    faults: list[Permanent] = []
     try:
         documents = _lines(text) if path.suffix in LINES else read_documents(text)
-        jobs = [checked(document, folder) for document in documents if document.value is not None]
-    except FederatorError as error:
-        where = f"{path}, {error.message}"
-        raise type(error)(where, field=error.field, remedy=error.remedy) from None
+    except Permanent as fault:
+        documents, faults = [], [fault]
+    for document in documents:
+        if document.value is not None:
+            try:
+                jobs.append(checked(document, folder))
+            except Permanent as fault:
+                faults.append(fault)
+            except ExceptionGroup as group:
+                faults += group.exceptions  # type: ignore[arg-type]
+    raise_all([type(f)(f"{path}, {f.message}", field=f.field, remedy=f.remedy) for f in faults])
     if not jobs:
         raise Invalid(f"{path} holds no job", remedy="write at least 'run: …'")
     return jobs
@@ -48,8 +60,9 @@ def read_one(path: Path) -> WrittenJob:
 
 
 def checked(document: Document, folder: Path) -> WrittenJob:
-    """A job that would be accepted as far as can be known here; its `workdir` is relative to `folder`."""
+    """A job that would be accepted as far as can be known here; its `workdir` is relative to `folder`. Raises as `read_jobs`."""
     value, workdir = document.value, None
+    missing: list[Permanent] = []
     if (
         isinstance(value, dict)
         and isinstance(value.get("workdir"), str)
@@ -57,16 +70,15 @@ def checked(document: Document, folder: Path) -> WrittenJob:
     ):
         workdir = folder / Path(value["workdir"]).expanduser()
         if not workdir.is_dir():
-            line = document.lines.get("$.workdir", 1)
-            raise Invalid(
-                f"line {line}: there is no folder {workdir}", field="$.workdir", remedy="name one that exists"
-            )
+            missing = [
+                Invalid(f"there is no folder {workdir}", field="$.workdir", remedy="name one that exists")
+            ]
         document = document._replace(value={**value, "workdir": PLACEHOLDER})
-    read_job_document(document, now=0.0)
+    faults = every_fault(lambda value: read_job(value, now=0.0), document.value) + missing
+    raise_all([with_line(document, fault) for fault in faults])
     assert isinstance(value, dict)
-    return WrittenJob(
-        {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}, workdir
-    )
+    kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
+    return WrittenJob(kept, workdir, document.lines["$"])
 
 
 def _read(path: Path) -> tuple[str, Path]:

@@ -64,7 +64,7 @@ def submit(
     jobs = read_jobs(path)
     submit_these = _submit_many if len(jobs) > 1 else _submit_one
     results, _ = ask(connection, lambda client: submit_these(client, jobs))
-    return _show_submitted(results, output)
+    return _show_submitted(results, output, lines=[job.line for job in jobs])
 
 
 async def _submit_one(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
@@ -83,7 +83,8 @@ async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitR
     return [result async for result in client.submit_many(documents)]
 
 
-def _show_submitted(results: list[SubmitResult], output: Output) -> int:
+def _show_submitted(results: list[SubmitResult], output: Output, *, lines: list[int]) -> int:
+    """What became of each. `lines`: where each job begins in its file; a result's own number counts the jobs that were sent."""
     if output in ("json", "yaml"):
         show_data(
             [result.submitted or result.problem for result in results]
@@ -91,20 +92,23 @@ def _show_submitted(results: list[SubmitResult], output: Output) -> int:
             else results[0].submitted,
             output,
         )
-    failed = 0
+    refused = [lines[result.line - 1] for result in results if result.submitted is None]
     for result in results:
         if result.submitted is None:
-            failed += 1
             problem = result.problem
             where = f"{problem.field}: " if problem and problem.field else ""
-            print(
-                f"error: line {result.line}: {where}{problem.detail if problem else 'not answered'}",
-                file=sys.stderr,
-            )
+            said = f"{where}{problem.detail if problem else 'not answered'}"
+            print(f"error: line {lines[result.line - 1]}: {plain(said)}", file=sys.stderr)
         elif output in ("table", "wide"):
             print("\n".join(result.submitted.jobs))
             _say_submitted(result.submitted, quiet=len(results) > MANY)
-    return USAGE if failed else 0
+    if refused and len(results) > 1:
+        where = ", ".join(str(line) for line in refused[:MANY]) + (", …" if len(refused) > MANY else "")
+        print(
+            f"{len(results) - len(refused)} of {len(results)} accepted; refused: line{'s' if len(refused) > 1 else ''} {where}",
+            file=sys.stderr,
+        )
+    return USAGE if refused else 0
 
 
 def _say_submitted(submitted: Submitted, *, quiet: bool) -> None:

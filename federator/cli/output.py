@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.cli.phrases import NONE, plain
+from federator.cli.settings import coloured
 
 Row = TypeVar("Row")
 Format = Literal["table", "wide", "json", "yaml"]
@@ -48,9 +49,16 @@ class Column(NamedTuple, Generic[Row]):
 
 
 def console() -> Console:
-    """The terminal, or a pipe of any width. Colours only on a terminal."""
+    """The terminal, or a pipe of any width. Colours only on a terminal, whatever FORCE_COLOR says, and not with NO_COLOR."""
+    terminal = sys.stdout.isatty()
+    plain_letters = not (terminal and coloured())
     return Console(
-        width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False, markup=False
+        width=None if terminal else PIPE_WIDTH,
+        color_system=None if plain_letters else "auto",
+        force_terminal=terminal,
+        highlight=False,
+        emoji=False,
+        markup=False,
     )
 
 

@@ -8,6 +8,7 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 import msgspec
 
@@ -65,6 +66,7 @@ _LAUNCHERS = {
     "mpirun",
     "uv",
 }
+ErrorType = TypeVar("ErrorType", bound=FederatorError)
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -95,8 +97,13 @@ def read_job_document(document: Document, *, now: float) -> JobRequest:
     try:
         return read_job(document.value, now=now)
     except FederatorError as error:
-        line = _line_of(document, error.field)
-        raise type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy) from None
+        raise with_line(document, error) from None
+
+
+def with_line(document: Document, error: ErrorType) -> ErrorType:
+    """The same error, with the line in front."""
+    line = _line_of(document, error.field)
+    return type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy)
 
 
 def _line_of(document: Document, path: str | None) -> int:

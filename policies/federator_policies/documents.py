@@ -9,6 +9,7 @@ import msgspec
 from federator.kernel.errors import Invalid, NotSupported, Permanent, TooLarge
 from federator.model.rules import PolicyDocument, Rule
 from federator.ports import PolicyKind
+from federator.wire.faults import every_fault, raise_all
 from federator.wire.fields import name as read_name
 from federator.wire.records import decode
 from federator.wire.yamltext import read_documents
@@ -57,12 +58,16 @@ class Document(NamedTuple):
 
 
 def load(text: str) -> tuple[Document, ...]:
-    """All documents of a YAML text; empty ones are left out. Raises `Invalid` with line and path."""
-    loaded = [
-        _document(each.value, each.lines, text)
-        for each in read_documents(text)
-        if each.value is not None and each.value != {}
-    ]
+    """All documents of a YAML text; empty ones are left out. Raises `Invalid` with line and path, or an ExceptionGroup of several."""
+    loaded: list[Document] = []
+    faults: list[Permanent] = []
+    for each in read_documents(text):
+        if each.value is not None and each.value != {}:
+            try:
+                loaded.append(_document(each.value, each.lines, text))
+            except Permanent as fault:
+                faults.append(fault)
+    raise_all(faults)
     if len(loaded) > MAX_DOCUMENTS:
         raise TooLarge(f"the file has {len(loaded)} documents; at most {MAX_DOCUMENTS} are taken")
     return tuple(loaded)
@@ -71,26 +76,39 @@ def load(text: str) -> tuple[Document, ...]:
 def compile_set(documents: Sequence[Document], kinds: Mapping[str, PolicyKind] = KINDS) -> tuple[Rule, ...]:
     """The rules of a whole set, in the order of its documents, and the `default` queue if no document has it.
 
-    Raises `Invalid` or `NotSupported` with document, line and path: for a fault in one document, and for documents that
-    contradict each other.
+    Raises `Invalid` or `NotSupported` with document, line and path, or an ExceptionGroup of all of them: for faults within documents, and
+    where there are none, for documents that contradict each other.
     """
     named: dict[str, Document] = {}
     rules: list[Rule] = []
+    faults: list[Permanent] = []
     for document in documents:
-        try:
-            first = named.setdefault(document.policy, document)
-            if first is not document:
-                raise Invalid(
-                    f"the name is taken by the document on line {first.lines['$']}",
-                    field="$.metadata.name",
-                    remedy="choose another name, or keep one of the two",
-                )
+        first = named.setdefault(document.policy, document)
+        if first is not document:
+            taken = Invalid(
+                f"the name is taken by the document on line {first.lines['$']}",
+                field="$.metadata.name",
+                remedy="choose another name, or keep one of the two",
+            )
+            faults.append(located(document, taken))
+            continue
+        found = _faults(document, kinds)
+        faults += [located(document, fault) for fault in found]
+        if not found:
             rules += _kind(document, kinds).compile(document.name, document.spec)
-        except Permanent as error:
-            raise located(document, error) from None
-    for fault in check_rules(rules):
-        raise located(named[fault.policy], fault.error)
+    raise_all(faults)
+    raise_all([located(named[fault.policy], fault.error) for fault in check_rules(rules)])
     return completed(rules)
+
+
+def _faults(document: Document, kinds: Mapping[str, PolicyKind]) -> list[Permanent]:
+    """All that is wrong with one document by itself."""
+    try:
+        kind = _kind(document, kinds)
+    except Permanent as fault:
+        return [fault]
+    whole = {"spec": document.spec}
+    return every_fault(lambda value: kind.compile(document.name, value["spec"]), whole)  # type: ignore[index]
 
 
 def located(document: Document, error: Permanent) -> Permanent:

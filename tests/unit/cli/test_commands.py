@@ -71,8 +71,36 @@ def test_many_jobs_of_a_file_go_as_lines(federator: Command, fake: FakeDispatche
     ran = federator("submit", str(file))
     assert ran.code == 2
     assert ran.out.splitlines() == [f"job-{n}" for n in range(1, 30)]
-    assert ran.err == "error: line 30: $.value: too dear\n"
+    assert ran.err == "error: line 30: $.value: too dear\n29 of 30 accepted; refused: line 30\n"
     assert len(fake.of("POST /v1/jobs")[0].body.splitlines()) == 30
+
+
+def test_a_refused_job_is_named_by_its_line_in_the_file(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("# two jobs\nrun: echo 1\nname: one\n---\nrun: echo 2\nvalue: 9000 USD\n")
+    problem = Problem("about:blank", "Bad Request", 400, "too dear", "invalid", "$.value")
+    lines = [SubmitResult(1, Submitted(("job-1",), "one")), SubmitResult(2, problem=problem)]
+    fake.answer("POST /v1/jobs", b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    ran = federator("submit", str(file))
+    assert ran.err == "error: line 5: $.value: too dear\n1 of 2 accepted; refused: line 5\n"
+
+
+def test_all_that_is_wrong_with_a_job_file_is_told_at_once(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "run: a\npriorty: 3\nnodes: many\nresources:\n  cpus: x\n  memory: 1GiB\n---\nnodes: 1\n---\nrun: b\nworkdir: nowhere\n"
+    )
+    ran = federator("submit", str(file))
+    assert ran.code == 2
+    said = ran.err.splitlines()
+    where = [line.partition(f"{file}, line ")[2].split(":")[0] for line in said]
+    assert where == ["2", "3", "5", "8", "11"], ran.err
+    assert "priority" in said[0]
+    assert not fake.heard
 
 
 def test_list_passes_its_filters_on_and_shows_reasons(federator: Command, fake: FakeDispatcher) -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from federator.cli.app import say_error
 from federator.cli.columns import job_columns
 from federator.cli.exits import EXITS, MEANINGS, exit_of
 from federator.cli.output import show_data, show_rows, table
@@ -137,3 +138,35 @@ def test_help_imports_nothing_heavy() -> None:
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "submit" in ran.stdout
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as `isatty` can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "coloured"),
+    [
+        (True, {}, True),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_are_for_terminals_and_not_for_those_who_want_none(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], coloured: bool
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm"} | environment).items():
+        monkeypatch.setenv(name, value)
+    out, err = (Screen(), Screen()) if terminal else (io.StringIO(), io.StringIO())
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+    show_rows([ROW], job_columns(NOW), "table", empty="")
+    say_error("something")
+    assert ("\x1b[" in out.getvalue()) is coloured
+    assert ("\x1b[" in err.getvalue()) is coloured

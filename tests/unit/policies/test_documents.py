@@ -1,5 +1,6 @@
 """Policy files: envelopes, lines in errors, contradictions between documents, and what queues take from those above."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -196,3 +197,28 @@ def test_a_third_partys_kind_is_compiled_beside_ours() -> None:
         {**KINDS, "Pet": Pet()},
     )
     assert terms(rules)["pets"].max_priority == 1
+
+
+def test_all_faults_of_a_set_are_told_at_once_each_with_its_line() -> None:
+    text = """apiVersion: federator/v1
+kind: Queue
+metadata: {name: a}
+spec:
+  weight: -1
+  max_priority: 200
+---
+apiVersion: federator/v1
+kind: Nonsense
+metadata: {name: b}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: a}
+"""
+    with pytest.raises(ExceptionGroup) as caught:
+        compile_set(load(text))
+    said = [str(fault) for fault in caught.value.exceptions]
+    assert [re.search(r"line (\d+)", each)[1] for each in said] == ["5", "6", "9", "14"]  # type: ignore[index]
+    with pytest.raises(ExceptionGroup) as envelopes:
+        load("kind: Queue\n---\nkind: Queue\n")
+    assert len(envelopes.value.exceptions) == 2

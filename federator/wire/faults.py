@@ -1,0 +1,53 @@
+"""All that is wrong with a document, and not just what a reader stumbles over first.
+
+Readers raise at the first fault. So the document is read again without what was wrong, until nothing is: no reader has to know of that.
+"""
+
+import re
+from collections.abc import Callable
+
+from federator.kernel.errors import Permanent
+
+MOST = 20
+"""So many faults of one document are told."""
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+
+
+def every_fault(read: Callable[[object], object], value: object) -> list[Permanent]:
+    """The faults that `read` finds in a decoded document, in the order in which it does; none: it reads it."""
+    faults: list[Permanent] = []
+    told: set[str] = set()
+    while len(faults) < MOST:
+        try:
+            read(value)
+        except Permanent as fault:
+            path = fault.field or "$"
+            if path not in told:
+                faults.append(fault)
+            while path in told:  # it is gone, and missed there: do without what it was a part of
+                path = path[: max(path.rfind("."), path.rfind("["), 0)]
+            told.add(path)
+            if path in ("", "$"):
+                break
+            value = _without(value, [key or int(index) for key, index in _STEP.findall(path)])
+        else:
+            break
+    return faults
+
+
+def raise_all(faults: list[Permanent]) -> None:
+    """Raise the one fault as it is, several as an ExceptionGroup, none not."""
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise ExceptionGroup(f"{len(faults)} faults", faults)
+
+
+def _without(value: object, steps: list[str | int]) -> object:
+    """A copy without what the steps lead to, as far as they lead; of a list, without the whole list."""
+    if not steps or not isinstance(value, dict) or steps[0] not in value:
+        return value
+    inner = value[steps[0]]
+    if len(steps) > 1 and isinstance(inner, dict) and steps[1] in inner:
+        return value | {steps[0]: _without(inner, steps[1:])}
+    return {key: each for key, each in value.items() if key != steps[0]}
