@@ -23,7 +23,7 @@ def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
 
 async def test_a_leader_that_is_killed_or_stopped_is_succeeded(tmp_path: Path, cluster: EtcdCluster) -> None:
     async with Dispatchers(tmp_path / "world", cluster, "abc") as world:
-        long = await world.submit(12.0)
+        long = await world.submit(8.0)
         await world.running(long)
         first = await world.leader()
         submitting = [asyncio.create_task(world.submit(0.2, client_id=f"id-{n}")) for n in range(10)]
@@ -51,7 +51,7 @@ async def test_a_leader_that_slept_through_its_term_does_nothing_when_it_wakes(
     tmp_path: Path, cluster: EtcdCluster
 ) -> None:
     async with Dispatchers(tmp_path / "world", cluster) as world:
-        long = await world.submit(10.0)
+        long = await world.submit(7.0)
         await world.running(long)
         old = await world.leader()
         body = json.dumps(world.job(0.2)).encode()
@@ -82,7 +82,7 @@ async def test_a_leader_that_is_cut_off_from_etcd_steps_down_before_another_step
     tmp_path: Path, cluster: EtcdCluster
 ) -> None:
     async with Dispatchers(tmp_path / "world", cluster, proxied="a") as world:
-        long = await world.submit(10.0)
+        long = await world.submit(7.0)
         await world.running(long)
         assert await world.leader() == "a"
         world.cut("a")
@@ -109,7 +109,7 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
 ) -> None:
     async with Dispatchers(tmp_path / "world", cluster) as world:
         leader = await world.leader()
-        long = await world.submit(15.0)
+        long = await world.submit(9.0)
         await world.running(long)
         cluster.kill(0)
         for _ in range(5):

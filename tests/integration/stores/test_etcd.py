@@ -94,7 +94,7 @@ async def test_a_watch_goes_on_at_another_member_and_misses_and_repeats_nothing(
 async def test_without_a_quorum_a_write_is_of_unknown_outcome_and_a_read_fails_and_then_all_is_well(
     cluster: EtcdCluster,
 ) -> None:
-    store = await opened(cluster, "quorum", patience_s=3.0)
+    store = await opened(cluster, "quorum", patience_s=1.5)
     revision = await put(store, "a")
     cluster.kill(0)
     cluster.kill(1)

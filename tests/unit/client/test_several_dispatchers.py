@@ -1,0 +1,106 @@
+"""A client that was given several addresses: whoever leads is found, and whoever does not is left, without a word to the user."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from aiohttp import web
+
+from federator.client import Client
+from federator.client import transport as transport_module
+from federator.kernel import errors
+from federator.wire.http import PolicyVerdict, Problem
+from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
+
+STANDBY = Problem("about:blank", "Service Unavailable", 503, "http://b leads", code="not-leading")
+
+
+@pytest.fixture
+def other() -> Iterator[FakeDispatcher]:
+    with fake_dispatcher() as running:
+        yield running
+
+
+def both(one: FakeDispatcher, two: FakeDispatcher, patience_s: float = 0.0) -> Client:
+    return Client(f"{one.url},{two.url}", "secret", patience_s=patience_s)
+
+
+async def test_one_that_stands_by_is_left_for_good(fake: FakeDispatcher, other: FakeDispatcher) -> None:
+    fake.answer("GET /v1/sites", STANDBY, status=503)
+    other.answer("GET /v1/sites", [])
+    async with both(fake, other) as client:
+        assert await client.sites() == []
+        assert await client.sites() == []
+    assert len(fake.of("GET /v1/sites")) == 1
+    assert len(other.of("GET /v1/sites")) == 2
+
+
+async def test_one_that_is_gone_is_left(other: FakeDispatcher) -> None:
+    other.answer("GET /v1/sites", [])
+    async with Client(f"http://127.0.0.1:9, {other.url}/", "secret", patience_s=0.0) as client:
+        assert await client.sites() == []
+
+
+async def test_when_none_leads_all_are_asked_again_while_patience_lasts(
+    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "FIRST_DELAY_S", 0.01)
+    for _ in range(2):
+        fake.answer("GET /v1/sites", STANDBY, status=503)
+    other.answer("GET /v1/sites", STANDBY, status=503)
+    fake.answer("GET /v1/sites", [])
+    async with both(fake, other, patience_s=5.0) as client:
+        assert await client.sites() == []
+    async with both(other, other) as client:
+        with pytest.raises(errors.NotLeading, match="http://b leads"):
+            await client.sites()
+
+
+async def test_what_may_not_be_repeated_is_repeated_only_where_nothing_was_done(
+    fake: FakeDispatcher, other: FakeDispatcher
+) -> None:
+    fake.answer("POST /v1/policies", STANDBY, status=503)
+    other.answer("POST /v1/policies", PolicyVerdict(version=1))
+    async with both(fake, other) as client:
+        assert (await client.apply_policies("", "why")).version == 1
+    fake.drops = 1
+    async with both(fake, other, patience_s=5.0) as client:
+        with pytest.raises(errors.Unavailable):
+            await client.apply_policies("", "why")
+    assert len(other.of("POST /v1/policies")) == 1
+
+
+async def test_one_that_hangs_is_left_when_another_leads(
+    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped, or a machine that is gone: the connection stands, and nobody answers."""
+    monkeypatch.setattr(transport_module, "SILENT_S", 0.05)
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    fake.handle("GET /v1/sites", hang)
+    other.answer("GET /v1/sites", [])
+    other.answer("GET /readyz", {"status": "standby"}, status=503)
+    other.answer("GET /readyz", {"status": "ready"})
+    async with both(fake, other) as client:
+        async with asyncio.timeout(20):
+            assert await client.sites() == []
+    assert len(other.of("GET /readyz")) == 2
+
+
+async def test_one_that_is_slow_is_waited_for_while_no_other_leads(
+    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "SILENT_S", 0.02)
+    other.answer("GET /readyz", {"status": "standby"}, status=503)
+
+    async def take_long(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return web.json_response([])
+
+    fake.handle("GET /v1/sites", take_long)
+    async with both(fake, other) as client:
+        assert await client.sites() == []
+    assert other.of("GET /v1/sites") == []
