@@ -99,7 +99,7 @@ class Committer:
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
         placement = msgspec.structs.replace(
             placement,
-            members=action.members,
+            members=_in_order(action.members, job.resume_members),
             pool=action.pool,
             market=action.market,
             lease=action.lease,
@@ -238,6 +238,11 @@ class Committer:
         if reserved:
             self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
         return ""
+
+
+def _in_order(members: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+    """The same hosts as before in the same order, so that each rank finds what it saved: to a plan their order is all one."""
+    return before if sorted(members) == sorted(before) else members
 
 
 def _named(actions: Sequence[Action]) -> set[str]:

@@ -69,7 +69,15 @@ class JobViews:
             revision=self._records.revision_of(job),
             runs=self._history.runs(job.queue, job.name),
             interactive=job.queue in self._interactive_queues(),
+            without_checkpoint=self._without_checkpoint(job),
         )
+
+    def _without_checkpoint(self, job: Job) -> tuple[str, ...]:
+        """The hosts of the site where it resumes that have nothing of what it saved."""
+        if not job.resume_members:
+            return ()
+        members = self._records.members.values()
+        return tuple(m.id for m in members if m.site == job.resume_site and m.id not in job.resume_members)
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
         runs = self._history.learned(job.queue, job.name)
@@ -90,7 +98,13 @@ class JobViews:
 
 
 def view_of_job(
-    job: Job, spec: JobSpec, *, revision: int, runs: tuple[float, ...], interactive: bool
+    job: Job,
+    spec: JobSpec,
+    *,
+    revision: int,
+    runs: tuple[float, ...],
+    interactive: bool,
+    without_checkpoint: tuple[str, ...] = (),
 ) -> JobView:
     """Join record and spec into what planning may see: no command, environment or secret among it."""
     forecast = runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s)
@@ -128,6 +142,6 @@ def view_of_job(
         labels=spec.labels,
         interactive=interactive,
         not_before_at=job.not_before_at,
-        avoid_nodes=job.losses,
+        avoid_nodes=(*job.losses, *without_checkpoint),
         needs_fencing=bool(spec.stop_within_s),
     )

@@ -135,13 +135,14 @@ class Stories:
 
     def _stopped(self, changes: Changes, told: Told) -> None:
         report, placement, job = told
-        resume = job.resume_site
+        resume, members = job.resume_site, job.resume_members
         saved = "after a checkpoint" if report.checkpointed else "without a checkpoint"
         if placement.lease is not None:
             saved = "without a checkpoint that outlives the rented machine"
         elif self._records.spec(job.spec_hash).checkpoint is not None and report.checkpointed:
-            resume = placement.site
+            resume, members = placement.site, placement.members
         fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
+        fields["resume_members"] = members
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
         elif job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
@@ -184,7 +185,7 @@ class Stories:
         fields: dict[str, Any] = {"losses": losses, "placement": None, "pause_for": None}
         if not report.seq and job.resume_site == placement.site:
             # Given up from here: its site, and the checkpoint there, cannot be reached.
-            fields["resume_site"] = None
+            fields |= {"resume_site": None, "resume_members": ()}
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
             return

@@ -65,7 +65,7 @@ class Board:
             grace_s=min(checkpoint.grace_s, math.inf if placement.grace_s is None else placement.grace_s),
             signal=checkpoint.signal,
             array_index=job.array_index if job else None,
-            resume=bool(job and job.resume_site),
+            resume=bool(job and job.resume_site and job.resume_members in ((), placement.members)),
             queue=job.queue if job else "",
             rendezvous=placement.rendezvous,
         )

@@ -164,6 +164,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     not_before_at: float | None = None
     resume_site: str | None = None
     """The site that has its checkpoint: it resumes there."""
+    resume_members: tuple[str, ...] = ()
+    """The members where it saved itself, in order of ranks; what a rank saved is at its own host."""
     pause_for: str | None = None
     """While SUSPENDING: `hold` or `preemption`, what it is stopped for."""
     because: str = "submitted; the next turn will look at it"

@@ -196,7 +196,7 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     signal: str = "TERM"
     array_index: int | None = None
     resume: bool = False
-    """The job has a checkpoint at this site and goes on from it."""
+    """Each rank has a checkpoint at its host and goes on from it."""
     queue: str = ""
     """The job's queue, so that the site can refuse what it does not lend to; empty: not said, and not refused."""
     rendezvous: str = ""
