@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from federator.cli.demo.federation import Federation
+from federator.cli.demo.world import Document
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED
@@ -32,10 +33,12 @@ CALM_S = 120.0
 """Real seconds after the last kill within which everything must have finished."""
 LAUNCH_LOOKS = 3000
 KINDS = ("dispatcher", "agent", "shim", "job", "instance", "interrupt", "solver", "launch")
-SITES = [
-    {"site": "lab", "kind": "onprem", "pools": [{"name": "a", "model": "A100", "gpu_memory": "80GiB", "nodes": 2, "gpus_per_node": 4, "cpus_per_node": 32, "memory_per_node": "256GiB"}]},
+SITES: list[Document] = [
+    *({"site": "lab", "member": name, "kind": "onprem", "pools": [{"name": "a", "model": "A100", "gpu_memory": "80GiB", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 32, "memory_per_node": "256GiB"}]} for name in ("lab", "lab-2")),
     {"site": "edge", "kind": "edge", "pools": [{"name": "l", "model": "L4", "gpu_memory": "24GiB", "nodes": 2, "gpus_per_node": 1, "cpus_per_node": 8, "memory_per_node": "32GiB"}]},
 ]  # fmt: skip
+SHAPES = ((1, 0), (1, 1), (1, 2), (1, 2), (2, 1), (2, 3), (2, 3))
+"""Nodes, and GPUs of each. Two with three each lie over both hosts of the lab."""
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue
@@ -118,7 +121,7 @@ class Storm:
             await self.federation.start_dispatcher()
             return True
         if kind == "agent":
-            name = self.random.choice([site["site"] for site in SITES])
+            name = self.random.choice([site.get("member", site["site"]) for site in SITES])
             processes.kill(str(name))
             config = self.federation.folder / "sites" / f"{name}.yaml"
             processes.start(str(name), "federator_agent", ["serve", "--config", str(config)])
@@ -191,7 +194,7 @@ class Storm:
         await self._submit(queue="rented", placement={"kinds": ["cloud"]}, resources={"gpus": gpus}, nodes=1)
 
     async def _submit(self, **fields: object) -> None:
-        nodes = self.random.choice((1, 1, 1, 2))
+        nodes, gpus = self.random.choice(SHAPES)
         run_s = self.random.uniform(0.2, 2.5)
         job = {
             "name": "beat",
@@ -202,7 +205,7 @@ class Storm:
                 f"{run_s:.2f}",
             ],
             "nodes": nodes,
-            "resources": {"gpus": self.random.choice((0, 1, 2))},
+            "resources": {"gpus": gpus},
             "estimate": "3m",
             "retry": {"on": ["error", "preemption"], "max": 1000, "backoff": "1s"},
             "checkpoint": {"grace": "1m"},

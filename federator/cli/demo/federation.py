@@ -84,16 +84,17 @@ class Federation:
         return verdict
 
     async def start_sites(self, sites: Sequence[Document]) -> None:
-        """Give each site a one-time token, let its agent join, and return when all have reported."""
+        """Give each a one-time token, let its agent join, and return when all sites have reported. `member`: of a site with several."""
         await asyncio.gather(*(self._start_site(site) for site in sites))
         names = {site["site"] for site in sites}
+        agents = [_agent(site) for site in sites]
         until = time.monotonic() + READY_S
         while True:
             rows = await self.admin.sites()
             if names <= {row.name for row in rows if row.status == "READY" and row.age_s is not None}:
                 return
-            for name in names:
-                self._check_started(name, until)
+            for agent in agents:
+                self._check_started(agent, until)
             await asyncio.sleep(POLL_S)
 
     def kill_dispatcher(self) -> int:
@@ -138,7 +139,7 @@ class Federation:
         }
 
     async def _start_site(self, site: Document) -> None:
-        name = site["site"]
+        name = _agent(site)
         config = self.folder / "sites" / f"{name}.yaml"
         config.parent.mkdir(exist_ok=True)
         given = {
@@ -149,7 +150,7 @@ class Federation:
         }
         config.write_text(json.dumps(given | site, indent=2) + "\n")
         token = await self.admin.create_token(
-            TokenRequest(site=name, kind=site["kind"], region=site.get("region", ""))
+            TokenRequest(site=site["site"], kind=site["kind"], region=site.get("region", ""))
         )
         await self._join(name, config, token.secret)
         self.processes.start(name, "federator_agent", ["serve", "--config", str(config)])
@@ -195,6 +196,11 @@ class Federation:
             f"{name} has not come up: {' / '.join(said) or 'it has said nothing'}",
             remedy=f"see {self.processes.log_file(name)}",
         )
+
+
+def _agent(site: Document) -> str:
+    """What the agent of a site file is called here."""
+    return str(site.get("member", site["site"]))
 
 
 def _text(file: Path) -> str:
