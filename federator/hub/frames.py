@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from federator import __version__
 from federator.hub.outside import Pipe
 from federator.kernel.errors import Damaged, FederatorError, Invalid, Permanent, Transient
 from federator.wire import link
@@ -54,7 +55,8 @@ def decode(text: str) -> link.Up:
     try:
         return link.decode_up(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise invalid(str(error)) from None
+        remedy = f"where the agent is newer than this dispatcher ({__version__}), upgrade the dispatcher"
+        raise invalid(f"{error}; {remedy}") from None
 
 
 def invalid(detail: str) -> Ended:

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 from typing import NamedTuple
 
-from federator.hub.frames import Ended, ended_by, expect, invalid, send
+from federator.hub.frames import Ended, ended_by, expect, send
 from federator.hub.outside import Doorkeeper, Inventory, Pipe
 from federator.hub.session import Session
 from federator.kernel.errors import FederatorError
@@ -52,14 +52,9 @@ class Turns:
             await asyncio.sleep(at_s - now_s)
 
 
-async def shake_hands(pipe: Pipe, doorkeeper: Doorkeeper, incarnation: str, version: str) -> Arrival:
+async def shake_hands(pipe: Pipe, doorkeeper: Doorkeeper, incarnation: str) -> Arrival:
     """Hear who calls, and have it proven. Raises `Ended`."""
-    try:
-        hello = await expect(pipe, link.Hello)
-    except Ended as ended:
-        if ended.cause == "invalid" and ended.refusal is not None:
-            raise invalid(f"{ended.refusal.detail}; this dispatcher has version {version}") from None
-        raise
+    hello = await expect(pipe, link.Hello)
     if hello.protocol != link.PROTOCOL:
         raise Ended("protocol", f"this dispatcher speaks protocol {link.PROTOCOL}, not {hello.protocol}")
     challenge = link.Challenge(secrets.token_hex(32), incarnation)

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from federator import __version__
 from federator.hub.belief import check_report, check_statuses
 from federator.hub.desired import Board, Briefing
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
@@ -113,7 +112,7 @@ class Hub:
 
     async def _arrive(self, pipe: Pipe) -> Arrival:
         """The handshake, up to the point where the seat is free."""
-        arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation, __version__)
+        arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation)
         await self._turns.take()
         while (incumbent := self._sessions.get(arrival.member.id)) is not None:
             await contest(incumbent, arrival.hello, self._inventory)
