@@ -157,10 +157,11 @@ class Lot:
 
     def _holding(self, need: Room, usable: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
         """Hosts that hold ranks of that size, and how many, the fullest first."""
-        for host in sorted(host for host in self.alike if host.ranks(need)):
-            for index in sorted(self.alike[host]):
+        for host in sorted(self.alike):
+            fits = host.ranks(need)
+            for index in sorted(self.alike[host]) if fits else ():
                 if usable is None or usable(index):
-                    yield index, host.ranks(need)
+                    yield index, fits
 
     def take(self, need: Room, ranks: int) -> tuple[int, ...] | None:
         """Choose hosts for the ranks and take them; None, and nothing taken, when they do not fit."""

@@ -129,7 +129,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
         member=f"{lease}-0" if lease else told.get("member", f"{site}-1"),
         session=f"session-{told.get('member', site)}",
         provider="acme" if lease else None,
-        market=Market.ON_DEMAND if lease else Market.OWNED,
+        market=Market(told.get("market", "on-demand" if lease else "owned")),
         price_usd_gpu_h=told.get("price", 0.0),
         model=told.get("model", "A100") if gpus else "",
         gpu_memory_mib=81_920 if gpus else 0,

@@ -1,0 +1,136 @@
+"""Spot or on demand: when spot is a case, what an interruption at the very end would come to, and when it must not be.
+
+Spot here boots in 540 s, as does on-demand. The job runs an hour (66 minutes on spot, for work repeated). So on spot it is done after
+4,500 s; taken back at that moment, 180 s pass, and an on-demand machine does all again in 4,140 s.
+"""
+
+from typing import Any
+
+import pytest
+
+from federator.model.capacity import Market
+from federator.model.rules import BurstMode
+from federator.model.snapshot import JobView, OfferView, Problem
+from federator.planning.burst import INTERRUPTION_S, Bursting, Case, NoCase
+from federator.planning.forecast import home_forecast
+from federator.planning.problem import World
+from tests.support.worlds import HOUR, NOW, a_job, a_world, an_offer, bursting
+
+BOOT_S = 540.0
+ON_SPOT_S = BOOT_S + 1.1 * HOUR
+FRESH_S = BOOT_S + HOUR
+AGAIN_S = INTERRUPTION_S + FRESH_S
+ENOUGH_S = ON_SPOT_S + AGAIN_S
+SPOT = an_offer("spot", market=Market.SPOT, price_usd_h=3.0)
+SURE = an_offer("sure")
+
+
+def a_problem(job: JobView, *offers: OfferView, mode: BurstMode = BurstMode.ECONOMIC) -> Problem:
+    return a_world([job], offers=offers or (SPOT, SURE), rules=[bursting(mode=mode)])
+
+
+def case_of(problem: Problem, offer: str = "spot") -> Case | NoCase:
+    """The case for renting it for the one job, or why there is none."""
+    world = World(problem)
+    place = next(n for n, at in enumerate(world.places) if at.pool == offer)
+    return Bursting(world, home_forecast(world)).case(world.jobs[0], place)
+
+
+def due(after_s: float, **fields: Any) -> JobView:
+    return a_job(deadline_at=NOW + after_s, **fields)
+
+
+def test_spot_is_a_case_while_all_could_be_done_again_on_demand_by_the_deadline() -> None:
+    case = case_of(a_problem(due(ENOUGH_S)))
+    assert isinstance(case, Case)
+    assert case.finish_at == pytest.approx(NOW + ON_SPOT_S)
+    assert case.fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
+    refusal = case_of(a_problem(due(ENOUGH_S - 1.0)))
+    assert isinstance(refusal, NoCase)
+    assert refusal.situation == "too-late"
+    assert "it is spot: taken back at the very end" in refusal.text
+
+
+def test_on_demand_has_no_fallback_and_needs_no_slack_for_one() -> None:
+    case = case_of(a_problem(due(FRESH_S)), "sure")
+    assert isinstance(case, Case)
+    assert case.fallback_finish_at is None
+    assert case.finish_at == NOW + FRESH_S
+
+
+def test_spot_is_rented_so_early_that_the_fallback_still_meets_the_deadline() -> None:
+    """Of a whole hour to spare, a minute and a quarter of the boot are kept."""
+    case = case_of(a_problem(due(ENOUGH_S + HOUR)))
+    assert isinstance(case, Case)
+    assert case.rent_at == pytest.approx(NOW + HOUR - 60.0 - BOOT_S / 4)
+
+
+def test_a_job_that_asks_for_spot_takes_the_risk() -> None:
+    case = case_of(a_problem(due(ON_SPOT_S, spot_policy="spot")))
+    assert isinstance(case, Case)
+    assert case.fallback_finish_at is None
+
+
+def test_spot_that_is_late_by_itself_is_no_case_for_anybody() -> None:
+    for policy in ("auto", "spot"):
+        refusal = case_of(a_problem(due(ON_SPOT_S - 1.0, spot_policy=policy)))
+        assert isinstance(refusal, NoCase)
+        assert "even there it would finish at" in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("offers", "again_s"),
+    [
+        ((SPOT, SURE, an_offer("fast", delay_s=60.0)), 60.0 + HOUR),
+        ((SPOT, SURE, an_offer("slow", delay_s=900.0)), FRESH_S),
+        ((SPOT, SURE, an_offer("none", delay_s=60.0, available=0)), FRESH_S),
+        ((SPOT, SURE, an_offer("other", delay_s=60.0, model="H100")), FRESH_S),
+        ((SPOT,), ON_SPOT_S),
+        ((SPOT, an_offer("sold", available=0)), ON_SPOT_S),
+    ],
+    ids=[
+        "the fastest",
+        "not a slower one",
+        "one to be had",
+        "one it may use",
+        "none: spot again",
+        "sold out",
+    ],
+)
+def test_the_fallback_is_the_fastest_on_demand_machine_that_the_job_could_have(
+    offers: tuple[OfferView, ...], again_s: float
+) -> None:
+    case = case_of(a_problem(due(6 * HOUR, models=("A100",)), *offers))
+    assert isinstance(case, Case)
+    assert case.fallback_finish_at == pytest.approx(NOW + ON_SPOT_S + INTERRUPTION_S + again_s)
+
+
+def test_money_for_one_of_them_only_is_no_fallback() -> None:
+    """In the worst case spot costs 3 × 7,800 s and on-demand 10 × 7,800 s of rent: 6.50 and 21.67 USD."""
+    enough = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.2)))
+    short = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.1)))
+    assert isinstance(enough, Case)
+    assert isinstance(short, Case)
+    assert enough.fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
+    assert short.fallback_finish_at == pytest.approx(NOW + ON_SPOT_S + INTERRUPTION_S + ON_SPOT_S)
+    spent = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.2, spent_usd=0.1)))
+    assert isinstance(spent, Case)
+    assert spent.fallback_finish_at == short.fallback_finish_at
+
+
+@pytest.mark.parametrize("mode", [BurstMode.ALWAYS, BurstMode.THRESHOLD])
+def test_a_policy_that_requires_renting_takes_spot_only_where_it_is_safe_or_on_demand_is_no_safer(
+    mode: BurstMode,
+) -> None:
+    assert isinstance(case_of(a_problem(due(ENOUGH_S), mode=mode)), Case)
+    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), mode=mode)), NoCase), "on-demand would meet it"
+    assert isinstance(case_of(a_problem(due(FRESH_S - 1.0), mode=mode)), Case), "nothing would"
+    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), SPOT, mode=mode)), Case), "there is nothing else"
+    assert isinstance(case_of(a_problem(a_job(), mode=mode)), Case), "nothing is due"
+
+
+def test_the_fallback_is_part_of_the_evidence() -> None:
+    world = World(a_problem(due(ENOUGH_S)))
+    cases = Bursting(world, home_forecast(world))
+    case = cases.cases(world.jobs[0])[0]
+    assert cases.evidence(world.jobs[0], case).fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
