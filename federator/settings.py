@@ -41,7 +41,7 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often and how hard is planned."""
 
     coalesce_s: float = 0.010
-    """Events are gathered this long (real seconds) before a turn starts."""
+    """Events are gathered this long (real seconds) before a turn starts, unless the dispatcher was idle: then it starts at once."""
     minimum_gap_s: float = 0.05
     """Real seconds between the starts of two turns while events keep coming."""
     solver: bool = True

@@ -13,6 +13,7 @@ Acting is not done here: desired sets and leases are projections of records, and
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import NamedTuple
 
@@ -95,7 +96,9 @@ class Turn:
             plan = await self.once()
             gap_s = max(self._settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
             await self._wait(plan)
-            await asyncio.sleep(began_s + gap_s - time_s())
+            rest_s = began_s + gap_s - time_s()
+            if rest_s > 0:  # else it was idle, and begins at once
+                await asyncio.sleep(max(rest_s, self._settings.coalesce_s))
 
     async def once(self) -> Plan | None:
         """One turn, its phases in order. None when nothing waits."""
@@ -216,17 +219,14 @@ class Turn:
         self.waiting = {waiting.job: waiting for waiting in plan.waiting}
 
     async def _wait(self, plan: Plan | None) -> None:
-        """Until something happens, the plan's own wake-up, or the heartbeat; then a moment more, so that events coalesce."""
+        """Until something happens, the plan's own wake-up, or the heartbeat."""
         until_s = self._settings.heartbeat_s
         if plan is not None and plan.wake_at is not None:
             until_s = min(until_s, max(0.0, plan.wake_at - self._clock.now()))
         delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._wake.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(max(self._settings.coalesce_s, 0.0))
 
 
 def empty_plan(problem: Problem) -> Plan:
