@@ -1,7 +1,7 @@
 """Verbs about jobs: submit, list, show, and what may be done to them."""
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -206,6 +206,7 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("outcome", _outcome(job)),
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
         ("at", where),
+        ("ranks", ", ".join(_ranks(detail))),
         ("asks for", _asks_for(spec)),
         ("runs", spec.run or " ".join(spec.command or ())),
         ("submitted", when_exactly(job.submitted_at, now)),
@@ -226,6 +227,13 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
             f"{detail.winner} in {detail.decision}: {detail.winner_because}" if detail.decision else "",
         ),
     ]
+
+
+def _ranks(detail: JobDetail) -> Iterator[str]:
+    """Of a gang over several hosts, which ranks are where, and how far they are."""
+    for part in detail.parts:
+        ranks = [str(rank) for rank, member in enumerate(detail.members) if member == part.member]
+        yield f"{'+'.join(ranks)} at {part.member} {part.status}"
 
 
 def _outcome(job: Job) -> str:

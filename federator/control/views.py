@@ -88,6 +88,8 @@ class Views:
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
             market=placement.market if placement else "",
+            members=placement.members if placement else (),
+            parts=placement.parts if placement else (),
             waiting=waiting,
             decision=placement.decision if placement else (plan.decision if plan and waiting else ""),
             winner=placement.winner if placement else winner,

@@ -8,6 +8,7 @@ import msgspec
 
 from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.jobs import Job, JobSpec
+from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
 
 
@@ -59,6 +60,10 @@ class JobDetail(msgspec.Struct, frozen=True):
     site: str = ""
     pool: str = ""
     market: str = ""
+    members: tuple[str, ...] = ()
+    """The site's host under each rank, in rank order."""
+    parts: tuple[Part, ...] = ()
+    """Of a gang over several hosts, how far each of them is."""
     waiting: Waiting | None = None
     decision: str = ""
     winner: str = ""

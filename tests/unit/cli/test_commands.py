@@ -10,6 +10,7 @@ from aiohttp import web
 from federator.kernel.ids import content_hash
 from federator.model.capacity import BurstEvidence
 from federator.model.events import Event
+from federator.model.placements import Part, PlacementStatus
 from federator.model.plans import Explanation, SiteReason
 from federator.wire.http import (
     JobPage,
@@ -127,6 +128,17 @@ def test_list_of_all_reads_every_page(federator: Command, fake: FakeDispatcher) 
     fake.answer("GET /v1/jobs", JobPage((row(1),), "x", 2))
     fake.answer("GET /v1/jobs", JobPage((row(2),), None, 2))
     assert len(federator("list", "--limit", "0").out.splitlines()) == 3
+
+
+def test_show_says_how_far_each_host_of_a_gang_is(federator: Command, fake: FakeDispatcher) -> None:
+    parts = (
+        Part(member="north", status=PlacementStatus.RUNNING),
+        Part(member="north-2", status=PlacementStatus.STARTING),
+    )
+    gang = msgspec.structs.replace(detail(), members=("north", "north-2", "north"), parts=parts)
+    fake.answer("GET /v1/jobs/train", gang, headers=TIME)
+    fake.answer("GET /v1/jobs/job-1/events", [])
+    assert "0+2 at north RUNNING, 1 at north-2 STARTING" in federator("show", "train").out
 
 
 def test_show_says_where_it_is_and_what_has_happened(federator: Command, fake: FakeDispatcher) -> None:
