@@ -23,6 +23,8 @@ class JobIndex:
         self._cells: dict[CellKey, list[str]] = {}
         self._names: dict[str, dict[str, list[str]]] = {}
         """Ids by name and owner."""
+        self._specs: dict[str, list[str]] = {}
+        """Ids by the hash of their spec."""
         self._followers: dict[str, set[str]] = {}
         """Open jobs by the names (of jobs or arrays) that they must follow."""
         self.unsettled: set[str] = set()
@@ -33,6 +35,7 @@ class JobIndex:
         cell = _cell(job)
         if former is None:
             _insert(self._names.setdefault(job.name, {}).setdefault(job.owner, []), job.id)
+            _insert(self._specs.setdefault(job.spec_hash, []), job.id)
             _insert(self._cells.setdefault(cell, []), job.id)
         elif _cell(former) != cell:
             self._leave(former)
@@ -56,6 +59,9 @@ class JobIndex:
             del owners[job.owner]
         if not owners:
             del self._names[job.name]
+        _remove(self._specs[job.spec_hash], job.id)
+        if not self._specs[job.spec_hash]:
+            del self._specs[job.spec_hash]
         for name in job.after:
             self._unfollow(name, job.id)
 
@@ -95,6 +101,10 @@ class JobIndex:
     def named(self, name: str) -> list[str]:
         """Ids of all jobs of that name, in no order."""
         return [job for ids in self._names.get(name, {}).values() for job in ids]
+
+    def of_spec(self, digest: str) -> list[str]:
+        """Ids of the jobs of that spec."""
+        return self._specs.get(digest, [])
 
     def followers(self, job: Job) -> set[str]:
         """Open jobs that must follow this one, or the array that it is of."""

@@ -1,13 +1,13 @@
 """Lists of jobs: which match, how many, and a page of them, newest first.
 
-Owner, queue and status are answered by the index's cells, so that a page costs what it shows. A filter by name, array or site begins with the
-jobs of that name, array or site; labels have to be looked at job by job.
+Owner, queue and status are answered by the index's cells, so that a page costs what it shows. A filter by name, array, site or labels begins with
+the jobs that have them, and looks at each.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from federator.control.job_index import CellKey
 from federator.control.records import Records
@@ -40,12 +40,7 @@ class Wanted:
     @property
     def by_cells_alone(self) -> bool:
         """Whether nothing but owner, queue and status is asked for."""
-        return self.by_labels_alone and not self.labels
-
-    @property
-    def by_labels_alone(self) -> bool:
-        """Whether, beside those, nothing but labels is asked for."""
-        return not (self.name or self.site or self.array)
+        return not (self.name or self.site or self.array or self.labels)
 
 
 def listed(records: Records, wanted: Wanted, *, after: str | None, limit: int) -> tuple[list[str], int]:
@@ -53,41 +48,42 @@ def listed(records: Records, wanted: Wanted, *, after: str | None, limit: int) -
     cells = records.index.of_cells(wanted.has)
     if wanted.by_cells_alone:
         return list(islice(cells.before(after), limit)), len(cells)
-    found = sorted(_matching(records, wanted, cells.ids()))
+    few, tests = _narrowed(records, wanted)
+    jobs = records.jobs
+    found = sorted(name for name in few if name in jobs and all(test(jobs[name]) for test in tests))
     end = len(found) if after is None else bisect_left(found, after)
     return found[max(0, end - limit) : end][::-1], len(found)
 
 
-def _matching(records: Records, wanted: Wanted, of_cells: Iterable[str]) -> Iterable[str]:
-    """All that are wanted, in no order."""
-    jobs = records.jobs
-    if wanted.by_labels_alone:
-        found: Iterable[str] = of_cells
-    else:
-        found = [name for name in _few(records, wanted) if name in jobs and _is(records, wanted, jobs[name])]
-    if not wanted.labels:
-        return found
-    specs = records.specs_labelled(wanted.labels)
-    return [name for name in found if jobs[name].spec_hash in specs]
+Test = Callable[[Job], bool]
 
 
-def _few(records: Records, wanted: Wanted) -> Iterable[str]:
-    """Few jobs that hold all that are wanted."""
+def _narrowed(records: Records, wanted: Wanted) -> tuple[Iterable[str], list[Test]]:
+    """Jobs among which are all that are wanted, and what is still to be asked of each."""
+    sources: list[tuple[Callable[[], Iterable[str]], Test]] = []
     if wanted.array:
-        return records.arrays.get(wanted.array, {})
+        sources.append((lambda: records.arrays.get(wanted.array, {}), lambda job: job.array == wanted.array))
     if wanted.name:
-        return records.index.named(wanted.name)
-    return {placement.job for placement in records.placements.values() if placement.site == wanted.site}
+        sources.append((lambda: records.index.named(wanted.name), lambda job: job.name == wanted.name))
+    if wanted.labels:
+        specs = records.specs_labelled(wanted.labels)
+        of_specs = chain.from_iterable(records.index.of_spec(digest) for digest in specs)
+        sources.append((lambda: of_specs, lambda job: job.spec_hash in specs))
+    if wanted.site:
+        sources.append(
+            (lambda: _placed_at(records, wanted.site), lambda job: _site_of(records, job) == wanted.site)
+        )
+    (source, sure), *others = sources
+    tests = [test for _, test in others]
+    if wanted.site and not others:
+        tests.append(sure)  # it was there once, and may be elsewhere now
+    if wanted.owner or wanted.queue or wanted.statuses:
+        tests.append(lambda job: wanted.has((job.owner, job.queue, job.status)))
+    return source(), tests
 
 
-def _is(records: Records, wanted: Wanted, job: Job) -> bool:
-    """Whether the job is wanted, but for its labels."""
-    return (
-        wanted.has((job.owner, job.queue, job.status))
-        and (not wanted.name or job.name == wanted.name)
-        and (not wanted.array or job.array == wanted.array)
-        and (not wanted.site or _site_of(records, job) == wanted.site)
-    )
+def _placed_at(records: Records, site: str) -> set[str]:
+    return {placement.job for placement in records.placements.values() if placement.site == site}
 
 
 def _site_of(records: Records, job: Job) -> str:

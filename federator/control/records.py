@@ -244,10 +244,8 @@ class Records:
 
     def unused_specs(self) -> list[str]:
         """Hashes of specs that no job is of, and none that is just being written."""
-        used = {job.spec_hash for job in self.jobs.values()}
-        return [
-            digest for digest in self._specs if digest not in used and not self._relied_on[f"spec/{digest}"]
-        ]
+        index, relied_on = self.index, self._relied_on
+        return [name for name in self._specs if not index.of_spec(name) and not relied_on[f"spec/{name}"]]
 
     def has_spec(self, digest: str) -> bool:
         """Whether that spec is stored already."""

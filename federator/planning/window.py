@@ -27,7 +27,7 @@ from federator.planning.candidates import CPU_ONLY_SIZE
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, MAX_AGED, RuleBook
 
-GLANCES = 100_000
+GLANCES = 50_000
 """Jobs × classes of a window: greedy decides on so many in a tenth or two of a second."""
 MOST_JOBS = 2_000
 """Jobs of a window, however few their classes."""

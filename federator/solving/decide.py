@@ -76,6 +76,9 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...]) -> _Race:
     if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
         return race
     table = cut.build(evaluator)
+    if not table.committed():
+        # Nothing can start or be rented now: there is nothing to find that is better than waiting.
+        return race
     answer = _linear(race, table)
     if answer is not None and "cpsat" in stages:
         _integer(race, table, answer, seed)
