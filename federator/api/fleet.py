@@ -46,7 +46,14 @@ async def declare_dead(call: Call) -> GivenUp:
     given_up = await call.core.sites.declare_dead(
         call.caller, call.path("name"), notice.reason, member=notice.member
     )
+    if not notice.member:
+        call.core.reconciliation.declared_dead(call.path("name"))
     return GivenUp(tuple(given_up))
+
+
+async def remove_site(call: Call) -> None:
+    """Forget a site that is gone for good, with its members."""
+    await call.core.sites.remove(call.caller, call.path("name"))
 
 
 async def queues(call: Call) -> list[QueueRow]:

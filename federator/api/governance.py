@@ -9,7 +9,7 @@ from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
-from federator.wire.http import DecisionRow, PolicyRequest, PolicyVerdict, TokenAnswer, TokenRequest
+from federator.wire.http import DecisionRow, PolicyRequest, PolicyVerdict, TokenAnswer, TokenRequest, TokenRow
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,6 +89,11 @@ async def ledger(call: Call) -> list[LedgerEntry]:
 async def create_token(call: Call) -> TokenAnswer:
     """A person's token, or an agent's one-time join token. The secret is shown once."""
     return await call.core.admission.create_token(call.caller, await call.body(TokenRequest))
+
+
+async def tokens(call: Call) -> list[TokenRow]:
+    """Who has which tokens; no secrets."""
+    return call.core.admission.tokens()
 
 
 async def revoke_tokens(call: Call) -> Revoked:

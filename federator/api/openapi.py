@@ -87,7 +87,10 @@ def _permission(route: Route) -> str:
         case Gate.SESSION:
             return "For an agent, by the ticket of its session."
         case Gate.PERSON:
-            return f"For the roles {', '.join(route.roles)} and admin." if route.roles else "For every token."
+            others = [role for role in route.roles if role != "admin"]
+            if not others:
+                return "For the role admin." if route.roles else "For every token."
+            return f"For the roles {', '.join(others)} and admin."
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ ROUTES = (
     Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=fleet.DeathNotice, answer=fleet.GivenUp),
+    Route("DELETE", "/v1/sites/{name}", fleet.remove_site, PERSON, "Forget a site that is gone", (Role.ADMIN,), status=204),
     Route("GET", "/v1/queues", fleet.queues, PERSON, "List queues", answer=list[http.QueueRow]),
     Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
@@ -70,6 +71,7 @@ ROUTES = (
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=governance.ReplayResult),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),
+    Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name", (Role.ADMIN,), answer=governance.Revoked),
     # Service

@@ -6,8 +6,19 @@ from federator.cli.output import Column, status
 from federator.cli.phrases import NONE, ago, duration, gpus, plain, usd, when
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event, LedgerEntry
+from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
-from federator.wire.http import BudgetRow, DecisionRow, JobRow, LeaseRow, OfferRow, PoolRow, QueueRow, SiteRow
+from federator.wire.http import (
+    BudgetRow,
+    DecisionRow,
+    JobRow,
+    LeaseRow,
+    OfferRow,
+    PoolRow,
+    QueueRow,
+    SiteRow,
+    TokenRow,
+)
 
 
 def job_columns(now: float) -> tuple[Column[JobRow], ...]:
@@ -218,3 +229,52 @@ def event_columns(now: float) -> tuple[Column[Event], ...]:
 def labels(pairs: dict[str, str]) -> str:
     """Labels as they are written in filters."""
     return plain(", ".join(f"{key}={value}" for key, value in sorted(pairs.items())))
+
+
+def token_columns(now: float) -> tuple[Column[TokenRow], ...]:
+    """Tokens: whose, what for, and until when."""
+    return (
+        Column("NAME", lambda row: row.name or NONE),
+        Column("FOR", lambda row: row.role or f"an agent of {row.site}"),
+        Column("SITE", lambda row: row.site, wide=True),
+        Column("QUEUE", lambda row: row.default_queue, least=90),
+        Column("MADE", lambda row: when(row.created_at, now), right=True),
+        Column("EXPIRES", lambda row: when(row.expires_at, now), right=True),
+        Column("STATUS", lambda row: row.status),
+    )
+
+
+def action_columns(names: dict[str, str], now: float) -> tuple[Column[Action], ...]:
+    """What a plan does, as seen at its moment."""
+    return (
+        Column("ACTION", lambda row: _VERBS[type(row)]),
+        Column("JOB", lambda row: names.get(row.job, row.job), cap=30),
+        Column("ID", lambda row: row.job, wide=True),
+        Column("WHERE", _where, cap=40),
+        Column(
+            "ENDS",
+            lambda row: NONE if isinstance(row, Preempt) else when(row.expected_end_at, now),
+            right=True,
+        ),
+        Column("BECAUSE", lambda row: row.because, flow="fold"),
+    )
+
+
+_VERBS: dict[type, str] = {Place: "start", Rent: "rent", Preempt: "stop"}
+
+
+def _where(action: Action) -> str:
+    if isinstance(action, Preempt):
+        return NONE
+    return f"{action.site}/{action.pool if isinstance(action, Place) else action.offer}"
+
+
+def waiting_columns(names: dict[str, str], now: float) -> tuple[Column[Waiting], ...]:
+    """Why jobs wait by a plan, as seen at its moment."""
+    return (
+        Column("JOB", lambda row: names.get(row.job, row.job), cap=30),
+        Column("ID", lambda row: row.job, wide=True),
+        Column("STARTS", lambda row: when(row.expected_start_at, now), right=True),
+        Column("HOME FINISH", lambda row: when(row.home_finish_at, now), right=True, least=100),
+        Column("BECAUSE", lambda row: row.because, flow="fold"),
+    )

@@ -1,16 +1,28 @@
 """Recorded decisions and the ledger: what was decided on which grounds, and what it came to."""
 
-import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App
+import msgspec
+from cyclopts import App, Parameter
+from rich.console import RenderableType
+from rich.text import Text
 
-from federator.cli.columns import decision_columns, ledger_columns
+from federator.cli.columns import action_columns, decision_columns, ledger_columns, waiting_columns
 from federator.cli.exits import FAILED
-from federator.cli.output import Output, show_data, show_rows
-from federator.cli.phrases import plain
+from federator.cli.output import Output, facts, show_data, show_rows, table, width
+from federator.cli.output import show as show_parts
+from federator.cli.phrases import plain, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
+from federator.model.events import LedgerEntry
+from federator.model.plans import Plan
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+LEDGER_PAGE = 1000
 
 app = App(name="decisions", help="Recorded decisions: list, show, replay.")
 
@@ -23,13 +35,62 @@ def list_decisions(*, output: Output = "table", connection: Connection = HERE) -
 
 
 @app.command
-def show(decision: str, *, output: Output = "json", connection: Connection = HERE) -> None:
-    """Print a decision: the problem as it was given, and the plan that came out. Always JSON or YAML."""
-    answer, _ = ask(connection, lambda client: client.decision(decision))
-    if output == "yaml":
-        show_data(answer, output)
-    else:
-        print(json.dumps(answer, indent=2))
+def show(
+    decision: str,
+    *,
+    raw: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """Show a decision: what it looked at, what it starts and stops, and why the rest waits.
+
+    Parameters
+    ----------
+    raw:
+        All of it as JSON, as `federator solver run` would take it: the problem that was given, and the plan that came out.
+    """
+    answer, now = ask(connection, lambda client: client.decision(decision))
+    if raw or output in ("json", "yaml"):
+        show_data(answer, "yaml" if output == "yaml" and not raw else "json")
+        return
+    plan = msgspec.convert(answer["plan"], Plan)
+    show_parts(*_drawn(plan, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]
+
+
+def _drawn(plan: Plan, seen: dict[str, Any], now: float, *, wide: bool) -> list[RenderableType]:
+    """The verdict first; then what it does; then what waits."""
+    names = {job["id"]: job["name"] for job in seen["jobs"]}
+    names |= {
+        busy["job"]: busy["job"] for pool in seen["pools"] for busy in pool.get("busy", ()) if busy.get("job")
+    }
+    stages = ", ".join(s.stage if s.completed else f"{s.stage} (not completed)" for s in plan.stages)
+    parts: list[RenderableType] = [
+        facts(
+            [
+                ("decision", plan.decision),
+                ("taken", when_exactly(plan.taken_at, now)),
+                ("winner", f"{plan.winner}: {plan.winner_because}"),
+                ("stages", stages),
+                ("objective", usd(plan.objective_usd)),
+                (
+                    "looked at",
+                    f"{len(seen['jobs'])} waiting jobs, {len(seen['pools'])} pools, {len(seen.get('offers', ()))} offers, policies version {seen.get('policy_version', 0)}",
+                ),
+                ("next look", when_exactly(plan.wake_at, now)),
+            ]
+        )
+    ]
+    if plan.actions:
+        parts += [
+            Text("\nDoes", style="bold"),
+            table(plan.actions, action_columns(names, plan.taken_at), width=width(), wide=wide),
+        ]
+    if plan.waiting:
+        parts += [
+            Text("\nLets wait", style="bold"),
+            table(plan.waiting, waiting_columns(names, plan.taken_at), width=width(), wide=wide),
+        ]
+    return parts
 
 
 @app.command
@@ -51,10 +112,11 @@ def ledger(
     job: str | None = None,
     after: str | None = None,
     limit: int = 100,
+    all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
-    """List facts of the ledger, oldest first: acts, use and money.
+    """List facts of the ledger, oldest first: acts, use and money. Where there are more, it says so.
 
     Parameters
     ----------
@@ -66,10 +128,32 @@ def ledger(
         Only after this entry: the id of the last one of the page before.
     limit:
         At most this many.
+    all:
+        All of them, however many.
     """
+    if limit < 1:
+        raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
     try:
         since_at = parse_instant(since) if since else None
     except ValueError as error:
         raise Invalid(str(error), field="--since") from None
-    rows, _ = ask(connection, lambda client: client.ledger(since=since_at, job=job, after=after, limit=limit))
+
+    async def collect(client: "Client") -> list[LedgerEntry]:
+        found: list[LedgerEntry] = []
+        last = after
+        while all or len(found) <= limit:
+            size = LEDGER_PAGE if all else min(limit + 1 - len(found), LEDGER_PAGE)
+            page = await client.ledger(since=since_at, job=job, after=last, limit=size)
+            found += page
+            if len(page) < size:
+                break
+            last = page[-1].id
+        return found
+
+    rows, _ = ask(connection, collect)
+    cut = not all and len(rows) > limit
+    rows = rows[:limit] if cut else rows
     show_rows(rows, ledger_columns(), output, empty="no entries")
+    if cut:
+        more = f"these are the oldest {limit}; next: --after {rows[-1].id}; later ones: --since; everything: --all"
+        print(more, file=sys.stderr)

@@ -14,6 +14,7 @@ from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.model.capacity import BurstEvidence
+from federator.model.jobs import TERMINAL
 from federator.model.plans import Explanation, SiteReason
 
 
@@ -75,9 +76,14 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
 
 
 def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]:
+    over = explanation.status in TERMINAL
     return [
-        ("starts", when_exactly(explanation.expected_start_at, now)),
-        ("finishes", _against(explanation.expected_finish_at, explanation.deadline_at, now)),
+        ("runs for", explanation.run_time),
+        ("started" if over else "starts", when_exactly(explanation.expected_start_at, now)),
+        (
+            "finished" if over else "finishes",
+            _against(explanation.expected_finish_at, explanation.deadline_at, now),
+        ),
         ("at home", _against(explanation.home_finish_at, explanation.deadline_at, now)),
         ("deadline", when_exactly(explanation.deadline_at, now)),
         ("policies", ", ".join(explanation.policies)),

@@ -9,7 +9,7 @@ from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
-app = App(name="site", help="Look at one site, or declare it dead.")
+app = App(name="site", help="Look at one site, declare it dead, or forget it.")
 
 
 def list_sites(*, output: Output = "table", connection: Connection = HERE) -> None:
@@ -61,6 +61,21 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
     if row.pools:
         parts += ["", table(row.pools, pool_columns(), width=width())]
     show(*parts)
+
+
+@app.command
+def remove(site: str, *, connection: Connection = HERE) -> None:
+    """Forget a site that is gone for good, with its members. Its ended jobs stay on record.
+
+    Refused while the site is connected, or while something of the federation may still run there.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    """
+    ask(connection, lambda client: client.remove_site(site))
+    print(f"{plain(site)} is forgotten; an agent that comes back has to join anew")
 
 
 @app.command(name="declare-dead")

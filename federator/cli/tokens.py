@@ -4,13 +4,14 @@ from typing import Literal
 
 from cyclopts import App
 
-from federator.cli.output import Output, say, show_data
+from federator.cli.columns import token_columns
+from federator.cli.output import Output, say, show_data, show_rows
 from federator.cli.phrases import when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.http import TokenRequest
 
-app = App(name="token", help="Make and revoke tokens for people and for agents.")
+app = App(name="token", help="Make, list and revoke tokens for people and for agents.")
 
 
 @app.command
@@ -65,6 +66,13 @@ def create(
     ends = f", expires {when(answer.expires_at, now)}" if answer.expires_at else ""
     whose = f"{answer.name}, {answer.role}" if answer.role else f"one agent of {answer.site}"
     say(f"for {whose}{ends}; it is not shown again")
+
+
+@app.command(name="list")
+def list_tokens(*, output: Output = "table", connection: Connection = HERE) -> None:
+    """List who has which tokens, newest first, and which still wait for an agent; never their secrets."""
+    rows, now = ask(connection, lambda client: client.tokens())
+    show_rows(rows, token_columns(now), output, empty="no tokens")
 
 
 @app.command

@@ -58,7 +58,9 @@ def draw(overview: Overview, width: int, rows: int) -> RenderableType:
     used = sum(len(lines) + 3 for lines in (overview.sites, overview.queues, rented) if lines)
     room = max(3, rows - used - 4)
     jobs = sorted(overview.jobs, key=_urgency)
-    parts += _section(f"Jobs ({len(overview.jobs)})", jobs[:room], job_columns(overview.now), width)
+    total = max(overview.jobs_total, len(jobs))
+    shown = f"{min(room, len(jobs))} of {total}" if total > min(room, len(jobs)) else str(total)
+    parts += _section(f"Jobs ({shown})", jobs[:room], job_columns(overview.now), width)
     return Group(*parts)
 
 

@@ -20,6 +20,7 @@ from federator.wire.http import (
     SiteRow,
     TokenAnswer,
     TokenRequest,
+    TokenRow,
 )
 
 JSON = {"Content-Type": "application/json"}
@@ -74,6 +75,10 @@ class PlatformVerbs:
         body = msgspec.json.encode({"reason": reason} | ({"member": member} if member else {}))
         path = _site(name, "/declare-dead")
         return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
+
+    async def remove_site(self, name: str) -> None:
+        """Forget a site that is gone for good. Refused while it is connected, or something of ours may run there."""
+        await self.transport.call("DELETE", _site(name), type(None))
 
     async def queues(self) -> list[QueueRow]:
         """All queues, use against guarantee and limit."""
@@ -152,6 +157,10 @@ class PlatformVerbs:
         }
         query = {key: value for key, value in given.items() if value is not None}
         return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
+
+    async def tokens(self) -> list[TokenRow]:
+        """All tokens, newest first; never their secrets."""
+        return await self.transport.call("GET", "/v1/tokens", list[TokenRow])
 
     async def revoke_tokens(self, name: str) -> int:
         """Revoke all tokens of a name; answers how many."""

@@ -24,7 +24,7 @@ from federator.model.capacity import Market
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.identity import Caller, JoinToken, Role, Token
 from federator.model.sites import Member, Site, SiteKind, SiteStatus
-from federator.wire.http import TokenAnswer, TokenRequest
+from federator.wire.http import TokenAnswer, TokenRequest, TokenRow
 from federator.wire.link import Challenge, JoinAnswer, JoinRequest, challenge_bytes
 
 JOIN_EXPIRES_S = 86400.0
@@ -116,6 +116,34 @@ class Admission:
         return TokenAnswer(
             secret, name=request.name, site=request.site, expires_at=self.clock.now() + lifetime_s
         )
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens of people, and those for agents that still wait for one; newest first."""
+        now = self.clock.now()
+        rows = [
+            TokenRow(
+                name=token.name,
+                role=token.role,
+                site=token.site or "",
+                default_queue=token.default_queue,
+                created_at=token.created_at,
+                expires_at=token.expires_at,
+                status="revoked" if token.revoked else _status(token.expires_at, now),
+            )
+            for token in self.records.tokens.values()
+        ]
+        rows += [
+            TokenRow(
+                name=join.member or "",
+                site=join.site,
+                created_at=join.created_at,
+                expires_at=join.expires_at,
+                status=_status(join.expires_at, now),
+            )
+            for join in self.records.join_tokens.values()
+            if join.public_key is None
+        ]
+        return sorted(rows, key=lambda row: (-row.created_at, row.name))
 
     async def revoke(self, caller: Caller, name: str) -> int:
         """Revoke all tokens of that name, from now on; how many. Raises `NotFound`."""
@@ -337,6 +365,10 @@ class Admission:
             )
             changes.put(*rows, entry)
         return changes
+
+
+def _status(expires_at: float | None, now: float) -> str:
+    return "expired" if expires_at is not None and expires_at <= now else "valid"
 
 
 def digest_of(secret: str) -> str:

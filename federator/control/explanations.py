@@ -68,7 +68,24 @@ class Explainer:
         )
 
     async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
-        """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed."""
+        """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed.
+
+        Of one that has ended, what was; neither advice nor forecasts, which are no use to it any more.
+        """
+        found = await self._explain(job, waiting, placement)
+        if not job.terminal:
+            spec = self._records.spec(job.spec_hash)
+            return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
+        return msgspec.structs.replace(
+            found,
+            sites=tuple(msgspec.structs.replace(site, change="") for site in found.sites),
+            changes=(),
+            expected_start_at=job.started_at,
+            expected_finish_at=job.finished_at,
+            home_finish_at=found.burst.home_finish_at if found.burst else None,
+        )
+
+    async def _explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         if job.status is JobStatus.PENDING and self._turn.last is not None:
             problem, plan = self._turn.last
             if waiting is not None and job.id not in self._turn.waiting and self._observer.jobs.eligible(job):
@@ -116,6 +133,8 @@ class Explainer:
         view = self._observer.jobs.imagined(job, spec)
         explanation = preview(self._problem(), view)
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
+        run_time = self._observer.jobs.run_time(job, spec)
+        explanation = msgspec.structs.replace(explanation, run_time=run_time)
         return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)
 
     def _problem(self) -> Problem:

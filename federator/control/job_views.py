@@ -13,7 +13,7 @@ from federator.control.records import Records
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView
-from federator.planning.forecast import runtime_quantiles
+from federator.planning.forecast import in_words, runtime_quantiles
 
 
 class _Kept(NamedTuple):
@@ -60,6 +60,13 @@ class JobViews:
     def of(self, job: Job) -> JobView:
         """A job on record."""
         return self.imagined(job, self._records.spec(job.spec_hash))
+
+    def run_time(self, job: Job, spec: JobSpec) -> str:
+        """How long it is planned to run, and how that is known."""
+        runs = self._history.runs(job.queue, job.name)
+        return in_words(
+            runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s), job.max_duration_s
+        )
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""

@@ -7,7 +7,7 @@ import msgspec
 from federator.control.gangs import unproven
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
-from federator.control.records import Changes, Records
+from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
@@ -75,6 +75,38 @@ class Sites:
                 placement, proof, acknowledged=False, member=member or None, check=check
             )
         return given_up
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Forget a site that is gone for good, with its members. Raises `Conflict` while it is connected, or something of ours may run there."""
+        caller.require(Role.ADMIN)
+        gone: list[str] = []
+
+        def compute() -> Changes:
+            self._check_away(name, "")
+            changes = Changes()
+            rows = [
+                placement for placement in self._records.open_placements.values() if placement.site == name
+            ]
+            leases = [le for le in self._records.leases.values() if le.site == name and le.ended_at is None]
+            if leases or any(not placement.ended for placement in rows):
+                what = (
+                    f"{len(leases)} machines are rented for it" if leases else "attempts may still run there"
+                )
+                raise Conflict(
+                    f"{name} cannot be removed: {what}",
+                    remedy="let them end, or see federator site declare-dead",
+                )
+            # Nobody is left to answer for what was given up there.
+            changes.put(*(msgspec.structs.replace(placement, stop_acknowledged=True) for placement in rows))
+            gone[:] = self._members(self._site(name), "")
+            changes.deletes += [row_key(self._records.members[member]) for member in gone]
+            changes.deletes.append(row_key(self._site(name)))
+            self._scribe.act(changes, f"user:{caller.name}", "remove site", site=name)
+            return changes
+
+        await self._records.transact(compute)
+        for member in gone:
+            self._inventory.forget(member)
 
     def _check_away(self, name: str, member: str) -> None:
         """Raise `Conflict` if the site, or that member of it, is connected at this moment: it may have come back meanwhile."""

@@ -245,6 +245,7 @@ class Views:
             ),
             caps=tuple(self.budgets()),
             turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
+            jobs_total=len(self._records.jobs),
         )
 
     async def events(self, job_id: str, after: str | None) -> list[Event]:

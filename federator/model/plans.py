@@ -150,3 +150,5 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     burst: BurstEvidence | None = None
     policies: tuple[str, ...] = ()
+    run_time: str = ""
+    """How long it is planned to run, and how that is known; empty once it has ended."""

@@ -29,6 +29,8 @@ class _Said:
     finish_at: float | None = None
     burst: BurstEvidence | None = None
     change: str = ""
+    home_finish_at: float | None = None
+    """Of a job that this plan starts on owned capacity."""
 
 
 def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
@@ -43,9 +45,7 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
             job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
         )
     said = _said(plan, job_id)
-    home_at = (
-        said.waiting.home_finish_at if said.waiting else said.burst.home_finish_at if said.burst else None
-    )
+    home_at = _home_finish_at(said)
     standing = _standing(problem, plan, job, home_at)
     sites = standing.reasons(job)
     if said.waiting is not None:
@@ -67,10 +67,19 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     )
 
 
+def _home_finish_at(said: _Said) -> float | None:
+    """Its forecast at home; of a job that starts there, its finish."""
+    if said.waiting is not None:
+        return said.waiting.home_finish_at
+    return said.burst.home_finish_at if said.burst is not None else said.home_finish_at
+
+
 def _said(plan: Plan, job_id: str) -> _Said:
     for action in plan.actions:
         if action.job == job_id and isinstance(action, Place):
-            return _Said(action.because, "placed", None, action.expected_start_at, action.expected_end_at)
+            times = action.expected_start_at, action.expected_end_at
+            home_at = action.expected_end_at if action.lease is None else None
+            return _Said(action.because, "placed", None, *times, home_finish_at=home_at)
         if action.job == job_id and isinstance(action, Rent):
             times = action.expected_start_at, action.expected_end_at
             return _Said(action.because, "rented for", None, *times, burst=action.evidence)
@@ -111,9 +120,13 @@ def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
 
 
 def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
-    """The plan's own suggestion, then what would open each place, each once."""
-    offered = [first, *(f"{site.site}/{site.pool}: {site.change}" for site in sites if site.change)]
-    return tuple(dict.fromkeys(change for change in offered if change))[:MAX_CHANGES]
+    """The plan's own suggestion, then what would open each place; each once, with all the places that it opens."""
+    places: dict[str, list[str]] = {}
+    for site in sites:
+        if site.change and site.change != first:
+            places.setdefault(site.change, []).append(f"{site.site}/{site.pool}")
+    offered = [f"{', '.join(dict.fromkeys(names))}: {change}" for change, names in places.items()]
+    return tuple(change for change in (first, *offered) if change)[:MAX_CHANGES]
 
 
 def _policies(world: World, job: JobView) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from federator.model.snapshot import Problem
 from federator.planning.burst import HomeForecast
 from federator.planning.problem import World
 from federator.planning.schedule import schedule
+from federator.planning.wording import span
 
 RUNTIME_MARGIN = 1.35
 """Plans use so much more than the expected run time: measured with the prototype, it cut missed deadlines by 29 to 35 %
@@ -42,7 +43,12 @@ def runtime_quantiles(
         found = RunForecast(estimate_s * margin, estimate_s / margin, estimate_s * margin, "estimate")
     elif past:
         low, middle, high = (past[min(len(past) - 1, int(share * len(past)))] for share in (0.1, 0.5, 0.9))
-        found = RunForecast(middle * margin, low, max(high, middle * margin), f"history of {len(past)} runs")
+        found = RunForecast(
+            middle * margin,
+            low,
+            max(high, middle * margin),
+            f"the median of {len(past)} run{'s' * (len(past) > 1)}",
+        )
     else:
         found = RunForecast(DEFAULT_RUN_S * margin, DEFAULT_RUN_S / margin, DEFAULT_RUN_S * margin, "default")
     if limit_s is None:
@@ -50,6 +56,17 @@ def runtime_quantiles(
     return RunForecast(
         min(found.run_s, limit_s), min(found.low_s, limit_s), min(found.high_s, limit_s), found.source
     )
+
+
+def in_words(forecast: RunForecast, limit_s: float | None) -> str:
+    """How long a job is planned to run, and how that is known: a guess is called one."""
+    about = f"about {span(forecast.run_s)}"
+    if limit_s is not None and forecast.run_s >= limit_s:
+        about = f"up to its max_duration of {span(limit_s)}"
+    if forecast.source == "default":
+        return f"{about}: a guess ({span(DEFAULT_RUN_S)} × {RUNTIME_MARGIN:g}), because nothing is known of it; give an estimate"
+    known = "its estimate" if forecast.source == "estimate" else forecast.source
+    return f"{about}: {known} × {RUNTIME_MARGIN:g}"
 
 
 def list_schedule(problem: Problem) -> dict[str, HomeForecast]:

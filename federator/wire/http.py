@@ -229,6 +229,20 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_in: str = ""
 
 
+class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator token list`: a person's token, or an agent's that was not used yet. Never the secret."""
+
+    name: str
+    role: str = ""
+    """Empty: it lets one agent join `site`."""
+    site: str = ""
+    default_queue: str = ""
+    created_at: float
+    expires_at: float | None = None
+    status: str
+    """valid, expired or revoked."""
+
+
 class TokenAnswer(msgspec.Struct, frozen=True):
     """The secret, shown once."""
 
@@ -273,3 +287,5 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     committed_usd: float
     caps: tuple[BudgetRow, ...]
     turn: str = ""
+    jobs_total: int = 0
+    """How many jobs are on record; `jobs` are some of them."""

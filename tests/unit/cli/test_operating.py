@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import msgspec
+
+from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.rules import PolicyDocument, PolicySet
 from federator.wire.http import (
     DecisionRow,
@@ -13,8 +16,10 @@ from federator.wire.http import (
     QueueRow,
     SiteRow,
     TokenAnswer,
+    TokenRow,
 )
 from tests.support.fake_dispatcher import FakeDispatcher
+from tests.support.worlds import a_job, a_plan, a_pool, a_world, placed
 from tests.unit.cli.answers import NOW, TIME, row
 from tests.unit.cli.conftest import Command
 
@@ -135,5 +140,71 @@ def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:
 def test_ledger_takes_an_instant(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/ledger", [])
     federator("ledger", "--since", "2026-01-01T00:00:00Z", "--job", "job-1")
-    assert fake.heard[0].query == {"since": "1767225600.0", "job": "job-1", "limit": "100"}
+    assert fake.heard[0].query == {"since": "1767225600.0", "job": "job-1", "limit": "101"}
     assert federator("ledger", "--since", "yesterday").code == 2
+
+
+def test_the_ledger_says_when_it_is_cut(federator: Command, fake: FakeDispatcher) -> None:
+    lines = [
+        LedgerEntry(id=f"le-{n:04}", at=NOW, kind=LedgerKind.ACT, who="user:ada", what=f"act {n}")
+        for n in range(1000)
+    ]
+    for answer in (lines[:3], lines[:2], lines, lines[:5]):
+        fake.answer("GET /v1/ledger", answer)
+    ran = federator("ledger", "--limit", "2")
+    assert "act 1" in ran.out
+    assert "act 2" not in ran.out
+    assert "oldest 2" in ran.err
+    assert "--after le-0001" in ran.err
+    assert fake.of("GET /v1/ledger")[-1].query["limit"] == "3"
+    assert federator("ledger", "--limit", "2").err == ""
+    ran = federator("ledger", "--all")
+    assert len(ran.out.splitlines()) == 1006
+    assert ran.err == ""
+    assert fake.of("GET /v1/ledger")[-1].query["after"] == "le-0999"
+
+
+def test_tokens_are_listed_without_secrets(federator: Command, fake: FakeDispatcher) -> None:
+    tokens = [
+        TokenRow(name="ada", role="user", default_queue="research", created_at=NOW - 60, status="revoked"),
+        TokenRow(name="", site="north", created_at=NOW, expires_at=NOW + 3600, status="valid"),
+    ]
+    fake.answer("GET /v1/tokens", tokens, headers=TIME)
+    lines = [line.split() for line in federator("token", "list").out.splitlines()[1:]]
+    assert lines == [
+        ["ada", "user", "research", "1m", "ago", "-", "revoked"],
+        ["-", "an", "agent", "of", "north", "-", "now", "in", "1h", "valid"],
+    ]
+
+
+def test_a_gone_site_is_removed(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("DELETE /v1/sites/north", None)
+    assert "north is forgotten" in federator("site", "remove", "north").out
+
+
+def test_a_decision_is_shown_for_people_and_whole_for_programs(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    problem = a_world([a_job("job-a"), a_job("job-b")], [a_pool()])
+    start = placed(problem.snapshot.jobs[0], problem.snapshot.pools[0])
+    plan = msgspec.structs.replace(a_plan(start, waiting=["job-b"]), taken_at=NOW)
+    fake.answer("GET /v1/decisions/dec-1", {"problem": problem, "plan": plan}, headers=TIME)
+    shown = federator("decisions", "show", "dec-1").out
+    assert "2 waiting jobs, 1 pools" in shown
+    does, waits = shown.split("Lets wait")
+    assert "start" in does
+    assert "job-a" in does
+    assert "home/gpu" in does
+    assert "job-b" in waits
+    assert "nothing is free" in waits
+    for words in (["--json"], ["-o", "json"]):
+        answer = json.loads(federator("decisions", "show", "dec-1", *words).out)
+        assert set(answer) == {"problem", "plan"}
+
+
+def test_top_says_how_many_jobs_there_are(federator: Command, fake: FakeDispatcher) -> None:
+    overview = Overview(
+        now=NOW, sites=(), queues=(), leases=(), jobs=(row(1), row(2)), spent_usd=0, committed_usd=0, caps=(), jobs_total=7000
+    )  # fmt: skip
+    fake.answer("GET /v1/overview", overview)
+    assert "Jobs (2 of 7000)" in federator("top", "--once").out

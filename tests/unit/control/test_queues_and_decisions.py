@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.kernel.errors import Conflict, Forbidden, Invalid
+from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
@@ -15,6 +15,7 @@ from federator.model.sites import SiteStatus
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
 from federator.wire.http import JobPatch, TokenRequest
+from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, ADMIN, NoSolver, World, make_world
 
 QUEUES = """
@@ -191,6 +192,70 @@ async def test_a_site_is_draining_until_it_is_not(world: World) -> None:
     site = await world.core.sites.drain(ADMIN, "lab", on=False)
     assert site.status is SiteStatus.JOINING
     assert world.core.views.site("lab").status == "READY"
+
+
+async def test_a_site_is_removed_once_nothing_can_run_there(world: World) -> None:
+    job = await world.submit()
+    await world.turn()
+    sites, heard = world.core.sites, world.core.inventory.members["lab"]
+    with pytest.raises(Conflict, match="connected"):
+        await sites.remove(ADMIN, "lab")
+    world.core.inventory.closed("lab", heard.session)
+    with pytest.raises(Conflict, match="may still run"):
+        await sites.remove(ADMIN, "lab")
+    await sites.declare_dead(ADMIN, "lab", "it burned")
+    with pytest.raises(Forbidden):
+        await sites.remove(Caller("eve", Role.SITE_ADMIN, site="lab"), "lab")
+    await sites.remove(ADMIN, "lab")
+    assert not world.core.views.sites()
+    assert not world.core.records.members
+    assert not world.core.records.open_placements, "nobody is left to be told to stop"
+    assert world.job(job).status is JobStatus.PENDING
+    with pytest.raises(NotFound):
+        await sites.remove(ADMIN, "lab")
+    await world.add_site("lab")
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING, "the name may be used again"
+
+
+async def test_tokens_are_listed_with_what_has_become_of_them(world: World) -> None:
+    admission = world.core.admission
+    await admission.create_token(ADMIN, TokenRequest(name="bob", role="user", expires_in="1h"))
+    await admission.create_token(ADMIN, TokenRequest(name="eve", role="user"))
+    await admission.create_token(ADMIN, TokenRequest(site="north", kind="onprem", expires_in="3h"))
+    await admission.revoke(ADMIN, "eve")
+    world.clock.advance(7200)
+    rows = {row.name or row.site: (row.role, row.status) for row in admission.tokens()}
+    assert rows == {"bob": ("user", "expired"), "eve": ("user", "revoked"), "north": ("", "valid")}
+
+
+async def test_of_an_ended_job_there_is_no_advice_and_no_forecast(world: World) -> None:
+    job = await world.submit()
+    await world.turn()
+    living = await world.core.views.explain(world.job(job))
+    assert "a guess" in living.run_time
+    world.clock.advance(100)
+    await world.sites["lab"].finish(job)
+    done = world.job(job)
+    over = await world.core.views.explain(done)
+    assert (over.changes, over.run_time, over.home_finish_at) == ((), "", None)
+    assert not any(site.change for site in over.sites)
+    assert (over.expected_start_at, over.expected_finish_at) == (done.started_at, done.finished_at)
+
+
+async def test_a_run_time_says_where_it_is_from(world: World) -> None:
+    def said(**fields: Any) -> str:
+        request = read_job({"run": "x", **fields}, now=world.clock.now())
+        return world.core.views.preview(ADA, request).explanation.run_time
+
+    assert said() == "about 1h21m: a guess (1h × 1.35), because nothing is known of it; give an estimate"
+    assert said(estimate="2h") == "about 2h42m: its estimate × 1.35"
+    assert said(estimate="50m", max_duration="1h") == "up to its max_duration of 1h: its estimate × 1.35"
+    job = await world.submit(name="known")
+    await world.turn()
+    world.clock.advance(600)
+    await world.sites["lab"].finish(job)
+    assert said(name="known") == "about 13m30s: the median of 1 run × 1.35"
 
 
 async def test_a_cloud_site_has_a_name_that_no_other_site_has() -> None:

@@ -37,6 +37,25 @@ def test_every_place_has_a_reason_and_those_that_pass_a_price() -> None:
     assert found.policies == ("burst",)
 
 
+def test_of_a_job_that_starts_at_home_no_rental_is_said_to_be_put_off() -> None:
+    """Its finish there is known, and it is in time: nothing is rented for it, now or later."""
+    job = a_job("ready", deadline_at=NOW + 10 * HOUR)
+    problem = a_world([job], [a_pool()], [an_offer()], [bursting()])
+    for found in (explain_waiting(problem, plan_greedily(problem), "ready"), preview(problem, job)):
+        (offer,) = [site for site in found.sites if site.site == "acme-eu"]
+        assert offer.filter == "no-need", offer
+        assert "at home it is expected to finish" in offer.text
+
+
+def test_a_change_is_offered_once_with_all_the_places_that_it_opens() -> None:
+    job = a_job("wants", models=("H100",))
+    problem = a_world([job], [a_pool("a"), a_pool("b")])
+    found = explain_waiting(problem, plan_greedily(problem), "wants")
+    changes = [site.change for site in found.sites]
+    assert len(set(changes)) == 1
+    assert sum(changes[0] in change for change in found.changes) == 1
+
+
 def test_what_the_plan_itself_takes_is_no_longer_free() -> None:
     first, second = a_job("first", gpus=4, submitted_at=NOW - 900), a_job("second", gpus=4)
     problem = a_world([first, second], [a_pool(nodes=1)])
