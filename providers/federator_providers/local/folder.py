@@ -95,11 +95,13 @@ class InstanceFolder:
 
     def end(self, at: float) -> float:
         """Establish that it ended at `at`. The first to say so is right; his time is returned. The secret is dropped."""
-        draft = self.path / f".ended-{os.getpid()}"
+        # A draft of one's own: threads of one process may be here at once, and who writes to a draft that is linked already changes the end.
+        draft = Path(tempfile.mkdtemp(prefix=".ended-", dir=self.path)) / "draft"
         write_durably(draft, repr(at).encode())
         with contextlib.suppress(FileExistsError):
             os.link(draft, self.ended_file)
         draft.unlink()
+        draft.parent.rmdir()
         self.user_data_file.unlink(missing_ok=True)
         return float(self.ended_file.read_text())
 
