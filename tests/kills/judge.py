@@ -5,9 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from federator.model.capacity import LEASE_ENDED, Instance
 from federator.model.events import Event
 from federator.model.jobs import JobStatus
-from federator.wire.http import JobRow
+from federator.wire.http import JobRow, LeaseRow
+
+CENT_USD = 0.01
 
 
 class Attempt(NamedTuple):
@@ -78,4 +81,23 @@ def judge(
             faults.append(f"{job}: accepted {len(accepted)} times")
         elif not any(len(ranks) == nodes[job] for ranks in ended[job].values()):
             faults.append(f"{job}: accepted, but no attempt came to its end with all {nodes[job]} ranks")
+    return faults
+
+
+def check_bill(leases: Iterable[LeaseRow], bill: Iterable[Instance]) -> list[str]:
+    """What the provider lists and what we believe to have rented are the same machines, all over, for the same money."""
+    ours, theirs = {lease.id: lease for lease in leases}, {instance.name: instance for instance in bill}
+    faults = [
+        f"lease {lease.id} is still {lease.status}"
+        for lease in ours.values()
+        if lease.status not in LEASE_ENDED
+    ]
+    faults += [f"machine {name} belongs to no lease" for name in sorted(theirs.keys() - ours.keys())]
+    faults += [
+        f"machine {each.name} is still {each.status}" for each in theirs.values() if each.ended_at is None
+    ]
+    for name, lease in ours.items():
+        billed_usd = theirs[name].billed_usd if name in theirs else 0.0
+        if abs(billed_usd - lease.billed_usd) > CENT_USD:
+            faults.append(f"lease {name} was {lease.billed_usd:.2f} USD here and {billed_usd:.2f} USD there")
     return faults

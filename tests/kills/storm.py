@@ -1,8 +1,9 @@
 """A federation of real processes under seeded kills.
 
 Work keeps coming while victims are chosen by the seed: the dispatcher, an agent, a shim, a job's process, a rented machine as a whole (at
-once, or taken back with a notice), the solver's child, and the dispatcher at the moment a machine has just been launched and the
-provider's answer is on its way. What an operator would do is done: dead dispatchers and agents are started again, held suspects released. In the end everything must have finished, and nothing be left.
+once, or taken back with a notice), the solver's child, and the dispatcher in the middle of a call to its provider (`launch`, `terminate`, `list`):
+before the request has reached it, while it is being carried out, or before the reply is back. What an operator would do is done: dead dispatchers and
+agents are started again, held suspects released. In the end everything must have finished, and nothing be left.
 """
 
 import asyncio
@@ -10,54 +11,40 @@ import os
 import random
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from federator.cli.demo.federation import Federation
-from federator.cli.demo.world import Document
+from federator.cli.demo.federation import DISPATCHER
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED
 from federator.wire.http import LeaseRow
 from federator_providers.local import interrupt
 from federator_providers.local.folder import InstanceFolder
-from tests.kills.judge import judge, read_attempts
+from tests.kills.judge import check_bill, judge, read_attempts
+from tests.kills.trapped import CALLS, MOMENTS
+from tests.kills.world import POLICIES, SITES, StormFederation, agent_of
+from tests.support.waiting import POLL_S
 
-SPEED = 60.0
 BACKLOG = 10
 """So many unfinished jobs are kept in the system while kills go on."""
-CALM_S = 120.0
+CALM_S = 240.0
 """Real seconds after the last kill within which everything must have finished."""
-LAUNCH_LOOKS = 3000
-KINDS = ("dispatcher", "agent", "shim", "job", "instance", "interrupt", "solver", "launch")
-SITES: list[Document] = [
-    *({"site": "lab", "member": name, "kind": "onprem", "pools": [{"name": "a", "model": "A100", "gpu_memory": "80GiB", "nodes": 1, "gpus_per_node": 4, "cpus_per_node": 32, "memory_per_node": "256GiB"}]} for name in ("lab", "lab-2")),
-    {"site": "edge", "kind": "edge", "pools": [{"name": "l", "model": "L4", "gpu_memory": "24GiB", "nodes": 2, "gpus_per_node": 1, "cpus_per_node": 8, "memory_per_node": "32GiB"}]},
-]  # fmt: skip
-SHAPES = ((1, 0), (1, 1), (1, 2), (1, 2), (2, 1), (2, 3), (2, 3))
-"""Nodes, and GPUs of each. Two with three each lie over both hosts of the lab."""
-POLICIES = """
-apiVersion: federator/v1
-kind: Queue
-metadata: {name: default}
-spec: {max_duration: 30m, max_priority: 100}
----
-apiVersion: federator/v1
-kind: Queue
-metadata: {name: rented}
-spec: {max_duration: 20m}
----
-apiVersion: federator/v1
-kind: BurstPolicy
-metadata: {name: always}
-spec:
-  who: {queues: [rented]}
-  when: {mode: always}
-  limits: {usd: {total: 100000}}
-"""
+VICTIM_S = 4.0
+CALL_S = 15.0
+"""Real seconds in which a victim is looked for, and in which a call that is to be hit is waited for."""
+NEED_S = 3.0
+"""So often more work for machines is submitted until a launch has come."""
+MOST_WAITING = 6
+TRIES = 3
+"""A kill that found no victim is tried again, in all so many times as often as kills were asked for."""
+KINDS = ("dispatcher", "agent", "shim", "job", "instance", "interrupt", "solver", *CALLS)
+WIDE = 0.1
+"""The share of jobs that are gangs over both hosts of one site."""
 
 
 @dataclass
@@ -77,7 +64,7 @@ class Storm:
     """One federation and one seed."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.federation = Federation(folder, SPEED)
+        self.federation = StormFederation(folder)
         self.journal = folder / "journal"
         self.journal.mkdir(parents=True)
         self.random = random.Random(seed)
@@ -95,15 +82,7 @@ class Storm:
             await self._feed()
             order = [kind for kind, count in kills.items() for _ in range(count)]
             self.random.shuffle(order)
-            for number, kind in enumerate(order):
-                await asyncio.sleep(self.random.uniform(0.05, 0.8))
-                if await self._strike(kind):
-                    self.verdict.kills[kind] += 1
-                await self._feed()
-                if number % 20 == 19:
-                    say(
-                        f"seed {self.verdict.seed}: {number + 1} of {len(order)} kills, {len(self.nodes)} jobs"
-                    )
+            await self._rage(order, say)
             await self._calm()
             await self._judge()
         finally:
@@ -113,6 +92,23 @@ class Storm:
                 process.wait()
         return self.verdict
 
+    async def _rage(self, order: list[str], say: Callable[[str], None]) -> None:
+        """All kills, in this order; one that finds no victim goes to the end."""
+        wanted, tries = len(order), TRIES * len(order)
+        while order and tries:
+            tries -= 1
+            kind = order.pop(0)
+            await asyncio.sleep(self.random.uniform(0.05, 0.8))
+            if await self._strike(kind):
+                self.verdict.kills[kind] += 1
+            else:
+                order.append(kind)
+            await self._feed()
+            if self.verdict.kills.total() % 20 == 0:
+                say(
+                    f"seed {self.verdict.seed}: {self.verdict.kills.total()} of {wanted} kills, {len(self.nodes)} jobs"
+                )
+
     async def _strike(self, kind: str) -> bool:
         """Kill one victim of this kind, if there is one within a few seconds; start again what an operator would."""
         processes = self.federation.processes
@@ -121,36 +117,61 @@ class Storm:
             await self.federation.start_dispatcher()
             return True
         if kind == "agent":
-            name = self.random.choice([site.get("member", site["site"]) for site in SITES])
-            processes.kill(str(name))
-            config = self.federation.folder / "sites" / f"{name}.yaml"
-            processes.start(str(name), "federator_agent", ["serve", "--config", str(config)])
+            name = agent_of(self.random.choice(SITES))
+            processes.kill(name)
+            self.federation.start_agent(name)
             return True
-        if kind == "launch":
-            return await self._kill_at_launch()
+        if kind in CALLS:
+            return await self._kill_in_call(kind)
         if kind == "interrupt":
             return await self._interrupt()
-        for _ in range(40):
-            victims = sorted(pid for pid in processes.living() if _kind_of(pid) == kind)
-            if victims:
-                with suppress(ProcessLookupError):
-                    os.kill(self.random.choice(victims), signal.SIGKILL)
-                return True
-            await asyncio.sleep(0.1)
-        return False
+        return await self._in_time(VICTIM_S, lambda: self._kill_one(kind))
 
-    async def _kill_at_launch(self) -> bool:
-        """Kill the dispatcher as soon as a new machine's folder is there: its provider's answer is not written down yet."""
-        before = self._machines()
-        for number in range(LAUNCH_LOOKS):
-            if number % (LAUNCH_LOOKS // 6) == 0:
-                await self._submit_rented(8)  # warm machines are used first: ask for more than they have
-            if self._machines() - before:
-                self.federation.kill_dispatcher()
-                await self.federation.start_dispatcher()
-                return True
-            await asyncio.sleep(0.002)
-        return False
+    def _kill_one(self, kind: str) -> bool:
+        """Kill one of the processes of this kind, if there are any."""
+        victims = sorted(pid for pid in self.federation.processes.living() if _kind_of(pid) == kind)
+        if victims:
+            with suppress(ProcessLookupError):
+                os.kill(self.random.choice(victims), signal.SIGKILL)
+        return bool(victims)
+
+    async def _kill_in_call(self, call: str) -> bool:
+        """Set a trap and see to it that there will be such a call; the dispatcher that was caught is started again."""
+        trap = self.federation.folder / f"{call}.{self.random.choice(MOMENTS)}"
+        dispatcher = self.federation.processes.started[DISPATCHER]
+        trap.touch()
+        asking: set[asyncio.Task[None]] = set()
+        for _ in range(int(CALL_S / NEED_S)):
+            if call != "list":
+                asking.add(
+                    asyncio.create_task(self._need_machines())
+                )  # it may be caught in the middle of this
+            if await self._in_time(NEED_S, lambda: dispatcher.poll() is not None):
+                break
+        if dispatcher.poll() is None:
+            with suppress(FileNotFoundError):
+                trap.unlink()
+                await asyncio.gather(*asking)
+                return False
+            await asyncio.to_thread(dispatcher.wait)  # it was sprung at the last moment
+        await self.federation.start_dispatcher()
+        await asyncio.gather(*asking)
+        return True
+
+    async def _need_machines(self) -> None:
+        """Work that nothing which is already rented can take on soon; what is to be given back has to have been rented."""
+        waiting = await self.federation.admin.jobs(JobFilter(status="PENDING", queue="rented"))
+        if waiting.total < MOST_WAITING:
+            await self._submit_rented(self.random.choice((1, 4, 8)))
+
+    async def _in_time(self, limit_s: float, holds: Callable[[], bool]) -> bool:
+        """Whether it comes to hold within so many real seconds."""
+        until_s = time.monotonic() + limit_s
+        while not holds():
+            if time.monotonic() > until_s:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
 
     async def _interrupt(self) -> bool:
         """Have a machine taken back that is booting or at work; it dies by itself when its notice is over."""
@@ -194,7 +215,8 @@ class Storm:
         await self._submit(queue="rented", placement={"kinds": ["cloud"]}, resources={"gpus": gpus}, nodes=1)
 
     async def _submit(self, **fields: object) -> None:
-        nodes, gpus = self.random.choice(SHAPES)
+        wide = self.random.random() < WIDE  # no host of any site holds it alone
+        nodes = 2 if wide else self.random.choice((1, 1, 1, 2, 3))
         run_s = self.random.uniform(0.2, 2.5)
         job = {
             "name": "beat",
@@ -205,8 +227,9 @@ class Storm:
                 f"{run_s:.2f}",
             ],
             "nodes": nodes,
-            "resources": {"gpus": gpus},
+            "resources": {"gpus": 4 if wide else self.random.choice((0, 1, 2))},
             "estimate": "3m",
+            "placement": {"sites": ["hall"]} if wide else {},
             "retry": {"on": ["error", "preemption"], "max": 1000, "backoff": "1s"},
             "checkpoint": {"grace": "1m"},
             **fields,
@@ -238,11 +261,10 @@ class Storm:
         attempts = read_attempts(self.journal)
         leases = await admin.leases()
         verdict.jobs, verdict.attempts, verdict.leases = len(self.nodes), len(attempts), len(leases)
-        verdict.spent_usd = sum(lease.billed_usd for lease in leases)
+        bill = await self.federation.bill()
+        verdict.spent_usd = sum(instance.billed_usd for instance in bill)
         verdict.faults = judge(self.nodes, rows, history, attempts, self.nodes)
-        verdict.faults += [
-            f"lease {lease.id} is still {lease.status}" for lease in leases if not _over(lease)
-        ]
+        verdict.faults += check_bill(leases, bill)
         left = self.federation.processes.ranks()
         verdict.faults += [f"a process of {rank.job} ({rank.placement}) is left" for rank in left]
         machines = [pid for pid in self.federation.processes.living() if _kind_of(pid) == "instance"]
