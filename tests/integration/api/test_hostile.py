@@ -21,6 +21,7 @@ from federator.wire import link
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import PEOPLE, ROOT, Answer, HttpAgent, Rig, archive
 from tests.integration.api.test_agents import placed
+from tests.support.waiting import PATIENCE_S, until
 
 ROLES = {name: Role(request.role) for name, request in PEOPLE.items()} | {"root": Role.ADMIN}
 STRANGERS = ("nobody", "nonsense", "not-ascii", "expired", "revoked", "ticket", "join")
@@ -124,11 +125,11 @@ async def test_a_ticket_dies_with_its_session(doors: Doors) -> None:
     assert (await doors.agent.ask("PUT", log, data=b"x")).status == 404
     assert doors.agent.socket is not None
     await doors.agent.socket.close()
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if (await doors.agent.ask("PUT", log, data=b"x")).status == 401:
-            return
-    pytest.fail("the ticket outlives its session")
+
+    async def refused() -> bool:
+        return (await doors.agent.ask("PUT", log, data=b"x")).status == 401
+
+    await until(refused, "the ticket to end with its session")
 
 
 async def test_a_token_is_taken_from_its_header_alone(rig: Rig) -> None:
@@ -234,7 +235,7 @@ def post(rig: Rig, length: int, kind: str = "application/json") -> bytes:
 async def test_hundreds_who_never_finish_their_request_keep_nobody_waiting(rig: Rig) -> None:
     halves = [await raw(rig, b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nX-Slow: ") for _ in range(150)]
     halves += [await raw(rig, post(rig, 1000) + b'{"run":') for _ in range(150)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         for _ in range(20):
             assert (await rig.ask("GET", "/v1/queues")).status == 200
             await rig.submit()
@@ -250,7 +251,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
     monkeypatch.setattr(exchange, "IDLE_S", 0.1)
     reader, writer = await raw(rig, post(rig, 1000, kind) + b'{"run":')
     answer = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while b'"status":408' not in answer:
             part = await reader.read(4096)
             assert part, answer
@@ -278,9 +279,7 @@ async def test_a_message_over_the_limit_ends_that_session_alone(rig: Rig) -> Non
     assert liar.socket is not None
     with contextlib.suppress(ConnectionError):  # cut off before all of it is sent
         await liar.socket.send_str('{"type":"report","x":"' + "x" * link.MAX_MESSAGE_BYTES + '"}')
-    async with asyncio.timeout(5):
-        while rig.world.core.inventory.members["north"].session:
-            await asyncio.sleep(0.01)
+    await until(lambda: not rig.world.core.inventory.members["north"].session, "the liar's end")
     row = await placed(rig, "south")
     told = await honest.hear()
     assert isinstance(told, link.Desired)

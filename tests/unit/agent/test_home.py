@@ -36,8 +36,8 @@ def test_a_copy_beside_it_is_refused_with_both_ways_out(state: Path) -> None:
     for _ in range(2):  # being refused does not make it at home
         with pytest.raises(Invalid, match=rf"copy is a copy of {state} on this machine") as refused:
             home.settle(copy)
-    assert "join token" in refused.value.describe()
-    assert "--moved" in refused.value.describe()
+        assert "join token" in refused.value.describe()
+        assert "--moved" in refused.value.describe()
     home.settle(state)
 
 
