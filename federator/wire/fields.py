@@ -21,7 +21,7 @@ MAX_USD = 1e9
 MAX_ARRAY_TASKS = 100_000
 MAX_ARRAY_INDEX = 9_999_999
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _INDICES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _JOB_ID = re.compile(r"job-[0-9a-hjkmnp-tv-z]{26}")
 
@@ -72,7 +72,7 @@ def plain(value: str, path: str, *, limit: int = MAX_TEXT) -> str:
     """A text that may be empty but has nothing that a file, an environment or JSON cannot hold."""
     if len(value) > limit:
         raise Invalid(f"has {len(value)} characters; at most {limit} are taken", field=path)
-    if _UNWRITABLE.search(value):
+    if "\0" in value or (not value.isascii() and _HALF_PAIR.search(value)):
         raise Invalid(
             "has a character that no program could be given (NUL or half a surrogate pair)", field=path
         )
@@ -111,6 +111,8 @@ def queue(value: object, path: str) -> str:
 
 def words(value: object, path: str, each: Callable[[object, str], str] = text) -> tuple[str, ...]:
     """A list of words; one word alone is a list of one."""
+    if value == ():
+        return ()
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list | tuple):
