@@ -22,6 +22,7 @@ from federator.control.leadership import Reign
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.records import Records
+from federator.control.rented_sites import check_rented_sites, rented_sites
 from federator.control.retention import Retention
 from federator.control.scribe import Scribe
 from federator.control.sites import Sites
@@ -79,7 +80,7 @@ class Core:
         self._tasks.append(asyncio.create_task(self.reign.keep(), name="reign"))
         self.records.lead(self.reign)
         await self.records.load()
-        self.admission.check_rented_sites()
+        check_rented_sites(self.records, self.settings.providers)
         await self.decisions.load_index()
         self.history.load(self.records.jobs.values())
         log.info(
@@ -132,15 +133,13 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     """A dispatcher from its parts, not yet started."""
     ids = ids or IdSource(clock)
     records, scribe = Records(store), Scribe(clock, ids)
-    history, link = History(), settings.link
-    inventory = Inventory(clock, link)
+    history, inventory = History(), Inventory(clock, settings.link)
     observer = _observer(settings, records, inventory, history, clock)
     progress = Progress(records, scribe, history)
     decisions = DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
     intake = Intake(records, scribe, blobs, settings.limits, retention)
-    rented = {provider.site: name for name, provider in settings.providers.items()}
-    admission = Admission(records, clock, ids, rented)
+    admission = Admission(records, clock, ids, rented_sites(settings.providers))
     turn = Turn(
         records=records,
         observer=observer,

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call, Cursor
+from federator.control.token_rows import token_rows
 from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
@@ -93,7 +94,7 @@ async def create_token(call: Call) -> TokenAnswer:
 
 async def tokens(call: Call) -> list[TokenRow]:
     """Who has which tokens; no secrets."""
-    return call.core.admission.tokens()
+    return token_rows(call.core.records, call.core.clock.now())
 
 
 async def revoke_tokens(call: Call) -> Revoked:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid, Permanent
-from federator.wire.faults import every_fault, raise_all
-from federator.wire.jobfile import BLOB_PREFIX, read_job, with_line
+from federator.wire.faults import every_fault, raise_all, with_line
+from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.yamltext import Document, read_documents
 
 STDIN = Path("-")

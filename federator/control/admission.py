@@ -24,7 +24,7 @@ from federator.model.capacity import Market
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.identity import Caller, JoinToken, Role, Token
 from federator.model.sites import Member, Site, SiteKind, SiteStatus
-from federator.wire.http import TokenAnswer, TokenRequest, TokenRow
+from federator.wire.http import TokenAnswer, TokenRequest
 from federator.wire.link import Challenge, JoinAnswer, JoinRequest, challenge_bytes
 
 JOIN_EXPIRES_S = 86400.0
@@ -62,17 +62,6 @@ class Admission:
     def bootstrapped(self) -> bool:
         """Whether an admin's token was ever made."""
         return any(token.role is Role.ADMIN for token in self.records.tokens.values())
-
-    def check_rented_sites(self) -> None:
-        """Raise `Invalid` where a provider rents for a site that is on record as something else: none of its agents could ever join."""
-        for name, provider in self.rented_sites.items():
-            site = self.records.sites.get(name)
-            if site is not None and site.kind is not SiteKind.CLOUD:
-                raise Invalid(
-                    f"{name} is the cloud site of provider {provider}, and the name of an {site.kind} site that has joined",
-                    field=f"$.providers.{provider}.site",
-                    remedy="give the provider's site a name of its own",
-                )
 
     async def bootstrap_admin(self, keep: Callable[[str], None]) -> None:
         """Make the first admin's token. Raises `Conflict` when there was one already.
@@ -116,34 +105,6 @@ class Admission:
         return TokenAnswer(
             secret, name=request.name, site=request.site, expires_at=self.clock.now() + lifetime_s
         )
-
-    def tokens(self) -> list[TokenRow]:
-        """All tokens of people, and those for agents that still wait for one; newest first."""
-        now = self.clock.now()
-        rows = [
-            TokenRow(
-                name=token.name,
-                role=token.role,
-                site=token.site or "",
-                default_queue=token.default_queue,
-                created_at=token.created_at,
-                expires_at=token.expires_at,
-                status="revoked" if token.revoked else _status(token.expires_at, now),
-            )
-            for token in self.records.tokens.values()
-        ]
-        rows += [
-            TokenRow(
-                name=join.member or "",
-                site=join.site,
-                created_at=join.created_at,
-                expires_at=join.expires_at,
-                status=_status(join.expires_at, now),
-            )
-            for join in self.records.join_tokens.values()
-            if join.public_key is None
-        ]
-        return sorted(rows, key=lambda row: (-row.created_at, row.name))
 
     async def revoke(self, caller: Caller, name: str) -> int:
         """Revoke all tokens of that name, from now on; how many. Raises `NotFound`."""
@@ -334,13 +295,9 @@ class Admission:
         return name
 
     def _check_kind(self, site: str, kind: SiteKind) -> None:
-        provider = self.rented_sites.get(site)
-        if provider is not None and kind is not SiteKind.CLOUD:
-            raise Conflict(
-                f"{site} is the cloud site of provider {provider} in the settings",
-                field="$.site",
-                remedy="choose another name",
-            )
+        if site in self.rented_sites and kind is not SiteKind.CLOUD:
+            what = f"{site} is the cloud site of provider {self.rented_sites[site]} in the settings"
+            raise Conflict(what, field="$.site", remedy="choose another name")
         existing = self.records.sites.get(site)
         if existing is not None and existing.kind is not kind:
             raise Conflict(
@@ -365,10 +322,6 @@ class Admission:
             )
             changes.put(*rows, entry)
         return changes
-
-
-def _status(expires_at: float | None, now: float) -> str:
-    return "expired" if expires_at is not None and expires_at <= now else "valid"
 
 
 def digest_of(secret: str) -> str:

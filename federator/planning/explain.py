@@ -122,11 +122,16 @@ def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
 def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
     """The plan's own suggestion, then what would open each place; each once, with all the places that it opens."""
     places: dict[str, list[str]] = {}
+    if first:
+        places[first] = []
     for site in sites:
-        if site.change and site.change != first:
+        if site.change:
             places.setdefault(site.change, []).append(f"{site.site}/{site.pool}")
-    offered = [f"{', '.join(dict.fromkeys(names))}: {change}" for change, names in places.items()]
-    return tuple(change for change in (first, *offered) if change)[:MAX_CHANGES]
+    offered = [
+        f"{', '.join(dict.fromkeys(names))}: {change}" if names else change
+        for change, names in places.items()
+    ]
+    return tuple(offered[:MAX_CHANGES])
 
 
 def _policies(world: World, job: JobView) -> tuple[str, ...]:

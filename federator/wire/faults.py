@@ -5,11 +5,14 @@ Readers raise at the first fault. So the document is read again without what was
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
-from federator.kernel.errors import Permanent
+from federator.kernel.errors import FederatorError, Permanent
+from federator.wire.yamltext import Document
 
 MOST = 20
 """So many faults of one document are told."""
+ErrorType = TypeVar("ErrorType", bound=FederatorError)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -41,6 +44,19 @@ def raise_all(faults: list[Permanent]) -> None:
         raise faults[0]
     if faults:
         raise ExceptionGroup(f"{len(faults)} faults", faults)
+
+
+def with_line(document: Document, error: ErrorType) -> ErrorType:
+    """The same error, with the line in front."""
+    line = _line_of(document, error.field)
+    return type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy)
+
+
+def _line_of(document: Document, path: str | None) -> int:
+    """The line of the longest known path at or above `path`."""
+    while path and path not in document.lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return document.lines[path or "$"]
 
 
 def _without(value: object, steps: list[str | int]) -> object:

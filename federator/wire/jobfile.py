@@ -8,7 +8,6 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +18,7 @@ from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementCon
 from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators, read_model
+from federator.wire.faults import with_line
 from federator.wire.yamltext import Document, read_document
 
 MAX_NODES = 4096
@@ -66,7 +66,6 @@ _LAUNCHERS = {
     "mpirun",
     "uv",
 }
-ErrorType = TypeVar("ErrorType", bound=FederatorError)
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -98,19 +97,6 @@ def read_job_document(document: Document, *, now: float) -> JobRequest:
         return read_job(document.value, now=now)
     except FederatorError as error:
         raise with_line(document, error) from None
-
-
-def with_line(document: Document, error: ErrorType) -> ErrorType:
-    """The same error, with the line in front."""
-    line = _line_of(document, error.field)
-    return type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy)
-
-
-def _line_of(document: Document, path: str | None) -> int:
-    """The line of the longest known path at or above `path`."""
-    while path and path not in document.lines:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return document.lines[path or "$"]
 
 
 def read_job(document: object, *, now: float) -> JobRequest:

@@ -156,15 +156,20 @@ def judge(record: Record, now_at: float) -> Verdict:
     if _lost(first):
         detail = f"rank {first.rank} on {where}: {first.detail or 'its process vanished'}"
         return Verdict(status=PlacementStatus.LOST, cause=Cause.NODE_LOST, detail=detail, ended_at=ended_at)
-    why = first.detail or (KILLED_HINT if first.exit_code == KILLED else "")
-    detail = f"rank {first.rank} on {where} ended with exit code {first.exit_code}"
+    detail = f"rank {first.rank} on {where} ended with exit code {first.exit_code}{_why(first)}"
     return Verdict(
         status=PlacementStatus.FAILED,
         cause=Cause.OUT_OF_MEMORY if first.detail else Cause.EXIT,
-        detail=f"{detail}: {why}" if why else detail,
+        detail=detail,
         exit_code=first.exit_code,
         ended_at=ended_at,
     )
+
+
+def _why(rank: RankState) -> str:
+    """What is known of an exit code beyond its number."""
+    why = rank.detail or (KILLED_HINT if rank.exit_code == KILLED else "")
+    return f": {why}" if why else ""
 
 
 def _succeeded(rank: RankState, stop: Stop | None) -> bool:

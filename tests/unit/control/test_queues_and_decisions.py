@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.control.rented_sites import check_rented_sites
+from federator.control.token_rows import token_rows
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
@@ -225,7 +227,10 @@ async def test_tokens_are_listed_with_what_has_become_of_them(world: World) -> N
     await admission.create_token(ADMIN, TokenRequest(site="north", kind="onprem", expires_in="3h"))
     await admission.revoke(ADMIN, "eve")
     world.clock.advance(7200)
-    rows = {row.name or row.site: (row.role, row.status) for row in admission.tokens()}
+    rows = {
+        row.name or row.site: (row.role, row.status)
+        for row in token_rows(world.core.records, world.clock.now())
+    }
     assert rows == {"bob": ("user", "expired"), "eve": ("user", "revoked"), "north": ("", "valid")}
 
 
@@ -244,18 +249,22 @@ async def test_of_an_ended_job_there_is_no_advice_and_no_forecast(world: World) 
 
 
 async def test_a_run_time_says_where_it_is_from(world: World) -> None:
-    def said(**fields: Any) -> str:
+    async def said(**fields: Any) -> str:
         request = read_job({"run": "x", **fields}, now=world.clock.now())
-        return world.core.views.preview(ADA, request).explanation.run_time
+        return (await world.core.views.preview(ADA, request)).explanation.run_time
 
-    assert said() == "about 1h21m: a guess (1h × 1.35), because nothing is known of it; give an estimate"
-    assert said(estimate="2h") == "about 2h42m: its estimate × 1.35"
-    assert said(estimate="50m", max_duration="1h") == "up to its max_duration of 1h: its estimate × 1.35"
+    assert (
+        await said() == "about 1h21m: a guess (1h × 1.35), because nothing is known of it; give an estimate"
+    )
+    assert await said(estimate="2h") == "about 2h42m: its estimate × 1.35"
+    assert (
+        await said(estimate="50m", max_duration="1h") == "up to its max_duration of 1h: its estimate × 1.35"
+    )
     job = await world.submit(name="known")
     await world.turn()
     world.clock.advance(600)
     await world.sites["lab"].finish(job)
-    assert said(name="known") == "about 13m30s: the median of 1 run × 1.35"
+    assert await said(name="known") == "about 13m30s: the median of 1 run × 1.35"
 
 
 async def test_a_cloud_site_has_a_name_that_no_other_site_has() -> None:
@@ -263,7 +272,7 @@ async def test_a_cloud_site_has_a_name_that_no_other_site_has() -> None:
     world = await make_world()
     with pytest.raises(Conflict, match="provider cloudy"):
         await world.core.admission.create_token(ADMIN, TokenRequest(site="cloud", kind="onprem"))
-    world.core.admission.check_rented_sites()
+    check_rented_sites(world.core.records, world.core.settings.providers)
     await world.add_site("cloud")
     with pytest.raises(Invalid, match="cloud is the cloud site of provider cloudy") as refused:
         await world.core.start()
