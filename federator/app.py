@@ -11,6 +11,7 @@ act in a newer one.
 import asyncio
 import gc
 import logging
+import math
 import os
 import secrets
 import signal
@@ -30,19 +31,22 @@ from federator.assembly import Core, assemble
 from federator.control.admission import Admission
 from federator.control.desk import Compiled
 from federator.control.executor import UserData
-from federator.control.leadership import LedProvider, Reign
+from federator.control.leadership import ALIVE_KEY, LedProvider, Reign
 from federator.control.observation import RENTED_POOL
+from federator.control.reconciling import FLAG as RECONCILING
+from federator.control.records import Flag, row_key
 from federator.kernel.clock import Clock, SystemClock, parse_clock
-from federator.kernel.errors import FederatorError, Invalid, Transient
+from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
 from federator.kernel.quantities import format_mib
 from federator.model.capacity import Lease
 from federator.model.sites import SiteKind
-from federator.ports import Blobs, Provider, Store
+from federator.ports import Blobs, Provider, Put, Store, Transaction
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
 from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
+from federator.store.sqlite_file import adopt
 from federator.telemetry import configure_logging
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
@@ -230,6 +234,43 @@ class Dispatcher:
         if self._started is not None:
             self._started(self.address)
             self._started = None
+
+
+async def adopt_store(settings: Settings) -> str:
+    """Take a restored store for the present one: another incarnation, which is returned, and a phase in which first everybody is heard.
+
+    Raises `Conflict` or `Unavailable` while a dispatcher uses it, `NotFound` when there is none.
+    """
+    flag = Flag(RECONCILING, on=True, who="store adopt", at=parse_clock(settings.clock).now())
+    mark = Transaction(puts=(Put(row_key(flag), msgspec.json.encode(flag)),))
+    if settings.store.etcd is None:
+        path = _prepare_state_dir(settings) / "store.db"
+        if not await asyncio.to_thread(path.exists):
+            raise NotFound(f"there is no store {path}", remedy="restore it there first, or give --config")
+        embedded = SqliteStore.open(path, SystemClock())
+        await embedded.commit(mark)
+        await embedded.close()
+        return adopt(path)
+    store, _ = await open_shared(settings.store.etcd)
+    try:
+        await _nobody_leads(store, settings.store.etcd.term_s)
+        await store.commit(mark)
+        return await store.adopt()
+    finally:
+        await store.close()
+
+
+async def _nobody_leads(store: Store, term_s: float) -> None:
+    """Wait for the end of a term, which a restored cluster counts from its start. Raises `Conflict` if it is renewed."""
+    item = await store.get(ALIVE_KEY)
+    for _ in range(math.ceil(2 * term_s) + 5):
+        present = await store.get(ALIVE_KEY)
+        if present is None:
+            return
+        if item is None or present.revision != item.revision:
+            break
+        await asyncio.sleep(1.0)
+    raise Conflict("a dispatcher leads on this store", remedy="stop all dispatchers first")
 
 
 def _prepare_state_dir(settings: Settings) -> Path:

@@ -21,6 +21,7 @@ from federator.control.inventory import Inventory
 from federator.control.leadership import Reign
 from federator.control.observation import Observer
 from federator.control.progress import Progress
+from federator.control.reconciling import Reconciliation
 from federator.control.records import Records
 from federator.control.rented_sites import check_rented_sites, rented_sites
 from federator.control.retention import Retention
@@ -61,6 +62,7 @@ class Core:
     turn: Turn
     executor: Executor
     fences: Fences
+    reconciliation: Reconciliation
     sweeper: Sweeper
     solver: Solver
     providers: dict[str, Provider]
@@ -94,6 +96,15 @@ class Core:
         for listen in (self.turn.wake, self.executor.wake):
             self.records.subscribe(listen)
             self.inventory.subscribe(listen)
+        if self.reconciliation.on:
+            self.hub.listen_only(on=True)
+            first = supervise("reconciling", self._reconcile)
+            self._tasks.append(asyncio.create_task(first, name="reconciling"))
+        else:
+            self._act()
+        self.ready = True
+
+    def _act(self) -> None:
         for name, loop in (
             ("turn", self.turn.run),
             ("executor", self.executor.run),
@@ -101,7 +112,13 @@ class Core:
             ("sweeper", self.sweeper.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
-        self.ready = True
+
+    async def _reconcile(self) -> None:
+        """Hear everybody; only then tell anybody what to do, and do anything."""
+        await self.reconciliation.finish()
+        self.fences.begin()
+        self.hub.listen_only(on=False)
+        self._act()
 
     async def stop(self) -> None:
         """End the loops, then the term, and release what they hold. Work at sites goes on."""
@@ -153,6 +170,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     )
     explainer = Explainer(records, observer, turn, intake, decisions)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
+    reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
     return Core(
         settings=settings,
         clock=clock,
@@ -180,13 +198,14 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
             records=records,
             admission=admission,
             inventory=inventory,
-            progress=progress,
+            progress=reconciliation,
             settings=settings.link,
             ids=ids,
         ),
         turn=turn,
         executor=executor,
         fences=Fences(records, inventory, progress, clock),
+        reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
         solver=solver,
         providers=providers,

@@ -17,7 +17,7 @@ async def alive(_call: Call) -> dict[str, str]:
 async def ready(call: Call) -> web.Response:
     """Whether it leads and has read its records: before that, other routes answer 503."""
     if call.core.serving:
-        return json_response({"status": "ready"})
+        return json_response({"status": "reconciling" if call.core.reconciliation.on else "ready"})
     return json_response({"status": "starting"}, status=503)
 
 

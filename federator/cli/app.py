@@ -16,6 +16,7 @@ from federator.cli import (
     running,
     serve,
     sites,
+    store,
     tokens,
     top,
 )
@@ -61,7 +62,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "decisions": decisions.app,
         "ledger": decisions.ledger,
     },
-    "Server": {"demo": demo, "serve": serve.serve, "token": tokens.app, "bench": bench},
+    "Server": {"demo": demo, "serve": serve.serve, "store": store.app, "token": tokens.app, "bench": bench},
 }
 
 

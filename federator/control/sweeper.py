@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from federator.control.inventory import Inventory
+from federator.control.reconciling import SPARED
 from federator.control.records import Changes, Records
 from federator.control.retention import Retention
 from federator.control.scribe import Scribe
@@ -71,6 +72,8 @@ class Sweeper:
         return ended
 
     def _known(self, name: str) -> bool:
+        if SPARED + name in self._records.flags:
+            return True
         lease = self._records.leases.get(name)
         return lease is not None and lease.status not in LEASE_ENDED
 

@@ -13,15 +13,14 @@ LONGEST_DELAY_S = 10.0
 
 
 async def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Run `loop` until it is cancelled. `NotLeading` ends it for good: whoever leads now has a loop of its own."""
+    """Run `loop` until it returns or is cancelled. `NotLeading` ends it for good: whoever leads now has a loop of its own."""
     delay_s = FIRST_DELAY_S
     while True:
         started_s = asyncio.get_running_loop().time()
         try:
-            await loop()
+            return await loop()
         except NotLeading as error:
-            log.warning("%s stops: %s", name, error)
-            return
+            return log.warning("%s stops: %s", name, error)
         except Transient as error:
             # Foreseen, such as a full disk: it needs no trace, and is over when it is over.
             log.warning("%s waits: %s; again in %.1f s", name, error, delay_s)

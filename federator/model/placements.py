@@ -95,6 +95,9 @@ class PlacementReport(
     """It was asked to save itself and ended within its grace."""
     rendezvous: str = ""
     """With ACCEPTED of a reservation: `host:port` at this member where the other ranks would find its rank 0."""
+    job: str = ""
+    """Whose attempt it is, and of which pool: a dispatcher whose store was restored may not know it."""
+    pool: str = ""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

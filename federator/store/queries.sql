@@ -4,6 +4,9 @@
 -- The one row about the store, when the file is made.
 INSERT INTO store (only_row, incarnation, revision) VALUES (1, :incarnation, 0);
 
+-- name: set_incarnation
+UPDATE store SET incarnation = :incarnation;
+
 -- name: get_store
 SELECT incarnation, revision FROM store;
 

@@ -6,11 +6,15 @@ the store it belongs to, and the store of a folder that does not is not opened.
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from federator.kernel.errors import Invalid, Unavailable
-from federator.ports import Blobs, Store
+from federator.ports import Blobs
 from federator.settings import EtcdSettings
 from federator.store.blobs import FileBlobs
+
+if TYPE_CHECKING:
+    from federator.store.etcd import EtcdStore
 
 OUTSIDE = ("spec/", "decision/")
 """Rows that are kept in the folder whatever their size: many or large, never changed, and known by their keys."""
@@ -18,7 +22,7 @@ MARK = "store"
 """The file in the folder that names the store."""
 
 
-async def open_shared(settings: EtcdSettings) -> tuple[Store, Blobs]:
+async def open_shared(settings: EtcdSettings) -> "tuple[EtcdStore, Blobs]":
     """The store and the blobs beside it. Raises `Unavailable` when the cluster or the folder does not answer, `Invalid` for another store's folder."""
     try:
         from federator.store.etcd import EtcdStore  # noqa: PLC0415 - an extra that most dispatchers go without

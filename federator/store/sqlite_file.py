@@ -95,6 +95,18 @@ def open_reading(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def adopt(path: Path) -> str:
+    """Give the store another incarnation, and return it: after a restore, and with no dispatcher running. Raises `Unavailable` if one is."""
+    descriptor = lock(path)
+    try:
+        with contextlib.closing(open_writing(path)) as connection:
+            incarnation = secrets.token_hex(8)
+            connection.execute(QUERIES["set_incarnation"], {"incarnation": incarnation})
+            return incarnation
+    finally:
+        os.close(descriptor)
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the file is new; raises `Permanent` when it is not ours to use."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()

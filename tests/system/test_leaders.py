@@ -127,6 +127,40 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
         assert leader in world.ports
 
 
+async def test_a_store_restored_from_a_backup_is_adopted_and_what_it_forgot_is_found_again(
+    tmp_path: Path, cluster: EtcdCluster
+) -> None:
+    """One job had not been placed when the backup was made, one has ended since; both sides of the difference are made up."""
+    async with Dispatchers(tmp_path / "world", cluster, "a") as world:
+        short = await world.submit(0.5)
+        late = await world.submit(6.0)
+        await world.admin.hold(late)
+        await world.running(short)
+        snapshot = tmp_path / "backup.db"
+        cluster.ctl("snapshot", "save", str(snapshot))
+        await world.admin.release(late)
+        await world.running(late)
+        await world.until(lambda: _is(world, short, "SUCCEEDED"), "the short one is over")
+
+        world.signal("a", signal.SIGTERM)
+        world.processes.started["a"].wait()
+        await asyncio.to_thread(cluster.restore, snapshot)
+        adopted = await asyncio.to_thread(
+            world.run, "store", "adopt", "--config", str(world.folder / "a.yaml")
+        )
+        assert "adopted: incarnation" in adopted
+        world.start("a")
+        assert await world.faults() == []
+        assert len(world.placements(late)) == 1, "what ran is not started again"
+        assert "reconciled" in world.said("a")
+        history = [event.text for event in await world.admin.history(late)]
+        assert any("the restored store is older" in text for text in history)
+
+
+async def _is(world: Dispatchers, job: str, status: str) -> bool:
+    return bool((await world.admin.job(job)).job.status == status)
+
+
 async def _stands_by(world: Dispatchers, name: str) -> bool:
     _, answer = await world.ask(name, "GET", "/readyz")
     return bool(answer["status"] == "standby")

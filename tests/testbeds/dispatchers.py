@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -96,6 +97,15 @@ class Dispatchers:
         if name in self.processes.started:
             self.processes.started[name].wait()
         self.processes.start(name, "federator", ["serve", "--config", config])
+
+    def run(self, *words: str) -> str:
+        """Run `federator` to its end; what it printed. Fails the test if it fails."""
+        command = [sys.executable, "-m", "federator", *words]
+        done = subprocess.run(
+            command, env=self.processes.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send this dispatcher a signal."""

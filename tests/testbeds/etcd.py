@@ -8,6 +8,7 @@ second and not several.
 import atexit
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,6 +120,22 @@ class EtcdCluster:
             [program(utility), *where, *words], check=True, capture_output=True, text=True, env=environment
         )
         return done.stdout
+
+    def restore(self, snapshot: Path) -> None:
+        """As after a disaster: all members are gone, and begin anew with what a backup holds."""
+        self.end()
+        peers = ",".join(f"m{n}=http://127.0.0.1:{each.peer}" for n, each in enumerate(self.ports))
+        for number, ports in enumerate(self.ports):
+            folder = self._folder / f"m{number}"
+            shutil.rmtree(folder)
+            self.ctl(
+                "snapshot", "restore", str(snapshot), "--data-dir", str(folder), "--name", f"m{number}",
+                "--initial-cluster", peers, "--initial-advertise-peer-urls", f"http://127.0.0.1:{ports.peer}",
+                "--initial-cluster-token", str(self._folder),
+                utility="etcdutl",
+            )  # fmt: skip
+            self.start(number)
+        self.wait_healthy()
 
     def end(self) -> None:
         """Kill what is left."""

@@ -118,6 +118,8 @@ class Draft:
             ranks=rank_statuses(record),
             checkpointed=bool(verdict and verdict.checkpointed),
             rendezvous=rendezvous,
+            job=record.entry.job,
+            pool=record.entry.pool,
         )
         self._statuses.append(report)
         return self.put(replace(record, report=report, acknowledged=False))
