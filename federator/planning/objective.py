@@ -99,10 +99,14 @@ class Evaluator:
         return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later)
 
     def _starts(self, booking: Booking) -> bool:
-        """Whether the booking is a decision of now: a rental, or a start at once on capacity that is there."""
+        """Whether the booking is a decision of now: a rental, or a start at once on capacity that is there.
+
+        An estimate is none, whatever its time: beyond the limit on work nobody has looked for room.
+        """
         if booking.rents:
             return True
-        return booking.start_at <= self.world.now and self.world.places[booking.place].offer is None
+        at = self.world.places[booking.place]
+        return booking.exact and booking.start_at <= self.world.now and at.offer is None
 
     def _cost(self, job: JobView, booking: Booking | None, caps: Caps, later: dict[str, Case]) -> Cost:
         book = self.world.book

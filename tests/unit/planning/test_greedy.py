@@ -15,6 +15,7 @@ from federator.model.rules import (
     Scope,
 )
 from federator.model.snapshot import BusyView, PoolView
+from federator.planning import schedule
 from federator.planning.candidates import of_pool
 from federator.planning.greedy import choose, plan_greedily
 from federator.planning.objective import Evaluator
@@ -271,3 +272,15 @@ def test_when_the_wake_time_has_come_it_rents() -> None:
     assert wake_at is not None
     later = changed(problem, taken_at=wake_at)
     assert [type(action) for action in plan_greedily(later).actions] == [Rent]
+
+
+def test_beyond_the_limit_on_work_nothing_starts_that_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand jobs over a hundred sites pass the limit within the first moment: what is left is estimated, and its turn comes later."""
+    monkeypatch.setattr(schedule, "ATTEMPTS", 6)
+    jobs = [a_job(f"job-{number}") for number in range(10)]
+    pools = [a_pool(site) for site in ("home", "edge")]
+    plan = plan_greedily(a_world(jobs, pools))
+    started = [action for action in plan.actions if isinstance(action, Place)]
+    assert 0 < len(started) < len(jobs)
+    assert all(action.members for action in started)
+    assert len(plan.waiting) == len(jobs) - len(started)
