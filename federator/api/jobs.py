@@ -103,7 +103,7 @@ async def explain(call: Call) -> Explanation:
 async def preview(call: Call) -> Preview:
     """What would become of this job file; nothing is changed."""
     request, _ = await _read_job(call, require_type(call.request, JSON, *YAML))
-    return call.core.views.preview(call.caller, request)
+    return await call.core.views.preview(call.caller, request)
 
 
 async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:

@@ -4,6 +4,8 @@ Filters and forecasts are asked again on the same problem, which needs no solver
 off or dead.
 """
 
+import asyncio
+
 import msgspec
 
 from federator.control.decisions import DecisionLog
@@ -127,15 +129,15 @@ class Explainer:
             return job.because
         return f"{job.because}; it went to {placement.site} because: {placement.because}"
 
-    def preview(self, caller: Caller, request: JobRequest) -> Preview:
+    async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
         spec, job = self._intake.prepare(caller, request)
         view = self._observer.jobs.imagined(job, spec)
-        explanation = preview(self._problem(), view)
+        if not self._observer.window:
+            await self._observer.look()
+        problem = Problem(snapshot=self._observer.snapshot(only=self._observer.window))
+        explanation = await asyncio.to_thread(preview, problem, view)
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)
         explanation = msgspec.structs.replace(explanation, run_time=run_time)
         return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)
-
-    def _problem(self) -> Problem:
-        return Problem(snapshot=self._observer.snapshot(only=self._observer.window))

@@ -36,7 +36,7 @@ OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
 """Given up without the site's word: should it come back, it must still be told to stop."""
 
 
-class ClientKey(msgspec.Struct, frozen=True):
+class ClientKey(msgspec.Struct, frozen=True, gc=False):
     """What a client id was first used for: the jobs it made, and the hash of the body."""
 
     owner: str
@@ -73,7 +73,7 @@ class Outputs(msgspec.Struct, frozen=True):
     parts: tuple[OutputPart, ...]
 
 
-class Spec(msgspec.Struct, frozen=True):
+class Spec(msgspec.Struct, frozen=True, gc=False):
     """A job's immutable part, as the bytes that its hash is of."""
 
     digest: str

@@ -5,8 +5,8 @@ Ideally a turn sees the whole world at one instant, finds the best joint assignm
 1. The world moves while the solver thinks. The committer tests each action against the present; what no longer holds is stale, and the next turn
    sees it again. Events never void a plan.
 2. The solver may be late, dead or wrong. Greedy's plan is always there; a plan that the checker rejects is kept for replay and not committed.
-3. Interactive and short work does not wait for the solver: greedy's placements of it are committed first (the fast path), and the solver then plans
-   the rest round them.
+3. Interactive and short work does not wait for the solver: what greedy starts of it at once is committed first (the fast path), and the solver then
+   plans the rest round it.
 4. Agents' reports lag. What was committed and not yet reported is taken off the shapes by the observer; a site that still cannot says so.
 
 Acting is not done here: desired sets and leases are projections of records, and the hub and the executor follow those.
@@ -30,7 +30,7 @@ from federator.kernel.ids import IdSource
 from federator.model.plans import Place, Plan, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
+from federator.planning.greedy import plan_greedily, plan_quickly
 from federator.ports import Solver
 from federator.settings import TurnSettings
 from federator.telemetry import METRICS
@@ -123,11 +123,11 @@ class Turn:
         return Problem(snapshot=snapshot, warm_prices=self._warm_prices, decision=self._ids.new("dec"))
 
     async def _fast_path(self, problem: Problem) -> bool:
-        """Commit greedy's placements of interactive and short work, if there are any; whether something was committed."""
+        """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""
         quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
         if not quick:
             return False
-        made = await asyncio.to_thread(plan_greedily, problem)
+        made = await asyncio.to_thread(plan_quickly, problem)
         actions = tuple(
             action for action in made.actions if isinstance(action, Place) and action.job in quick
         )
@@ -137,7 +137,7 @@ class Turn:
         plan = msgspec.structs.replace(made, actions=actions, winner_because=because)
         decision = await self._check(Decision(problem, made, plan))
         committed = await self._committer.commit(decision.plan)
-        await self._remember(decision, committed)
+        await self._record(decision, committed)
         return bool(committed.done)
 
     async def _decide(self, problem: Problem) -> Decision:
@@ -198,10 +198,14 @@ class Turn:
         log.error("plan %s of %s is not valid: %s", plan.decision, plan.winner, "; ".join(faults.values()))
 
     async def _remember(self, decision: Decision, committed: Committed) -> None:
-        """Keep what the next turn, explanations and replays need: the record holds the plan as it was made, so that it replays."""
+        """Keep what the next turn, explanations and replays need."""
+        self._show(decision.problem, decision.plan)
+        self._warm_prices = decision.plan.prices
+        await self._record(decision, committed)
+
+    async def _record(self, decision: Decision, committed: Committed) -> None:
+        """Count what was done, and record it: the record holds the plan as it was made, so that it replays."""
         problem, made, plan = decision
-        self._show(problem, plan)
-        self._warm_prices = plan.prices
         METRICS.count("federator_turns_total", winner=plan.winner)
         for action in committed.done:
             METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="committed")

@@ -170,9 +170,9 @@ class Views:
         """Why it is where it is, or why it waits, and why not elsewhere."""
         return await self._explainer.explain(job, self._waiting(job), self._last_placement(job))
 
-    def preview(self, caller: Caller, request: JobRequest) -> Preview:
+    async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request, nothing being changed."""
-        return self._explainer.preview(caller, request)
+        return await self._explainer.preview(caller, request)
 
     def sites(self) -> list[SiteRow]:
         """All sites, by name."""

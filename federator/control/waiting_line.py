@@ -67,11 +67,16 @@ class WaitingLine:
         self._stamps = count(1)
         self._changed: set[str] | None = None
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
+        self._one_at_a_time = asyncio.Lock()
         self._begin()
         records.subscribe(self._note)
 
     async def window(self, pools: Callable[[], list[PoolView]], now: float) -> dict[str, float]:
-        """Choose the jobs that a decision is to see, each with how long work outside the window keeps it (s). One call at a time."""
+        """Choose the jobs that a decision is to see, each with how long work outside the window keeps it (s)."""
+        async with self._one_at_a_time:
+            return await self._choose(pools, now)
+
+    async def _choose(self, pools: Callable[[], list[PoolView]], now: float) -> dict[str, float]:
         self._catch_up()
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]

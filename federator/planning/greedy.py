@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
 from federator.planning.burst import Case
-from federator.planning.interpret import write_plan
+from federator.planning.interpret import write_plan, write_starts
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.prices import cost
 from federator.planning.problem import World
+from federator.planning.schedule import starts_now
 
+QUICK = "quick"
+"""The stage of a plan that says only what starts now."""
 TRIALS = 64
 """Rentals tried in one decision: each costs one schedule."""
 OFFERS_PER_JOB = 3
@@ -37,6 +41,23 @@ def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
         stages=(report,),
         seed=seed,
     )
+
+
+def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
+    """What greedy's order starts now on owned capacity: the first moment of its schedule, which needs no forecast.
+
+    A job that would miss its deadline is left to a whole decision: waiting, or renting, may be better for it.
+    """
+    world = World(problem)
+    begun = starts_now(world)
+    assert begun.caps is not None, "the schedule has passed its first moment"
+    starts = {
+        job: booking.place
+        for job, booking in begun.bookings.items()
+        if not cost(world.book, world.by_id[job], world.places[booking.place], world.now).miss
+    }
+    scored = Scored(starts, 0.0, {}, {}, begun, begun.caps, {})
+    return write_starts(Evaluator(world, home={}), scored, QUICK, seed)
 
 
 def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scored:

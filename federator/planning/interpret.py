@@ -5,6 +5,7 @@ keeps it, when it is expected to run, and the smallest change that would help.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from federator.model.capacity import Market
 from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
@@ -35,21 +36,45 @@ def write_plan(
     return _Writer(evaluator, scored).plan(winner, because, tuple(stages), seed, prices or {})
 
 
+def write_starts(evaluator: Evaluator, scored: Scored, stage: str, seed: int) -> Plan:
+    """The plan that says only what starts now. Of those that wait it says nothing, for nobody has looked at what becomes of them."""
+    writer = _Writer(evaluator, scored)
+    world = evaluator.world
+    return Plan(
+        decision=world.problem.decision,
+        taken_at=world.now,
+        seed=seed,
+        winner="greedy",
+        winner_because="only what starts now was decided",
+        objective_usd=0.0,
+        stages=(StageReport(stage=stage, completed=True, work=scored.schedule.attempts),),
+        actions=tuple(writer.start(world.by_id[job], place) for job, place in scored.starts.items()),
+    )
+
+
 class _Writer:
     """Puts one decision into words."""
 
     def __init__(self, evaluator: Evaluator, scored: Scored) -> None:
         self.evaluator, self.scored, self.world = evaluator, scored, evaluator.world
         self.now = self.world.now
-        taken = [(self.world.by_id[job], place) for job, place in scored.starts.items()]
-        self.standing = Standing(self.world, evaluator.bursting, taken)
-        self.reclaims: dict[str, Reclaim] = reclaim(self.world, scored)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """The world after the decision."""
+        taken = [(self.world.by_id[job], place) for job, place in self.scored.starts.items()]
+        return Standing(self.world, self.evaluator.bursting, taken)
+
+    @cached_property
+    def reclaims(self) -> dict[str, Reclaim]:
+        """What has to stop, by the job that it stops for."""
+        return reclaim(self.world, self.scored)
 
     def plan(
         self, winner: str, because: str, stages: tuple[StageReport, ...], seed: int, prices: dict[str, float]
     ) -> Plan:
         actions: list[Action] = [
-            self._start(self.world.by_id[job], place) for job, place in self.scored.starts.items()
+            self.start(self.world.by_id[job], place) for job, place in self.scored.starts.items()
         ]
         actions += [stop for found in self.reclaims.values() for stop in found.stops]
         waiting = tuple(self._waiting(job) for job in self.world.jobs if job.id not in self.scored.starts)
@@ -93,7 +118,8 @@ class _Writer:
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
-    def _start(self, job: JobView, place: int) -> Place | Rent:
+    def start(self, job: JobView, place: int) -> Place | Rent:
+        """The action that starts the job there now."""
         booking = self.scored.schedule.bookings[job.id]
         if booking.rents:
             case = self.evaluator.bursting.case(job, place)

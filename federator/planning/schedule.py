@@ -63,6 +63,11 @@ def schedule(world: World, bursting: Bursting | None, starts: Mapping[str, int] 
     return _Engine(world, bursting).run(starts or {})
 
 
+def starts_now(world: World) -> Schedule:
+    """The first moment of the schedule at home, and nothing beyond it: what of the waiting work starts now."""
+    return _Engine(world, None).begin({})
+
+
 class _Rank(NamedTuple):
     """Cheapest first; then where it was not lost before, where fewest GPUs per host are left over, where it is fastest."""
 
@@ -90,18 +95,24 @@ class _Engine:
         self.number = 1 << 40
         self.lanes = Lanes(world, ())
 
-    def run(self, starts: Mapping[str, int]) -> Schedule:
+    def begin(self, starts: Mapping[str, int]) -> Schedule:
+        """What starts now: these, and the rest in order."""
         for job in self.world.jobs:
             if job.id in starts:
                 self._force(job, starts[job.id])
         self.lanes = Lanes(self.world, self.result.bookings)
-        wakes = sorted({job.not_before_at or 0.0 for job in self.lanes.waiting()})
         self._pass(self.now, set(range(len(self.lots))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {
             job.id: not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY)
             for job in self.lanes.waiting()
         }
+        return self.result
+
+    def run(self, starts: Mapping[str, int]) -> Schedule:
+        """What starts now, and from there on from release to release."""
+        self.begin(starts)
+        wakes = sorted({job.not_before_at or 0.0 for job in self.lanes.waiting()})
         at = self.now
         while self.lanes and not self._spent:
             ahead = [lot.releases[0].at for lot in self.lots if lot.releases] + [w for w in wakes if w > at][

@@ -10,7 +10,7 @@ from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.planning import columns as cut
 from federator.planning.columns import Columns
-from federator.planning.greedy import PROOFS, choose, prove_rentals
+from federator.planning.greedy import PROOFS, QUICK, choose, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.problem import World
@@ -47,7 +47,12 @@ class _Race:
 
 
 def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES) -> Plan:
-    """The plan for one turn: the cheapest of the stages' plans, with its reasons and the stages' reports."""
+    """The plan for one turn: the cheapest of the stages' plans, with its reasons and the stages' reports.
+
+    The stage `quick` stands alone: it is what the fast path of a turn has asked, decided again.
+    """
+    if QUICK in stages:
+        return plan_quickly(problem, seed)
     evaluator = Evaluator(World(problem))
     race = _race(evaluator, seed, stages)
     for job in race.best.rents[:PROOFS]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from federator.kernel.errors import Conflict, Unavailable
 from federator.ports import Change
 
-HISTORY_LIMIT = 50_000
+HISTORY_LIMIT = 10_000
 """Changes kept for watches, unless the store is told otherwise."""
 
 SHORTEST_WAIT_S = 0.05
