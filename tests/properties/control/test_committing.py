@@ -31,7 +31,7 @@ from federator.model.capacity import LEASE_ENDED, LeaseStatus, Offer
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
-from federator.model.plans import Plan, Rent
+from federator.model.plans import Place, Plan, Rent
 from federator.planning.greedy import plan_greedily
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
@@ -41,7 +41,10 @@ PER_DAY_USD = 60.0
 INSTANCES = 3
 QUEUE_GPUS = 5
 MOST_OPEN = 12
-SITES = {"north": (2, 4), "south": (1, 8)}
+SITES = {"north": (1, 4), "south": (1, 8)}
+MORE = {"north-2": ("north", (1, 4)), "north-3": ("north", (1, 4))}
+"""Members that their site has beside the first, which is called as it is."""
+HOSTS = SITES | {member: hosts for member, (_, hosts) in MORE.items()}
 POLICIES = f"""
 apiVersion: federator/v1
 kind: Queue
@@ -98,8 +101,12 @@ class Committing(RuleBasedStateMachine):
         world.provider.catalogue = [OFFER, CHEAP]
         for name, (nodes, gpus) in SITES.items():
             await world.add_site(name, nodes=nodes, gpus=gpus)
+        for name, (site, (nodes, gpus)) in MORE.items():
+            await world.add_member(site, name, nodes=nodes, gpus=gpus)
         await world.policies(POLICIES)
         await world.core.executor.poll()
+        for gpus in (3, 2):
+            await world.submit(resources={"gpus": gpus}, nodes=2, max_duration="1h")
         for number in range(6):
             queue = "small" if number % 3 == 2 else "default"
             late: dict[str, Any] = {"finish_within": "70m"} if number % 2 else {}
@@ -150,11 +157,23 @@ class Committing(RuleBasedStateMachine):
         )
         self.commit(msgspec.structs.replace(plan, actions=actions))
 
+    @rule(plan=plans, members=st.lists(st.sampled_from([*SITES, *MORE]), min_size=1, max_size=4))
+    def commit_gangs_laid_elsewhere(self, plan: Plan, members: list[str]) -> None:
+        """Ranks at other members than planned, whatever is free there, each with the session that its member has now."""
+        heard = self.world.core.inventory.members
+        actions = []
+        for action in plan.actions:
+            if isinstance(action, Place):
+                there = tuple(itertools.islice(itertools.cycle(members), len(action.members)))
+                sessions = tuple(heard[member].session for member in there)
+                actions.append(msgspec.structs.replace(action, members=there, sessions=sessions))
+        self.commit(msgspec.structs.replace(plan, actions=tuple(actions)))
+
     # --------------------------------------------------------------------------------------------------------- people
 
     @rule(
         gpus=st.sampled_from([0, 1, 2, 4, 8]),
-        nodes=st.sampled_from([1, 1, 1, 2]),
+        nodes=st.sampled_from([1, 1, 2, 3]),
         queue=st.sampled_from(["default", "small"]),
         limit=st.sampled_from(["30m", "2h"]),
         deadline=st.sampled_from([None, "70m", "100m"]),
@@ -203,7 +222,8 @@ class Committing(RuleBasedStateMachine):
         if not running:
             return
         placement = running[choice % len(running)]
-        site = self.world.sites[placement.members[0]]
+        members = [m for m in placement.members if (part := placement.part(m)) is None or not part.ended]
+        site = self.world.sites[members[choice % len(members)]]
         if ended == "lost":
             self.run(site.say(placement, PlacementStatus.LOST, detail="test"))
         else:
@@ -211,7 +231,7 @@ class Committing(RuleBasedStateMachine):
             now = self.world.clock.now()
             self.run(site.say(placement, status, exit_code=exit_code, ended_at=now))
 
-    @rule(name=st.sampled_from(sorted(SITES)), lag=st.booleans())
+    @rule(name=st.sampled_from(sorted(HOSTS)), lag=st.booleans())
     def come_back(self, name: str, lag: bool) -> None:
         """A new session; plans that saw the old one are stale."""
         site = self.world.sites[name]
@@ -239,17 +259,21 @@ class Committing(RuleBasedStateMachine):
     async def _tick(self) -> None:
         for placement in [p for p in self.world.core.records.open_placements.values() if not p.ended]:
             over = placement.started_at is not None and placement.max_duration_s is not None
-            site = self.world.sites.get(placement.members[0])
-            if over and site and self.world.clock.now() >= placement.started_at + placement.max_duration_s:  # type: ignore[operator]
-                await site.say(
-                    placement, PlacementStatus.FAILED, exit_code=1, ended_at=self.world.clock.now()
-                )
+            if over and self.world.clock.now() >= placement.started_at + placement.max_duration_s:  # type: ignore[operator]
+                await self._end_everywhere(placement)
         await self.world.core.executor.poll()
         await self.world.core.executor.step()
         for lease in self.world.leases():
             booted = lease.launched_at is not None and self.world.clock.now() >= lease.launched_at + lease.offer.delay_s  # fmt: skip
             if lease.status is LeaseStatus.BOOTING and booted and lease.member not in self.world.core.records.members:  # fmt: skip
                 await self.world.boot(lease)
+
+    async def _end_everywhere(self, placement: Placement) -> None:
+        for member in dict.fromkeys(placement.members):
+            site, part = self.world.sites.get(member), placement.part(member)
+            if site and (part is None or not part.ended):
+                now = self.world.clock.now()
+                await site.say(placement, PlacementStatus.FAILED, exit_code=1, ended_at=now)
 
     @rule(sold_out=st.booleans())
     def sell_out(self, sold_out: bool) -> None:
@@ -272,6 +296,9 @@ class Committing(RuleBasedStateMachine):
         if hasattr(self, "world"):
             for placement in self._running():
                 assert len(placement.members) == placement.nodes
+                sites = {MORE[m][0] if m in MORE else m for m in placement.members}
+                assert len(sites) == 1
+                assert sites <= {placement.site, placement.members[0]}
 
     @invariant()
     def no_host_is_given_away_twice(self) -> None:
@@ -279,13 +306,16 @@ class Committing(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         leases = {lease.member: lease for lease in self.world.leases()}
-        for member, placements in itertools.groupby(
-            sorted(self._running(), key=lambda p: p.members), key=lambda p: p.members[0]
-        ):
-            nodes, gpus = (1, leases[member].offer.gpus) if member in leases else SITES[member]
-            ranks = sorted((p.gpus_per_node for p in placements for _ in range(p.nodes)), reverse=True)
+        held: dict[str, list[int]] = {}
+        for placement in self._running():
+            over = {part.member for part in placement.parts if part.ended}
+            for member in placement.members:
+                if member not in over:
+                    held.setdefault(member, []).append(placement.gpus_per_node)
+        for member, ranks in held.items():
+            nodes, gpus = (1, leases[member].offer.gpus) if member in leases else HOSTS[member]
             hosts = [gpus] * nodes
-            for rank in ranks:
+            for rank in sorted(ranks, reverse=True):
                 fitting = [index for index, free in enumerate(hosts) if free >= rank]
                 assert fitting, f"{member}: {ranks} do not fit on {nodes} hosts of {gpus}"
                 hosts[min(fitting, key=lambda index: hosts[index])] -= rank
