@@ -289,6 +289,14 @@ async def test_an_invalid_policy_set_changes_nothing(world: World) -> None:
         await world.core.desk.apply(ADA, QUEUES, "not mine to say")
 
 
+async def test_all_problems_of_a_policy_set_are_in_the_verdict(world: World) -> None:
+    text = (
+        "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: q}\nspec: {weight: -1, max_priority: 200}\n"
+    )
+    verdict = world.core.desk.validate(text)
+    assert [problem.field for problem in verdict.problems] == ["$.spec.weight", "$.spec.max_priority"]
+
+
 async def test_a_queue_with_jobs_in_it_cannot_be_taken_away(world: World) -> None:
     await world.submit(queue="small")
     verdict = world.core.desk.validate(
