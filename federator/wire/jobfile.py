@@ -30,6 +30,7 @@ LEAST_BEYOND_GRACE_S = 30.0
 """So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
 BLOB_PREFIX = "sha256:"
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
+KINDS = tuple(SiteKind)
 RETRY_ON = ("preemption", "error")
 SPOT_POLICIES = ("auto", "spot", "on-demand")
 
@@ -157,7 +158,9 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
         checkpoint=checkpoint,
         retry=_retry(given["retry"], "$.retry") if "retry" in given else Retry(),
-        placement=_placement(given.get("placement", {}), "$.placement"),
+        placement=_placement(given["placement"], "$.placement")
+        if "placement" in given
+        else PlacementConstraints(),
         labels=_labels(given["labels"], "$.labels") if "labels" in given else {},
         stop_within_s=_stop_within_s(
             given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
@@ -337,10 +340,9 @@ def _placement(value: object, path: str) -> PlacementConstraints:
         ("together",),
         {"kind": "kinds", "site": "sites"},
     )
-    kinds = tuple(SiteKind)
     placement = PlacementConstraints(
         kinds=fields.words(
-            given.get("kinds", ()), f"{path}.kinds", lambda word, at: fields.one_of(word, at, kinds)
+            given.get("kinds", ()), f"{path}.kinds", lambda word, at: fields.one_of(word, at, KINDS)
         ),
         sites=fields.words(given.get("sites", ()), f"{path}.sites", fields.name),
         not_sites=fields.words(given.get("not_sites", ()), f"{path}.not_sites", fields.name),
