@@ -148,6 +148,7 @@ class Hands:
                 log_file,
                 environment,
                 lambda: self._tell(ev.SettingUp(placement)),
+                self._fence(record, spec),
             )
         except StagingError as error:
             self._tell(ev.StagingFailed(placement, error.cause, error.message, error.exit_code))

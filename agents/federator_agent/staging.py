@@ -2,7 +2,8 @@
 
 The set-up runs once per site for a pair of work directory and script, in a tree of its own; every placement then works on a copy
 of that tree. It runs under the same shim as a rank. All that wait for the same set-up share one run of it, and each shows its
-output in its own log. When nobody waits any more, it is killed.
+output in its own log. When nobody waits any more, it is killed. What has to be gone when its site is cut off has a set-up that is, too: it is
+watched as a rank is, and shared only among those that may stay for equally long.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from federator_agent import archives
 from federator_agent.link import Bulk
 from federator_agent.runtimes.local import traces
 from federator_agent.runtimes.local.ranks import LocalRanks
+from federator_agent.runtimes.local.watchdog import Fence
 from federator_agent.spool import write_durably
 
 SHOW_EVERY_S = 0.25
@@ -78,14 +80,18 @@ class Staging:
         log_file: Path,
         environment: dict[str, str],
         setting_up: Callable[[], None],
+        fence: Fence | None = None,
     ) -> None:
-        """Make `work` ready. `setting_up` is called when there is a script to wait for, and nothing from elsewhere. Raises `StagingError`."""
+        """Make `work` ready. `setting_up` is called when there is a script to wait for, and nothing from elsewhere. Raises `StagingError`.
+
+        `fence`: when the script has to be gone, agent or not.
+        """
         work.parent.mkdir(parents=True, exist_ok=True)
         try:
             if spec.setup is not None:
                 await self._fetch(spec)
                 setting_up()
-                tree = await self._set_up(spec, spec.setup, log_file, environment)
+                tree = await self._set_up(spec, spec.setup, log_file, environment, fence)
                 await _copy_tree(tree, work)
             else:
                 await self._unpack(spec, work)
@@ -112,9 +118,12 @@ class Staging:
         else:
             await asyncio.to_thread(archives.unpack, archive, target)
 
-    async def _set_up(self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str]) -> Path:
+    async def _set_up(
+        self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str], fence: Fence | None
+    ) -> Path:
         """The tree in which the script has run, by this placement or an earlier one."""
-        key = content_hash(f"{spec.workdir}\n{script}".encode())
+        stays = f"\n{fence.stop_within_s:g}" if fence else ""
+        key = content_hash(f"{spec.workdir}\n{script}{stays}".encode())
         directory = self._setups / key
         if key not in self._running and (directory / "done").exists():
             directory.touch()
@@ -122,7 +131,7 @@ class Staging:
             return directory / "tree"
         shared = self._running.get(key)
         if shared is None:
-            task = asyncio.create_task(self._run_setup(spec, script, directory, environment))
+            task = asyncio.create_task(self._run_setup(spec, script, directory, environment, fence))
             shared = self._running[key] = SharedSetup(directory, task)
             task.add_done_callback(lambda _: self._running.pop(key, None))
         shared.waiting += 1
@@ -135,7 +144,7 @@ class Staging:
         return directory / "tree"
 
     async def _run_setup(
-        self, spec: JobSpec, script: str, directory: Path, environment: dict[str, str]
+        self, spec: JobSpec, script: str, directory: Path, environment: dict[str, str], fence: Fence | None
     ) -> None:
         _make_empty(directory)
         tree = directory / "tree"
@@ -147,6 +156,8 @@ class Staging:
             ["/bin/sh", "-c", script],
             environment,
             lambda _, code, detail: None if over.done() else over.set_result((code, detail)),
+            # It has nothing to save, and others may wait for it who have a shorter grace.
+            fence._replace(grace_s=0.0) if fence else None,
         )
         code, detail = await over
         if code != 0:

@@ -121,8 +121,9 @@ async def agent(dispatcher: FakeDispatcher, tmp_path: Path) -> AsyncIterator[Age
     await dispatcher.until(lambda: dispatcher.reports)
     yield process
     await process.end(signal.SIGKILL)
-    for rank in process.state.glob("placements/*/rank-*"):
-        traces.kill_all(rank, spare=None)  # work outlives its agent: that is what is promised
+    for pattern in ("placements/*/rank-*", "setups/*"):
+        for directory in process.state.glob(pattern):
+            traces.kill_all(directory, spare=None)  # work outlives its agent: that is what is promised
 
 
 def entry(

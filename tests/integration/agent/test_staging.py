@@ -1,12 +1,15 @@
 """Code in, results out: work directories, set-up once per site, outputs; and archives that try to break out."""
 
 import io
+import signal
 import tarfile
 from pathlib import Path
 
 from federator.model.placements import Cause, PlacementStatus
+from federator_agent.runtimes.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import until
 
 
 def archive(files: dict[str, str], links: dict[str, str] | None = None) -> bytes:
@@ -109,3 +112,29 @@ async def test_a_command_that_does_not_exist_ends_with_127(
     end = await dispatcher.ended("p1")
     assert (end.status, end.exit_code) == (PlacementStatus.FAILED, 127)
     assert "no-such-program" in dispatcher.log("p1")
+
+
+async def test_a_set_up_is_gone_in_time_although_its_agent_is_dead(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    spec = dispatcher.spec(run="true", setup=deaf, stop_within_s=10.0)
+    await dispatcher.want(entry("p1", spec, grace_s=1.0))
+    await dispatcher.until(lambda: "ready" in dispatcher.log("p1"))
+    (directory,) = (agent.state / "setups").iterdir()
+    assert traces.processes(directory)
+    await agent.end(signal.SIGKILL)
+    await until(lambda: not traces.processes(directory), "the end of the set-up")
+    assert not (directory / "done").exists()
+
+
+async def test_a_set_up_is_shared_only_among_those_that_may_stay_for_equally_long(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    """One that has to be gone must not take along those that are kept."""
+    setup = f"echo x >>{tmp_path}/runs"
+    for name, within_s in (("p1", 0.0), ("p2", 600.0), ("p3", 600.0)):
+        spec = dispatcher.spec(run="true", setup=setup, **({"stop_within_s": within_s} if within_s else {}))
+        await dispatcher.want(entry(name, spec))
+        assert (await dispatcher.ended(name)).status is PlacementStatus.SUCCEEDED
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
