@@ -53,6 +53,7 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
                     "gpus",
                     f"{row.busy} of {row.gpus} busy, largest gang that fits: {row.largest_gang or NONE}",
                 ),
+                ("members", str(row.members) if row.members > 1 else ""),
                 ("report", age),
                 ("labels", labels(row.labels)),
             ]

@@ -202,8 +202,10 @@ def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:
         cores = sum(host.cpus_milli for host in lot.hosts) / 1000
         return f"{cores:g} CPUs free", "more CPUs or memory free on one host"
     free = gpus(sum(host.gpus for host in lot.hosts))
-    if sum(host.gpus // job.gpus for host in lot.hosts) < job.nodes:
-        return f"{free} free", f"{gpus(job.gpus_total)} free on hosts that hold it"
+    fits = sum(host.gpus // job.gpus for host in lot.hosts)
+    if fits < job.nodes:
+        part = f", on hosts that hold {fits} of its {job.nodes} nodes" if job.nodes > 1 else ""
+        return f"{free} free{part}", f"{gpus(job.gpus_total)} free on hosts that hold it"
     return (
         f"{free} free, but too few CPUs or too little memory beside them",
         "ask for fewer CPUs or less memory per node",

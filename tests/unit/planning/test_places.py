@@ -98,7 +98,7 @@ def test_what_an_explanation_calls_free_is_what_the_plan_left_over_all_members()
     pools = [a_pool(member=f"n{n}", nodes=1) for n in range(3)]
     problem = a_world([a_job("gang", nodes=3, gpus=4), a_job("first", gpus=3, priority=90)], pools)
     found = explain_waiting(problem, plan_greedily(problem), "gang")
-    assert "9 GPUs free" in found.sites[0].text
+    assert "9 GPUs free, on hosts that hold 2 of its 3 nodes" in found.sites[0].text
 
 
 def test_an_explanation_survives_a_plan_of_before_members_had_sessions() -> None:
