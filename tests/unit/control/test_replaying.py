@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobStatus
 from federator.model.plans import Place, Plan, StageReport
 from federator.model.snapshot import Problem
@@ -106,3 +108,40 @@ async def test_turns_keep_their_distance_while_events_keep_coming() -> None:
     await until(lambda: len(turns) >= 4, "four turns")
     task.cancel()
     assert all(at - began >= 0.19 * number for number, at in enumerate(turns))
+
+
+async def test_planning_rests_for_as_long_as_it_took_while_events_keep_coming() -> None:
+    world = await make_world()
+    turn = world.core.turn
+    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.0, coalesce_s=0.0)
+    turns: list[float] = []
+
+    async def once() -> None:
+        turns.append(time.monotonic())
+        await asyncio.sleep(0.1)
+        turn.wake()
+
+    turn.once = once  # type: ignore[method-assign]
+    task = asyncio.create_task(turn.run())
+    await until(lambda: len(turns) >= 4, "four turns")
+    task.cancel()
+    assert all(after - before >= 0.19 for before, after in pairwise(turns))
+
+
+async def test_a_turn_begins_at_once_when_nothing_was_going_on() -> None:
+    world = await make_world()
+    turn = world.core.turn
+    turn._clock = SystemClock()  # else the heartbeat never waits
+    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.01, coalesce_s=3600.0)
+    turns: list[float] = []
+
+    async def once() -> None:
+        turns.append(time.monotonic())
+
+    turn.once = once  # type: ignore[method-assign]
+    task = asyncio.create_task(turn.run())
+    await until(lambda: len(turns) == 1, "the first turn")
+    await asyncio.sleep(0.05)  # longer than the gap: now it is idle
+    turn.wake()
+    await until(lambda: len(turns) == 2, "a turn at once")
+    task.cancel()
