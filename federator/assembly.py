@@ -97,7 +97,7 @@ class Core:
             self.records.subscribe(listen)
             self.inventory.subscribe(listen)
         if self.reconciliation.on:
-            self.hub.listen_only(on=True)
+            self.hub.quiet = True
             first = supervise("reconciling", self._reconcile)
             self._tasks.append(asyncio.create_task(first, name="reconciling"))
         else:
@@ -117,7 +117,7 @@ class Core:
         """Hear everybody; only then tell anybody what to do, and do anything."""
         await self.reconciliation.finish()
         self.fences.begin()
-        self.hub.listen_only(on=False)
+        self.hub.quiet = False
         self._act()
 
     async def stop(self) -> None:

@@ -50,13 +50,9 @@ from federator.wire.link import (
     decode_down,
     encode,
 )
-from federator_agent.addresses import Addresses
+from federator_agent.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S, Addresses, Backoff
 from federator_agent.spool import Identity, write_durably
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 15.0
-ASKED_SPREAD = 0.5
-"""Where the dispatcher asks for a pause it asks many: each adds up to this share of it."""
 LASTED_S = 5.0
 """A session that has stood for so long shows that the dispatcher is well."""
 REFUSED_PAUSE_S = 300.0
@@ -155,25 +151,6 @@ def _raise_for(status: int, body: bytes) -> None:
     if status >= 500 or status in (408, 425, 429):
         raise Transient(f"the dispatcher answered {status}: {detail}")
     raise families.get(status, Invalid)(f"the dispatcher answered {status}: {detail}")
-
-
-class Backoff:
-    """Pauses between attempts, in real seconds: each anywhere between nothing and a bound that doubles."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._bound_s = FIRST_PAUSE_S
-
-    def next_s(self, asked_s: float = 0.0) -> float:
-        """The next pause; `asked_s` is the least that the dispatcher asked for."""
-        pause_s = asked_s * self._chance.uniform(1.0, 1.0 + ASKED_SPREAD)
-        pause_s += self._chance.uniform(0.0, self._bound_s)
-        self._bound_s = min(LONGEST_PAUSE_S, self._bound_s * 2)
-        return pause_s
-
-    def reset(self) -> None:
-        """It has gone well."""
-        self._bound_s = FIRST_PAUSE_S
 
 
 class Link:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from federator.control import gangs
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
 from federator.control.records import Changes, Flag, Records
@@ -22,9 +23,9 @@ from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED, InstanceStatus
 from federator.model.events import LedgerKind
-from federator.model.jobs import JobStatus
+from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus
-from federator.model.sites import SiteStatus
+from federator.model.sites import Member, SiteStatus
 from federator.ports import Provider
 
 FLAG = "reconciling"
@@ -56,6 +57,8 @@ class Reconciliation:
         self._compared: set[str] = set()
         self._foreign: set[str] = set()
         """Attempts of jobs that the store does not know."""
+        self._gangs: dict[str, dict[str, PlacementReport]] = {}
+        """What each member has said of its part of a gang that the store does not know, by attempt."""
         self._dead: set[str] = set()
 
     @property
@@ -97,6 +100,7 @@ class Reconciliation:
     async def _waiting(self) -> list[str]:
         """What is still to be known. Members that have reported are compared with the records on the way."""
         waiting = []
+        halves: set[str] = set()
         for member in tuple(self._records.members.values()):
             if (
                 member.status is SiteStatus.GONE
@@ -112,8 +116,12 @@ class Reconciliation:
                 await self._miss(member.id, heard.report.counted)
                 self._compared.add(member.id)
             unknown = set(heard.report.counted) - self._records.placements.keys() - self._foreign
-            if unknown:
+            halves |= unknown & self._gangs.keys()
+            if unknown - halves:
                 waiting.append(f"which jobs {', '.join(sorted(unknown)[:3])} at {member.id} are of")
+        if not waiting:
+            for name in sorted(halves):
+                await self._adopt_gang(name)
         return waiting
 
     def _given_back(self, lease: str | None) -> bool:
@@ -145,38 +153,38 @@ class Reconciliation:
         if former is not None and not former.ended and former.epoch < report.epoch:
             proof = f"{member} has a later attempt, which was only made when this one was over"
             await self._progress.lose(former.id, proof, acknowledged=True, cause=Cause.CUT_OFF)
-        await self._records.transact(partial(self._adopted, member, report))
+        nodes = self._records.spec(job.spec_hash).nodes
+        if nodes in (1, len(report.ranks)):
+            await self._records.transact(partial(self._adopted, member, report))
+            return
+        parts = self._gangs.setdefault(report.placement, {})
+        parts[member] = report
+        if sum(len(part.ranks) for part in parts.values()) == nodes:
+            await self._adopt_gang(report.placement)
 
-    def _adopted(self, member: str, report: PlacementReport) -> Changes:
+    async def _adopt_gang(self, name: str) -> None:
+        """A gang over several members: all of its parts that there are. What they said before it was known is heard again."""
+        parts = self._gangs.pop(name)
+        self._foreign.add(name)  # should the job not take it, it is not waited for
+        member = min(parts, key=lambda member: min((r.rank for r in parts[member].ranks), default=0))
+        await self._records.transact(partial(self._adopted, member, parts[member], parts))
+        for each, report in parts.items():
+            await self._progress.absorb(each, (report,))
+
+    def _adopted(
+        self, member: str, report: PlacementReport, parts: Mapping[str, PlacementReport] | None = None
+    ) -> Changes:
         changes, records = Changes(), self._records
         job, host = records.jobs[report.job], records.members[member]
         spec = records.spec(job.spec_hash)
-        whole = spec.nodes in (1, len(report.ranks))
-        if job.status not in (JobStatus.PENDING, JobStatus.HELD) or report.epoch <= job.epoch or not whole:
+        if job.status not in (JobStatus.PENDING, JobStatus.HELD) or report.epoch <= job.epoch:
             return changes
         because = f"found at {member}: the restored store is older than this attempt"
         if job.status is JobStatus.HELD:
             job = self._scribe.job(changes, job, "release", because)
-        placement = Placement(
-            id=report.placement,
-            job=job.id,
-            epoch=report.epoch,
-            site=host.site,
-            pool=report.pool,
-            members=(member,) * spec.nodes,
-            market=host.market,
-            lease=host.lease,
-            status=PlacementStatus.ASSIGNED,
-            order=Order.RUN,
-            spec_hash=job.spec_hash,
-            nodes=spec.nodes,
-            gpus_per_node=spec.resources.gpus.count,
-            cpus_milli=spec.resources.cpus_milli,
-            memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
-            assigned_at=report.started_at or report.at,
-            max_duration_s=job.max_duration_s,
-            because=because,
-        )
+        placement = _placement(job, spec, host, report, because)
+        if parts is not None:
+            placement = gangs.found(placement, parts)
         changes.put(placement)
         self._scribe.job(
             changes,
@@ -214,3 +222,27 @@ class Reconciliation:
         changes.put(Flag(FLAG, on=False, who=why, at=self._scribe.clock.now()))
         self._scribe.act(changes, "dispatcher", f"reconciled with the sites: {why}")
         return changes
+
+
+def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, because: str) -> Placement:
+    """The attempt as the store would have it, before its site has said how far it is."""
+    return Placement(
+        id=report.placement,
+        job=job.id,
+        epoch=report.epoch,
+        site=host.site,
+        pool=report.pool,
+        members=(host.id,) * spec.nodes,
+        market=host.market,
+        lease=host.lease,
+        status=PlacementStatus.ASSIGNED,
+        order=Order.RUN,
+        spec_hash=job.spec_hash,
+        nodes=spec.nodes,
+        gpus_per_node=spec.resources.gpus.count,
+        cpus_milli=spec.resources.cpus_milli,
+        memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
+        assigned_at=report.started_at or report.at,
+        max_duration_s=job.max_duration_s,
+        because=because,
+    )

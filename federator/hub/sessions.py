@@ -59,7 +59,8 @@ class Hub:
         self._sessions: dict[str, Session] = {}
         self._tickets: dict[str, Session] = {}
         self._closing = False
-        self._quiet = False
+        self.quiet = False
+        """Agents are heard and not told what to do. When that is over, each is told after its next report."""
         self._turns = Turns()
         self._board = Board(records, self._changed)
 
@@ -67,12 +68,6 @@ class Hub:
         """Begin to lead in this term. Called once, when all records are loaded."""
         self._term = term
         self._board.load()
-
-    def listen_only(self, *, on: bool) -> None:
-        """Hear what agents say and tell them nothing of what to do, until that is over; then all are told."""
-        self._quiet = on
-        for session in self._sessions.values():
-            session.wake.set()
 
     def session_of(self, ticket: str) -> Session:
         """The live session with that ticket. Raises `Unauthenticated`."""
@@ -297,7 +292,7 @@ class Hub:
         if session.acknowledge is not None:
             due.append(link.StatusAck(session.acknowledge))
             session.acknowledge = None
-        ready = session.briefed and not session.absorbing and not self._quiet
+        ready = session.briefed and not session.absorbing and not self.quiet
         desired = session.briefing.next(self._term) if ready else None
         if desired is not None:
             METRICS.count("federator_link_desired_total", whole=str(desired.whole).lower())

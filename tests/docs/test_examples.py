@@ -7,12 +7,13 @@ import pytest
 
 from federator.config import load_settings
 from federator.kernel.clock import SystemClock
+from federator.store.etcd_link import read_endpoints
 from federator_agent.config import load
 from federator_agent.core.lending import lent_hosts
 from federator_providers.local import provider
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
-READ_HERE = {"dispatcher.yaml", "site.yaml"}
+READ_HERE = {"dispatcher.yaml", "dispatcher-etcd.yaml", "site.yaml"}
 
 
 def test_every_example_is_read_by_a_test() -> None:
@@ -24,6 +25,14 @@ def test_the_dispatcher_starts_with_its_example(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(variable, raising=False)
     settings = load_settings(EXAMPLES / "dispatcher.yaml")
     assert (settings.server.port, settings.retention.jobs_s) == (7070, 30 * 86400)
+
+
+def test_one_of_several_dispatchers_starts_with_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("FEDERATOR_STATE_DIR", "FEDERATOR_PORT", "FEDERATOR_CLOCK"):
+        monkeypatch.delenv(variable, raising=False)
+    etcd = load_settings(EXAMPLES / "dispatcher-etcd.yaml").store.etcd
+    assert etcd is not None
+    assert read_endpoints(etcd.endpoints) == (["etcd-1:2379", "etcd-2:2379", "etcd-3:2379"], True)
 
 
 async def test_its_provider_has_the_offers_that_it_names(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import random
 
-from federator_agent.link import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
+from federator_agent.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
 
 
 def test_pauses_of_many_agents_lie_anywhere_below_a_bound_that_doubles_up_to_a_cap() -> None:

@@ -1,6 +1,6 @@
 """Which dispatcher an agent dials."""
 
-from federator_agent.addresses import Addresses
+from federator_agent.dialling import Addresses
 
 
 def test_one_that_works_is_dialled_again_and_after_one_that_does_not_comes_the_next() -> None:
