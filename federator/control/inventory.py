@@ -27,6 +27,8 @@ class Heard:
     status: SiteStatus = SiteStatus.JOINING
     session: str = ""
     report: SiteReport | None = None
+    counted: frozenset[str] = frozenset()
+    """The placements that the report counts."""
     heard_boot_s: float = 0.0
     answered_boot_s: float = 0.0
     """When we last answered it: what `stop_within` is counted from here."""
@@ -64,6 +66,8 @@ class Inventory:
         if heard is None or heard.session != session:
             return
         changed = heard.report is None or _substance(heard.report) != _substance(report)
+        if heard.report is None or heard.report.counted != report.counted:
+            heard.counted = frozenset(report.counted)
         heard.report = report
         heard.heard_boot_s = self._clock.boot()
         event = "ail" if self._trouble(heard) else "report"

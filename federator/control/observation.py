@@ -5,13 +5,11 @@ seen by it, so its hosts are taken off here, the fullest host that holds a rank 
 member's report by itself: the ranks that are there, unless that report has seen them.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from federator.control.history import History
+from federator.control.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.inventory import Inventory
 from federator.control.job_views import JobViews
 from federator.control.money import paid_until_at, spend
@@ -19,13 +17,11 @@ from federator.control.records import Records
 from federator.control.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
-from federator.model.placements import Order, Placement
+from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
 
-OVERDUE_S = 60.0
-"""Work that has outrun its forecast is expected to end this much later than now, again and again."""
 RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
@@ -56,6 +52,7 @@ class Observer:
         self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
         self.jobs = JobViews(records, history)
+        self._holdings = Holdings(records)
         self.line = WaitingLine(records, history, self.jobs.eligible)
         self.window: dict[str, float] = {}
         """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
@@ -106,20 +103,14 @@ class Observer:
         self._inventory.refresh()
 
     def _pools(self, now: float) -> Iterator[PoolView]:
-        by_member: dict[str, list[Placement]] = {}
-        for placement in self._records.open_placements.values():
-            if placement.ended:
-                continue
-            for name, ranks in _held(placement).items():
-                part = placement if ranks == placement.nodes else replace(placement, nodes=ranks)
-                by_member.setdefault(name, []).append(part)
+        by_member = self._holdings.by_member()
         for member in self._records.members.values():
             yield from self._member_pools(member, by_member.get(member.id, []), now)
         for lease in self._records.leases.values():
             if lease.status not in LEASE_ENDED and lease.member not in self._records.members:
                 yield self._booting_pool(lease, by_member.get(lease.member, []), now)
 
-    def _member_pools(self, member: Member, placements: list[Placement], now: float) -> Iterator[PoolView]:
+    def _member_pools(self, member: Member, held: list[Holding], now: float) -> Iterator[PoolView]:
         site = self._records.sites.get(member.site)
         heard = self._inventory.members.get(member.id)
         if site is None or member.status is SiteStatus.GONE:
@@ -127,11 +118,11 @@ class Observer:
         lease = self._records.leases.get(member.lease) if member.lease else None
         because = self._closed_because(site, member, lease)
         if heard is None or heard.report is None:
-            yield from self._unheard_pools(site, member, lease, placements, now)
+            yield from self._unheard_pools(site, member, lease, held, now)
             return
         for pool in heard.report.pools:
-            here = [placement for placement in placements if placement.pool == pool.name]
-            unseen = [placement for placement in here if placement.id not in heard.report.counted]
+            here = [holding for holding in held if holding.placement.pool == pool.name]
+            unseen = [each.placement for each in here if each.placement.id not in heard.counted]
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -150,7 +141,7 @@ class Observer:
                 cpus_milli_per_node=pool.cpus_milli_per_node,
                 memory_mib_per_node=pool.memory_mib_per_node,
                 free=take(pool.free, unseen),
-                busy=tuple(self._busy(member.id, here, heard.report, pool, now)),
+                busy=tuple(_busy(here, heard.report, pool, now)),
                 lends_to=heard.report.lends_to,
                 self_fencing=heard.report.self_fencing,
                 age_s=self._inventory.age_s(member.id) or 0.0,
@@ -160,12 +151,13 @@ class Observer:
             )
 
     def _unheard_pools(
-        self, site: Site, member: Member, lease: Lease | None, placements: list[Placement], now: float
+        self, site: Site, member: Member, lease: Lease | None, held: list[Holding], now: float
     ) -> Iterator[PoolView]:
         """What is known of a member that has not reported yet: nothing may start there, but what runs and what is rented counts."""
-        names = [placement.pool for placement in placements] + ([RENTED_POOL] if lease else [])
+        names = [holding.placement.pool for holding in held] + ([RENTED_POOL] if lease else [])
         for name in dict.fromkeys(names):
-            here = [placement for placement in placements if placement.pool == name]
+            here = [holding for holding in held if holding.placement.pool == name]
+            placements = [holding.placement for holding in here]
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -177,10 +169,10 @@ class Observer:
                 labels=site.labels,
                 market=member.market,
                 price_usd_gpu_h=_price_usd_gpu_h(site, lease, NOTHING_HEARD),
-                model=lease.offer.model if lease else here[0].model,
-                nodes=1 if lease else sum(placement.nodes for placement in here),
-                gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in here),
-                busy=tuple(self._busy(member.id, here, NOTHING_HEARD, Pool(name=name), now)),
+                model=lease.offer.model if lease else placements[0].model,
+                nodes=1 if lease else sum(placement.nodes for placement in placements),
+                gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in placements),
+                busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
                 **_lease_fields(lease, self.slack_s),
@@ -193,45 +185,7 @@ class Observer:
             return f"the lease is {lease.status}"
         return self._inventory.closed_because(member.id)
 
-    def _busy(
-        self, member: str, placements: Iterable[Placement], report: SiteReport, pool: Pool, now: float
-    ) -> Iterator[BusyView]:
-        """What holds part of a member's pool; of each placement, its ranks there."""
-        for placement in placements:
-            job = self._records.jobs[placement.job]
-            yield BusyView(
-                nodes=placement.nodes,
-                gpus=placement.gpus_per_node,
-                cpus_milli=placement.cpus_milli,
-                memory_mib=placement.memory_mib,
-                ends_at=self._ends_at(placement, now),
-                placement=placement.id,
-                leads=member == next(iter(_held(placement))),
-                job=job.id,
-                revision=self._records.revision_of(job),
-                queue=job.queue,
-                owner=job.owner,
-                labels=self._records.spec(job.spec_hash).labels,
-                priority=job.priority,
-                started_at=placement.started_at or placement.assigned_at,
-                usd_per_h=placement.price_usd_gpu_h * placement.gpus,
-            )
-        for work in report.local_work:
-            if work.pool == pool.name and not work.queued:
-                yield BusyView(
-                    nodes=work.nodes, gpus=work.gpus_per_node, ends_at=work.ends_at or now + 3600.0
-                )
-
-    def _ends_at(self, placement: Placement, now: float) -> float:
-        """When it is expected to be over: as planned; a while from now, once that is past; after its grace, once it is told to stop."""
-        if placement.order is Order.STOP:
-            most_s = self._records.spec(placement.spec_hash).grace_s
-            return now + (most_s if placement.grace_s is None else min(most_s, placement.grace_s))
-        if placement.expected_end_at is None or placement.expected_end_at < now:
-            return now + OVERDUE_S
-        return placement.expected_end_at
-
-    def _booting_pool(self, lease: Lease, placements: list[Placement], now: float) -> PoolView:
+    def _booting_pool(self, lease: Lease, held: list[Holding], now: float) -> PoolView:
         site = self._records.sites.get(lease.site)
         offer = lease.offer
         whole = (Shape(offer.gpus, offer.cpus_milli, offer.memory_mib),)
@@ -252,8 +206,8 @@ class Observer:
             gpus_per_node=offer.gpus,
             cpus_milli_per_node=offer.cpus_milli,
             memory_mib_per_node=offer.memory_mib,
-            free=take(whole, placements),
-            busy=tuple(self._busy(lease.member, placements, NOTHING_HEARD, pool, now)),
+            free=take(whole, [holding.placement for holding in held]),
+            busy=tuple(_busy(held, NOTHING_HEARD, pool, now)),
             ready_at=expected_ready_at(lease, now),
             **_lease_fields(lease, self.slack_s),
         )
@@ -273,10 +227,13 @@ class Observer:
                 )
 
 
-def _held(placement: Placement) -> dict[str, int]:
-    """How many ranks of it hold hosts at which member, in the order of the ranks: all but those whose part is over."""
-    over = {part.member for part in placement.parts if part.ended}
-    return Counter(member for member in placement.members if member not in over)
+def _busy(held: Iterable[Holding], report: SiteReport, pool: Pool, now: float) -> Iterator[BusyView]:
+    """What holds part of a member's pool; of each placement, its ranks there."""
+    for holding in held:
+        yield holding.seen(now)
+    for work in report.local_work:
+        if work.pool == pool.name and not work.queued:
+            yield BusyView(nodes=work.nodes, gpus=work.gpus_per_node, ends_at=work.ends_at or now + 3600.0)
 
 
 def _price_usd_gpu_h(site: Site, lease: Lease | None, report: SiteReport) -> float:

@@ -1,0 +1,50 @@
+"""What is held where: kept from one look to the next, and never older than the records."""
+
+import msgspec
+
+from federator.control.holdings import OVERDUE_S, Holdings
+from federator.model.placements import Order
+from tests.support.dispatch import World, make_world
+
+
+async def a_running_job() -> tuple[World, Holdings, str]:
+    world = await make_world()
+    await world.add_site("north")
+    job = await world.submit(resources={"gpus": 2}, estimate="1h", checkpoint={"grace": "90s"})
+    await world.turn()
+    return world, Holdings(world.core.records), job
+
+
+async def test_what_has_not_changed_is_not_made_anew() -> None:
+    world, holdings, job = await a_running_job()
+    (first,) = holdings.by_member()["north"]
+    await world.submit(resources={"gpus": 1})
+    (second,) = holdings.by_member()["north"]
+    assert second is first
+    assert first.view.job == job
+    assert first.view.gpus == 2
+
+
+async def test_a_change_of_the_placement_or_of_its_job_is_seen_at_once() -> None:
+    world, holdings, job = await a_running_job()
+    (before,) = holdings.by_member()["north"]
+    await world.put(msgspec.structs.replace(world.job(job), priority=99))
+    (after,) = holdings.by_member()["north"]
+    assert (before.view.priority, after.view.priority) == (50, 99)
+    assert after.view.revision == world.core.records.revision_of(world.job(job)) > before.view.revision
+    await world.put(msgspec.structs.replace(world.placement(job), cpus_milli=7))
+    (after,) = holdings.by_member()["north"]
+    assert after.view.cpus_milli == 7
+    await world.sites["north"].finish(job)
+    assert holdings.by_member() == {}
+
+
+async def test_the_end_moves_with_time_where_it_must() -> None:
+    world, holdings, job = await a_running_job()
+    (holding,) = holdings.by_member()["north"]
+    planned_at = holding.view.ends_at
+    assert holding.seen(planned_at - 1.0).ends_at == planned_at
+    assert holding.seen(planned_at + 5.0).ends_at == planned_at + 5.0 + OVERDUE_S
+    await world.put(msgspec.structs.replace(world.placement(job), order=Order.STOP))
+    (holding,) = holdings.by_member()["north"]
+    assert holding.seen(planned_at - 1000.0).ends_at == planned_at - 1000.0 + 90.0
