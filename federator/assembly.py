@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from federator.control.acceptance import Acceptance
 from federator.control.admission import Admission
 from federator.control.committer import Committer
 from federator.control.decisions import DecisionLog
@@ -155,7 +156,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     progress = Progress(records, scribe, history)
     decisions = DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
-    intake = Intake(records, scribe, blobs, settings.limits, retention)
+    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention)
     admission = Admission(records, clock, ids, rented_sites(settings.providers))
     turn = Turn(
         records=records,
@@ -168,7 +169,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ids=ids,
         settings=settings.turn,
     )
-    explainer = Explainer(records, observer, turn, intake, decisions)
+    explainer = Explainer(records, observer, turn, acceptance, decisions)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
     return Core(
@@ -179,7 +180,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         reign=reign or Reign(store, clock, leader=settings.federation),
         blobs=blobs,
         inventory=inventory,
-        intake=intake,
+        intake=Intake(records, scribe, acceptance),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
         views=Views(

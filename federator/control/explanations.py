@@ -8,8 +8,8 @@ import asyncio
 
 import msgspec
 
+from federator.control.acceptance import Acceptance
 from federator.control.decisions import DecisionLog
-from federator.control.intake import Intake
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.turn import Turn
@@ -29,12 +29,12 @@ class Explainer:
     """Answers "why is my job waiting, and why not there?"."""
 
     def __init__(
-        self, records: Records, observer: Observer, turn: Turn, intake: Intake, decisions: DecisionLog
+        self, records: Records, observer: Observer, turn: Turn, acceptance: Acceptance, decisions: DecisionLog
     ) -> None:
         self._records = records
         self._observer = observer
         self._turn = turn
-        self._intake = intake
+        self._acceptance = acceptance
         self._decisions = decisions
 
     def waiting(self, job_id: str) -> Waiting | None:
@@ -131,7 +131,7 @@ class Explainer:
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
-        spec, job = self._intake.prepare(caller, request)
+        spec, job = self._acceptance.prepare(caller, request)
         view = self._observer.jobs.imagined(job, spec)
         if not self._observer.window:
             await self._observer.look()

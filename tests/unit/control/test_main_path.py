@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.control.intake import Asked
+from federator.control.acceptance import Asked
 from federator.control.records import Changes
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
