@@ -9,6 +9,7 @@ its job be placed anew, on any member's refusal or silence. After that it ends o
 otherwise than well makes the others stop, and how it ended is how the gang did. Pure.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -96,6 +97,23 @@ def give_up(placement: Placement, why: str, at: float) -> Heard:
         ended_at=at,
     )
     return Heard(replace(placement, order=Order.STOP, order_reason=why), report)
+
+
+def found(placement: Placement, told: Mapping[str, PlacementReport]) -> Placement:
+    """A gang that the records do not know, from what its members say of it: told to run if it runs on all, else as it was reserved.
+
+    Ranks that no member has are over, or never were: then it is told to stop.
+    """
+    members = {rank.rank: member for member, report in told.items() for rank in report.ranks}
+    whole = len(members) == placement.nodes
+    began = whole and all(report.status is not PlacementStatus.ACCEPTED for report in told.values())
+    return replace(
+        placement,
+        members=tuple(members.get(rank, placement.members[0]) for rank in range(placement.nodes)),
+        parts=tuple(Part(member=member) for member in told),
+        order=Order.RUN if began else Order.RESERVE if whole else Order.STOP,
+        order_reason="" if whole else "a rank of it is nowhere: the restored store is older than its end",
+    )
 
 
 def silent(placement: Placement) -> tuple[str, ...]:

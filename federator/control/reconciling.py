@@ -158,7 +158,8 @@ class Reconciliation:
             await self._records.transact(partial(self._adopted, member, report))
             return
         parts = self._gangs.setdefault(report.placement, {})
-        parts[member] = report
+        if report.ranks:
+            parts[member] = report
         if sum(len(part.ranks) for part in parts.values()) == nodes:
             await self._adopt_gang(report.placement)
 
@@ -166,6 +167,8 @@ class Reconciliation:
         """A gang over several members: all of its parts that there are. What they said before it was known is heard again."""
         parts = self._gangs.pop(name)
         self._foreign.add(name)  # should the job not take it, it is not waited for
+        if not parts:
+            return
         member = min(parts, key=lambda member: min((r.rank for r in parts[member].ranks), default=0))
         await self._records.transact(partial(self._adopted, member, parts[member], parts))
         for each, report in parts.items():
