@@ -40,8 +40,16 @@ class EtcdCluster:
     """`members` processes over one folder. `durable=False` leaves out the syncs to disk: quicker, for tests that kill nothing."""
 
     def __init__(
-        self, folder: Path, members: int = 3, *, durable: bool = True, options: Sequence[str] = ()
+        self,
+        folder: Path,
+        members: int = 3,
+        *,
+        durable: bool = True,
+        scheme: str = "http",
+        options: Sequence[str] = (),
     ) -> None:
+        """`scheme`: `https` where the options have certificates."""
+        self._scheme = scheme
         self._folder = folder
         self._options = [*options, *([] if durable else ["--unsafe-no-fsync"])]
         self.ports = free_ports(members)
@@ -50,7 +58,7 @@ class EtcdCluster:
     @property
     def endpoints(self) -> tuple[str, ...]:
         """What clients connect to."""
-        return tuple(f"http://127.0.0.1:{ports.client}" for ports in self.ports)
+        return tuple(f"{self._scheme}://127.0.0.1:{ports.client}" for ports in self.ports)
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +78,7 @@ class EtcdCluster:
         """Start a member, for the first time or again over what it had."""
         ports = self.ports[number]
         peers = ",".join(f"m{n}=http://127.0.0.1:{each.peer}" for n, each in enumerate(self.ports))
-        client, peer = f"http://127.0.0.1:{ports.client}", f"http://127.0.0.1:{ports.peer}"
+        client, peer = self.endpoints[number], f"http://127.0.0.1:{ports.peer}"
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
                 [
@@ -143,11 +151,22 @@ class EtcdCluster:
             self.kill(number)
 
     def _healthy(self, number: int) -> bool:
+        if self._scheme == "https":
+            return self._listens(
+                number
+            )  # a health check would need a certificate; the store waits for the rest
         try:
             with urllib.request.urlopen(f"{self.endpoints[number]}/health", timeout=2) as answer:
                 return b'"true"' in answer.read()
         except (OSError, urllib.error.URLError):
             return False
+
+    def _listens(self, number: int) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.ports[number].client), timeout=2).close()
+        except OSError:
+            return False
+        return True
 
 
 @cache
