@@ -10,23 +10,8 @@ from federator.model.capacity import InstanceStatus, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Cause, Order, PlacementStatus
 from tests.support.dispatch import ADA, OFFER, FakeSite, World, make_world
+from tests.unit.control.test_bursting import POLICIES, until_rented
 
-POLICIES = """
-apiVersion: federator/v1
-kind: Queue
-metadata: {name: default}
-spec:
-  max_duration: 2h
-  met_deadline_usd_per_gpu_hour: 20
----
-apiVersion: federator/v1
-kind: BurstPolicy
-metadata: {name: deadlines}
-spec:
-  who: {queues: [default]}
-  when: {mode: economic}
-  limits: {usd: {per_day: 1000}}
-"""
 SPOT = msgspec.structs.replace(OFFER, name="r1/p4/spot", market=Market.SPOT, price_usd_h=8.0)
 JOB: dict[str, Any] = {
     "resources": {"gpus": 4},
@@ -42,23 +27,11 @@ async def world() -> World:
     world = await make_world()
     world.provider.catalogue = [OFFER, SPOT]
     await world.add_site("lab", nodes=1, gpus=4)
-    await world.policies(POLICIES)
+    await world.policies(POLICIES.replace("per_day: 100", "per_day: 1000"))
     await world.submit(resources={"gpus": 4}, estimate="9h", max_duration="9h", name="filler")
     await world.turn()
     await world.core.executor.poll()
     return world
-
-
-async def until_rented(world: World, job: str) -> None:
-    """Let time pass, turn by turn, until the job is placed. Fails after a day."""
-    for _ in range(24 * 12):
-        plan = await world.core.turn.once()
-        if world.job(job).status is JobStatus.PLACED:
-            return
-        assert plan is not None
-        wake_at = plan.wake_at or world.clock.now() + 300
-        world.clock.advance(min(300.0, max(1.0, wake_at - world.clock.now())))
-    raise AssertionError("nothing was rented")
 
 
 async def running(world: World, **fields: Any) -> tuple[str, FakeSite]:
