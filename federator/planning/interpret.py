@@ -150,18 +150,9 @@ class _Writer:
         choice = f"best of {others + 1} places it may use" if others > 0 else "the one place it may use"
         price = f", {money(at.price_usd_gpu_h)} per GPU-hour" if at.price_usd_gpu_h and job.gpus else ""
         lease = " (rented already)" if at.rented else ""
-        where = f"{at.shown}{lease}{self._on_members(at, booking.members)}"
+        where = f"{at.shown}{lease}{_on_members(at, booking.members)}"
         finish = self._against_deadline(job, booking.finish_at)
         return f"{request(job)} fit now at {where}: {choice}{price}; {finish}"
-
-    def _on_members(self, at: Candidate, ranks: Sequence[int]) -> str:
-        """Which members of a place of several."""
-        names = list(dict.fromkeys(at.views[rank].member for rank in ranks))
-        if len(at.views) == 1:
-            return ""
-        if len(names) > MANY_MEMBERS:
-            return f" (on {len(names)} members)"
-        return f" (on {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))})"
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"
@@ -318,3 +309,13 @@ class _Writer:
         kind = "budget" if near.filter == "budget" else kind
         text = f"{because}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
         return kind, text, near.change or change
+
+
+def _on_members(at: Candidate, ranks: Sequence[int]) -> str:
+    """Which members of a place of several."""
+    names = list(dict.fromkeys(at.views[rank].member for rank in ranks))
+    if len(at.views) == 1:
+        return ""
+    if len(names) > MANY_MEMBERS:
+        return f" (on {len(names)} members)"
+    return f" (on {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))})"

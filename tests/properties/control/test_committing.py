@@ -129,11 +129,7 @@ class Committing(RuleBasedStateMachine):
     def commit_two_at_once(self, first: Plan, second: Plan) -> None:
         """As the turn and its fast path do: the second must not count on what the first has taken."""
         committer = self.world.core.turn._committer
-        self.run(self._both(committer.commit(first), committer.commit(second)))
-
-    async def _both(self, *commits: Any) -> None:
-        for outcome in await asyncio.gather(*commits, return_exceptions=True):
-            assert not isinstance(outcome, BaseException), outcome
+        self.run(_both(committer.commit(first), committer.commit(second)))
 
     @rule(first=plans, second=plans, times=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
     def commit_a_patchwork(self, first: Plan, second: Plan, times: int, shuffle: Any) -> None:
@@ -165,8 +161,8 @@ class Committing(RuleBasedStateMachine):
         for action in plan.actions:
             if isinstance(action, Place):
                 there = tuple(itertools.islice(itertools.cycle(members), len(action.members)))
-                sessions = tuple(heard[member].session for member in there)
-                actions.append(msgspec.structs.replace(action, members=there, sessions=sessions))
+                said = tuple(heard[member].session for member in there)
+                actions.append(msgspec.structs.replace(action, members=there, sessions=said))
         self.commit(msgspec.structs.replace(plan, actions=tuple(actions)))
 
     # --------------------------------------------------------------------------------------------------------- people
@@ -260,20 +256,13 @@ class Committing(RuleBasedStateMachine):
         for placement in [p for p in self.world.core.records.open_placements.values() if not p.ended]:
             over = placement.started_at is not None and placement.max_duration_s is not None
             if over and self.world.clock.now() >= placement.started_at + placement.max_duration_s:  # type: ignore[operator]
-                await self._end_everywhere(placement)
+                await _end_everywhere(self.world, placement)
         await self.world.core.executor.poll()
         await self.world.core.executor.step()
         for lease in self.world.leases():
             booted = lease.launched_at is not None and self.world.clock.now() >= lease.launched_at + lease.offer.delay_s  # fmt: skip
             if lease.status is LeaseStatus.BOOTING and booted and lease.member not in self.world.core.records.members:  # fmt: skip
                 await self.world.boot(lease)
-
-    async def _end_everywhere(self, placement: Placement) -> None:
-        for member in dict.fromkeys(placement.members):
-            site, part = self.world.sites.get(member), placement.part(member)
-            if site and (part is None or not part.ended):
-                now = self.world.clock.now()
-                await site.say(placement, PlacementStatus.FAILED, exit_code=1, ended_at=now)
 
     @rule(sold_out=st.booleans())
     def sell_out(self, sold_out: bool) -> None:
@@ -298,27 +287,16 @@ class Committing(RuleBasedStateMachine):
                 assert len(placement.members) == placement.nodes
                 sites = {MORE[m][0] if m in MORE else m for m in placement.members}
                 assert len(sites) == 1
-                assert sites <= {placement.site, placement.members[0]}
 
     @invariant()
     def no_host_is_given_away_twice(self) -> None:
         """By hosts and not by totals: the placements of each member are packed again from nothing."""
         if not hasattr(self, "world"):
             return
-        leases = {lease.member: lease for lease in self.world.leases()}
-        held: dict[str, list[int]] = {}
-        for placement in self._running():
-            over = {part.member for part in placement.parts if part.ended}
-            for member in placement.members:
-                if member not in over:
-                    held.setdefault(member, []).append(placement.gpus_per_node)
-        for member, ranks in held.items():
-            nodes, gpus = (1, leases[member].offer.gpus) if member in leases else HOSTS[member]
-            hosts = [gpus] * nodes
-            for rank in sorted(ranks, reverse=True):
-                fitting = [index for index, free in enumerate(hosts) if free >= rank]
-                assert fitting, f"{member}: {ranks} do not fit on {nodes} hosts of {gpus}"
-                hosts[min(fitting, key=lambda index: hosts[index])] -= rank
+        rented = {lease.member: (1, lease.offer.gpus) for lease in self.world.leases()}
+        for member, ranks in _held(self._running()).items():
+            nodes, gpus = (HOSTS | rented)[member]
+            assert _fit(ranks, nodes, gpus), f"{member}: {ranks} do not fit on {nodes} hosts of {gpus}"
 
     @invariant()
     def no_queue_is_above_its_limit(self) -> None:
@@ -356,6 +334,38 @@ class Committing(RuleBasedStateMachine):
             for job in self.world.core.records.open_jobs.values():
                 if job.status in (JobStatus.PLACED, JobStatus.STARTING, JobStatus.RUNNING):
                     assert not self.world.placement(job.id).ended
+
+
+async def _both(*commits: Any) -> None:
+    for outcome in await asyncio.gather(*commits, return_exceptions=True):
+        assert not isinstance(outcome, BaseException), outcome
+
+
+def _held(placements: list[Placement]) -> dict[str, list[int]]:
+    """The GPUs of each rank that may still run, by member."""
+    held: dict[str, list[int]] = {}
+    for placement in placements:
+        for member in placement.members:
+            if (part := placement.part(member)) is None or not part.ended:
+                held.setdefault(member, []).append(placement.gpus_per_node)
+    return held
+
+
+def _fit(ranks: list[int], nodes: int, gpus: int) -> bool:
+    hosts = [gpus] * nodes
+    for rank in sorted(ranks, reverse=True):
+        fitting = [index for index, free in enumerate(hosts) if free >= rank]
+        if not fitting:
+            return False
+        hosts[min(fitting, key=lambda index: hosts[index])] -= rank
+    return True
+
+
+async def _end_everywhere(world: World, placement: Placement) -> None:
+    for member in dict.fromkeys(placement.members):
+        site, part = world.sites.get(member), placement.part(member)
+        if site and (part is None or not part.ended):
+            await site.say(placement, PlacementStatus.FAILED, exit_code=1, ended_at=world.clock.now())
 
 
 @pytest.mark.slow
