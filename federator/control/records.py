@@ -178,7 +178,10 @@ class Records:
         """Keys that writes on their way rely on: they must not be deleted meanwhile."""
         self._reign: Reign | None = None
         self._listeners: list[Callable[[Changes], None]] = []
-        self._kinds: dict[type, dict[str, Any]] = {
+        self._kinds = self._by_kind()
+
+    def _by_kind(self) -> dict[type, dict[str, Any]]:
+        return {
             Job: self.jobs,
             Placement: self.placements,
             Lease: self.leases,

@@ -142,7 +142,11 @@ class Turn:
 
     async def _decide(self, problem: Problem) -> Decision:
         """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
+        began_s = asyncio.get_running_loop().time()
         plan = await self._solve(problem) if self._settings.solver else None
+        took_s = asyncio.get_running_loop().time() - began_s
+        if self._settings.solver:
+            self._observer.line.pace(took_s / self._settings.solver_limit_s if plan is not None else 1.0)
         if plan is not None:
             return Decision(problem, plan, plan)
         made = await asyncio.to_thread(plan_greedily, problem)

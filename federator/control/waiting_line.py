@@ -19,7 +19,17 @@ from federator.control.records import Changes, Records
 from federator.model.jobs import Job, JobSpec
 from federator.model.snapshot import PoolView
 from federator.planning.forecast import runtime_quantiles
-from federator.planning.window import Eligible, Kind, Kinds, Line, Window, choose, is_small
+from federator.planning.window import (
+    FEWEST_GLANCES,
+    GLANCES,
+    Eligible,
+    Kind,
+    Kinds,
+    Line,
+    Window,
+    choose,
+    is_small,
+)
 
 SPARE = 10_000
 """Kinds and specs that no waiting job is of any more, beyond as many again as there are jobs: then everything is read anew."""
@@ -68,6 +78,7 @@ class WaitingLine:
         self._changed: set[str] | None = None
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
         self._one_at_a_time = asyncio.Lock()
+        self._glances = GLANCES
         self._begin()
         records.subscribe(self._note)
 
@@ -76,14 +87,24 @@ class WaitingLine:
         async with self._one_at_a_time:
             return await self._choose(pools, now)
 
+    def pace(self, used: float) -> None:
+        """Fit the next windows to the solver: `used` is what share of its time it took for the last; 1 and more is late.
+
+        A window that is too large for a slow or busy machine would cost every turn the whole limit, and its plan.
+        """
+        if used >= 1.0:
+            self._glances = max(FEWEST_GLANCES, self._glances // 2)
+        elif used < 1 / 4:
+            self._glances = min(GLANCES, self._glances * 2)
+
     async def _choose(self, pools: Callable[[], list[PoolView]], now: float) -> dict[str, float]:
         self._catch_up()
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]
         line, rules = self._line(seen), self._records.policies.rules
-        if is_small(line):
+        if is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
-        found = await asyncio.to_thread(choose, line, pools(), rules, now)
+        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances)
         self._remember(live, seen, found)
         chosen = live[found.chosen]
         return {

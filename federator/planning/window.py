@@ -29,6 +29,8 @@ from federator.planning.rulebook import AGING_POINTS_PER_H, MAX_AGED, RuleBook
 
 GLANCES = 50_000
 """Jobs × classes of a window: greedy decides on so many in a tenth or two of a second."""
+FEWEST_GLANCES = 5_000
+"""Down to so many, windows shrink while the solver does not get done with them in time."""
 MOST_JOBS = 2_000
 """Jobs of a window, however few their classes."""
 MARGIN = 32
@@ -139,17 +141,19 @@ class Window:
     """How many stand before it in the published order, in the window or not."""
 
 
-def choose(line: Line, pools: Sequence[PoolView], rules: Sequence[Rule], now: float) -> Window:
-    """The window of the line; all of it where it is small."""
-    if is_small(line):
+def choose(
+    line: Line, pools: Sequence[PoolView], rules: Sequence[Rule], now: float, glances: int | None = None
+) -> Window:
+    """The window of the line, of so many glances (None: as many as a window may cost); all of the line where it is small."""
+    if is_small(line, glances):
         everybody = np.arange(len(line))
         return Window(everybody, np.zeros(len(line)), everybody)
-    return _Choice(line, pools, rules, now).window()
+    return _Choice(line, pools, rules, now).window(glances or GLANCES)
 
 
-def is_small(line: Line) -> bool:
+def is_small(line: Line, glances: int | None = None) -> bool:
     """Whether the whole line is within the limits of a window."""
-    return len(line) <= MOST_JOBS and len(line) * len(np.unique(line.klass)) <= GLANCES
+    return len(line) <= MOST_JOBS and len(line) * len(np.unique(line.klass)) <= (glances or GLANCES)
 
 
 class _Choice:
@@ -169,9 +173,9 @@ class _Choice:
         self.nth = _nth(self.klass)
         self.startable = np.where(line.ready_at[self.order] > now, 0, self._startable()[self.kind])
 
-    def window(self) -> Window:
+    def window(self, glances: int) -> Window:
         """Its parts, within the limits."""
-        budget = _Budget(self.klass)
+        budget = _Budget(self.klass, glances)
         first = np.flatnonzero(self.nth < self.startable + MARGIN)
         budget.add(first, share=0.4)
         for part in (self._heads(), self._pressing(), self._backfill()):
@@ -316,7 +320,8 @@ class _Choice:
 class _Budget:
     """Fills a window part by part, counting jobs and classes. `inside` is by place in the order."""
 
-    def __init__(self, klass: Ints) -> None:
+    def __init__(self, klass: Ints, glances: int) -> None:
+        self._glances = glances
         self.inside = np.zeros(len(klass), dtype=bool)
         self._klass = klass
         self._known = np.zeros(int(klass.max()) + 1, dtype=bool)
@@ -329,9 +334,9 @@ class _Budget:
         fresh = np.zeros(len(part), dtype=bool)
         fresh[np.unique(klass, return_index=True)[1]] = True
         jobs = np.arange(1, len(part) + 1)
-        alone = jobs * np.cumsum(fresh) <= share * share * GLANCES
+        alone = jobs * np.cumsum(fresh) <= share * share * self._glances
         classes = int(self._known.sum()) + np.cumsum(fresh & ~self._known[klass])
-        fits = alone & (self._jobs + jobs <= MOST_JOBS) & ((self._jobs + jobs) * classes <= GLANCES)
+        fits = alone & (self._jobs + jobs <= MOST_JOBS) & ((self._jobs + jobs) * classes <= self._glances)
         taken = part[fits]
         self.inside[taken] = True
         self._known[self._klass[taken]] = True

@@ -75,11 +75,13 @@ def tight(monkeypatch: pytest.MonkeyPatch, *, jobs: int, glances: int, margin: i
 
 
 @st.composite
-def lines(draw: st.DrawFn, *, most_nodes: int = 2) -> list[JobView]:
+def lines(
+    draw: st.DrawFn, *, most_nodes: int = 2, gpus_of: tuple[int, ...] = (0, 1, 1, 2, 4)
+) -> list[JobView]:
     """Up to forty jobs of a few classes, in several queues."""
     jobs = []
     for number in range(draw(st.integers(1, 40))):
-        gpus = draw(st.sampled_from((0, 1, 1, 2, 4)))
+        gpus = draw(st.sampled_from(gpus_of))
         models = draw(st.sampled_from(((), ("A100",), ("H100",), ("A100", "H100")))) if gpus else ()
         jobs.append(
             a_job(
@@ -121,15 +123,18 @@ def test_one_of_each_class_more_than_could_start_is_enough(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "MARGIN", 1)
-        patch.setattr(window, "is_small", lambda _line: False)
+        patch.setattr(window, "is_small", lambda _line, _glances: False)
         inside = seen(jobs, pools)
     assert started(inside, pools) == started(jobs, pools)
 
 
-@settings(max_examples=25, deadline=None)
-@given(jobs=lines(most_nodes=1), pools=fleets())
+@settings(max_examples=40, deadline=None)
+@given(jobs=lines(most_nodes=1, gpus_of=(0, 1, 1)), pools=fleets())
 def test_turn_by_turn_a_tight_window_leaves_nothing_idle(jobs: list[JobView], pools: list[PoolView]) -> None:
-    """What one window does not start the next one does, until the whole line could start nothing more."""
+    """What one window does not start the next one does, until the whole line could start nothing more.
+
+    (No gangs: while places are held for one, so tight a window may be full of what the hold keeps.)
+    """
     waiting, free = list(jobs), list(pools)
     with pytest.MonkeyPatch.context() as patch:
         tight(patch, jobs=12, glances=60)
@@ -212,7 +217,7 @@ def test_its_order_is_the_published_one(
     ]
     pools = [a_pool("home", model="A100"), a_pool("lab", model="H100")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "is_small", lambda _line: False)
+        patch.setattr(window, "is_small", lambda _line, _glances: False)
         found = choose(a_line(jobs), pools, rules, NOW)
     snapshot = Snapshot(
         taken_at=NOW, incarnation="i", revision=1, jobs=tuple(jobs), pools=tuple(pools), rules=rules

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from federator.control import waiting_line
 from federator.model.jobs import JobStatus
 from federator.planning import window
 from federator.wire.http import JobPatch
@@ -14,6 +15,8 @@ from tests.support.dispatch import ADA, BOB, World, make_world
 def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "MOST_JOBS", 12)
     monkeypatch.setattr(window, "GLANCES", 60)
+    monkeypatch.setattr(waiting_line, "GLANCES", 60)
+    monkeypatch.setattr(waiting_line, "FEWEST_GLANCES", 20)
     monkeypatch.setattr(window, "MARGIN", 1)
 
 
@@ -112,6 +115,29 @@ async def test_a_loud_owner_does_not_hide_a_queue() -> None:
     quiet = await world.submit(BOB, resources={"gpus": "A100:1"}, queue="quiet", priority=10)
     await world.turn()
     assert quiet in world.core.turn.waiting
+
+
+async def test_a_window_that_the_solver_is_late_for_shrinks_and_grows_again() -> None:
+    world = await make_world()
+    await crowd(world, 40)
+
+    async def seen() -> int:
+        await world.core.turn.once()
+        return len(world.core.turn.waiting)
+
+    whole = await seen()
+    line = world.core.turn._observer.line
+    line.pace(1.0)
+    half = await seen()
+    assert half < whole
+    for _ in range(9):
+        line.pace(1.0)
+    assert 0 < await seen() < half
+    line.pace(0.5)
+    assert await seen() < half
+    for _ in range(9):
+        line.pace(0.1)
+    assert await seen() == whole
 
 
 QUEUES = """
