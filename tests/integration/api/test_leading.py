@@ -2,13 +2,16 @@
 
 import asyncio
 
+import msgspec
+import pytest
 from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
 
 from federator.api.standby import LEADER_HEADER, build_standby
-from federator.control.leadership import Term
+from federator.control.leadership import LEADER_KEY, Term
 from federator.kernel.errors import NotLeading
 from federator.model.sites import SiteReport
+from federator.ports import Put, Transaction
 from federator.wire import link
 from tests.integration.api.rig import Rig
 
@@ -35,6 +38,22 @@ async def test_an_agent_is_answered_nothing_any_more_not_even_that_it_was_heard(
         if (frame := await agent.socket.receive()).type is WSMsgType.TEXT:
             raise AssertionError(f"it was told {frame.data}")
     assert (await agent.ask("GET", f"/agent/v1/specs/{'0' * 64}")).status == 503
+
+
+async def test_not_even_a_decision_is_recorded_by_one_who_was_replaced(rig: Rig) -> None:
+    """Its clock may say that it leads; the store knows better."""
+    world = rig.world
+    await world.add_site("north")
+    await world.submit()
+    plan, last = await world.core.turn.once(), world.core.turn.last
+    assert plan is not None
+    assert last is not None
+    usurper = Put(LEADER_KEY, b'{"number":9,"leader":"other","since_at":0.0}')
+    await world.core.records.store.commit(Transaction(puts=(usurper,)))
+    before = await world.core.records.store.range("decision")
+    with pytest.raises(NotLeading):
+        await world.core.decisions.record(last[0], msgspec.structs.replace(plan, decision="dec-late"))
+    assert await world.core.records.store.range("decision") == before
 
 
 async def test_one_that_stands_by_names_the_leader_for_whatever_it_is_asked() -> None:

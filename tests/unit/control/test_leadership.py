@@ -10,7 +10,7 @@ from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NotLeading, OutcomeUnknown, StoreConflict, Unavailable
 from federator.model.capacity import LaunchRequest
 from federator.model.sites import Site, SiteKind
-from federator.ports import Compare, Put, Transaction
+from federator.ports import Compare, Item, Put, Transaction
 from federator.store.memory import MemoryStore
 from federator_providers.fake import FakeProvider
 from tests.support.dispatch import OFFER
@@ -73,6 +73,27 @@ async def test_a_term_is_over_for_its_leader_before_another_may_begin() -> None:
     assert not pair.a.holds
     assert gap >= MARGIN_S / 0.25
     assert pair.b.number == pair.a.number + 1
+
+
+async def test_a_renewal_that_comes_late_and_counts_keeps_a_successor_out() -> None:
+    """It was sent in time and took long: the key was gone for a moment, and is there again when the successor writes."""
+    pair = Pair()
+    await pair.a.attempt()
+    get = pair.store.get
+
+    async def look(key: str) -> Item | None:
+        item = await get(key)
+        if key == ALIVE_KEY:
+            pair.clock.boot_s -= TERM_S  # as it was when the renewal was sent
+            pair.a._hold(pair.clock.boot())
+            await pair.a.renew()
+        return item
+
+    pair.clock.advance(TERM_S)
+    pair.store.get = look  # type: ignore[method-assign]
+    assert not await pair.b.attempt()
+    assert pair.a.holds
+    assert not pair.b.holds
 
 
 async def test_renewing_goes_on_and_changes_nothing_that_writes_compare() -> None:
