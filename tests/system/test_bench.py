@@ -47,7 +47,7 @@ needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 @pytest.mark.system
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "scenario", [pytest.param(name, marks=needs_slurm if name == "slurm" else ()) for name in FIGURES]
 )
@@ -73,7 +73,7 @@ def test_a_scenario_that_does_not_exist_is_refused_with_those_that_do() -> None:
 
 @needs_slurm
 @pytest.mark.system
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 async def test_a_real_slurm_runs_a_job_and_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     async with Slurm(tmp_path / "slurm", cpus=4) as slurm:

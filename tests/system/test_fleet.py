@@ -10,7 +10,7 @@ import pytest
 from federator.client import Client
 from tests.support.fleet import Dispatcher, Fleet
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.system
 
 AGENTS = 200
 DOWN_S = 1.5

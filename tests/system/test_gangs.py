@@ -7,7 +7,7 @@ import pytest
 from federator.model.jobs import JobStatus
 from tests.support.hosts import Hosts
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.system
 
 ADDRESSES = {"lab-a": "127.0.0.2", "lab-b": "127.0.0.3"}
 """Each of its own, so that it is seen whose was taken."""

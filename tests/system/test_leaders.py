@@ -12,7 +12,7 @@ from federator.kernel.errors import Unavailable
 from tests.testbeds.dispatchers import TERM_S, Dispatchers
 from tests.testbeds.etcd import EtcdCluster
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from federator.store.sqlite_file import SCHEMA_VERSION
 from tests.partitions.world import World
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.system
 
-LONG_S = 120.0
+LONG_S = 600.0
 TESTS = Path(tests.__path__[0])
 RECORDED = TESTS / "contract" / "wire" / "store-v1.db"
 

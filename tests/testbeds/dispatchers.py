@@ -27,7 +27,7 @@ from tests.testbeds.etcd import EtcdCluster
 
 TERM_S = 3.0
 MARGIN_S = 1.0
-READY_S = 30.0
+READY_S = 60.0
 BEAT = Path(tests.kills.work.__path__[0]) / "beat.py"
 
 

@@ -22,7 +22,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Self
 
-READY_S = 30.0
+READY_S = 60.0
 PAUSE_S = 0.05
 PR_SET_PDEATHSIG = 1
 HEARTBEAT_MS = 50

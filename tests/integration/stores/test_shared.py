@@ -24,9 +24,9 @@ from federator.store.blobs import MemoryBlobs
 from federator.store.etcd import EtcdStore
 from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
+from tests.support.waiting import until
 from tests.testbeds.etcd import EtcdCluster, shared_cluster
 
-pytestmark = pytest.mark.timeout(60)
 ROW = Transaction(puts=(Put("row", b"value"), Put("spec/1", b"outside")))
 
 
@@ -90,7 +90,7 @@ async def test_a_store_on_which_somebody_leads_is_not_adopted(tmp_path: Path) ->
     store, _ = await open_shared(etcd)
     before = store.incarnation
     renewing = asyncio.create_task(_renew(store))
-    await asyncio.sleep(0.1)
+    await until(lambda: store.get(ALIVE_KEY), "the first sign of life")
     with pytest.raises(Conflict, match="stop all dispatchers"):
         await adopt_store(Settings(store=StoreSettings(etcd=etcd)))
     renewing.cancel()

@@ -193,7 +193,7 @@ async def test_a_session_that_breaks_before_its_report_leaves_the_reboot_to_be_n
     await agent.open()
     await agent.pipe.close()
     assert agent.served is not None
-    await asyncio.wait_for(agent.served, 5)
+    await asyncio.wait_for(agent.served, 60)
     back = another(agent)
     await back.open()
     back.say(report())
