@@ -24,8 +24,8 @@ SEATS_PER_S = 200.0
 """Sessions that may begin in a real second."""
 LONGEST_QUEUE_S = 5.0
 """Real seconds for which an agent waits for its turn; after that it is asked to come again."""
-ANSWERS_WITHIN_S = 5.0
-"""Real seconds in which an agent that is alive acknowledges a desired set."""
+ANSWERS_WITHIN_S = 8.0
+"""Real seconds in which an agent that is alive acknowledges a desired set, or reports, should it not be told any just now."""
 
 
 class Arrival(NamedTuple):
