@@ -80,7 +80,10 @@ class Explainer:
             return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
         return msgspec.structs.replace(
             found,
-            sites=tuple(msgspec.structs.replace(site, change="") for site in found.sites),
+            sites=tuple(
+                msgspec.structs.replace(site, change="", start_at=None, finish_at=None)
+                for site in found.sites
+            ),
             changes=(),
             expected_start_at=job.started_at,
             expected_finish_at=job.finished_at,
