@@ -49,7 +49,7 @@ fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by 
 unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
 	@$(BIN)/python -m pytest tests/unit tests/scenarios tests/properties tests/contract tests/architecture $(ARGS)
 
-kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (some half an hour)
+kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
 
 docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again
