@@ -65,9 +65,17 @@ def _burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def _home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if at.offer is None or not ground.snapshot.away:
+    """Only a site that the job may use is waited for. What is away is home, and home is never of kind `cloud`."""
+    if at.offer is None or (job.kinds and set(job.kinds) <= {"cloud"}):
         return None
-    sites = ", ".join(ground.snapshot.away)
+    away = [
+        site
+        for site in ground.snapshot.away
+        if (not job.sites or site in job.sites) and site not in job.not_sites
+    ]
+    if not away:
+        return None
+    sites = ", ".join(away)
     return f"nothing is rented while site {sites}, away for a moment, may come back", "wait a moment"
 
 

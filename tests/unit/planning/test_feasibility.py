@@ -88,6 +88,16 @@ def test_while_home_is_away_for_a_moment_nothing_is_rented_and_what_is_there_is_
     assert eligibility(a_job(), a_lease(), snapshot) is None
 
 
+def test_a_site_that_the_job_may_not_use_is_not_waited_for() -> None:
+    snapshot = replace(a_world(rules=BURST).snapshot, away=("lab",))
+    offer = an_offer()
+    for job in (a_job(kinds=("cloud",)), a_job(not_sites=("lab",)), a_job(sites=(offer.site, "home"))):
+        assert eligibility(job, offer, snapshot) is None
+    assert (
+        eligibility(a_job(kinds=("cloud", "onprem"), sites=(offer.site, "lab")), offer, snapshot) is not None
+    )
+
+
 def test_a_paused_federation_rents_nothing_and_uses_what_it_has() -> None:
     snapshot = a_world(rules=BURST, burst_paused=True).snapshot
     found = eligibility(a_job(), an_offer(), snapshot)
