@@ -106,7 +106,7 @@ class EtcdStore:
             compare=[self._compare(each.key, each.revision) for each in transaction.compares],
             success=[
                 *(_delete(self._data + key.encode()) for key in transaction.deletes),
-                *[rpc.RequestOp(request_put=await self._put(put)) for put in transaction.puts],
+                *(rpc.RequestOp(request_put=put) for put in await self._puts(transaction.puts)),
             ],
             failure=[_look(self._data + each.key.encode(), keys_only=True) for each in transaction.compares],
         )
@@ -177,10 +177,24 @@ class EtcdStore:
     def _compare(self, key: str, revision: int) -> rpc.Compare:
         return _unchanged(self._data + key.encode(), revision)
 
+    async def _puts(self, puts: Sequence[Put]) -> list[rpc.PutRequest]:
+        """As etcd takes them. Those that need something done first, all at once: each waits for a disk or for a lease."""
+        special = [put for put in puts if put.expires_in_s is not None or self._is_outside(put)]
+        made = dict(
+            zip((put.key for put in special), await asyncio.gather(*map(self._put, special)), strict=True)
+        )
+        return [
+            made.get(put.key) or rpc.PutRequest(key=self._data + put.key.encode(), value=INLINE + put.value)
+            for put in puts
+        ]
+
+    def _is_outside(self, put: Put) -> bool:
+        return len(put.value) > INLINE_BYTES or put.key.startswith(self._outside)
+
     async def _put(self, put: Put) -> rpc.PutRequest:
         key = self._data + put.key.encode()
         value = INLINE + put.value
-        if len(put.value) > INLINE_BYTES or put.key.startswith(self._outside):
+        if self._is_outside(put):
             digest = await asyncio.to_thread(self._blobs.put, key + b"\n" + put.value)
             value = OUTSIDE + digest.encode()
         lease = 0

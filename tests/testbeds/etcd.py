@@ -6,7 +6,6 @@ second and not several.
 """
 
 import atexit
-import ctypes
 import os
 import shutil
 import signal
@@ -24,7 +23,8 @@ from typing import NamedTuple, Self
 
 READY_S = 60.0
 PAUSE_S = 0.05
-PR_SET_PDEATHSIG = 1
+DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+"""Whoever kills the tests has killed the cluster. Not by a function of Python's between fork and exec: gRPC's threads do not survive a fork."""
 HEARTBEAT_MS = 50
 ELECTION_MS = 500
 
@@ -82,7 +82,7 @@ class EtcdCluster:
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
                 [
-                    program("etcd"), "--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}"),
+                    *DIE_WITH_US, program("etcd"), "--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}"),
                     "--listen-client-urls", client, "--advertise-client-urls", client,
                     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                     "--initial-cluster", peers, "--initial-cluster-token", str(self._folder),
@@ -93,7 +93,6 @@ class EtcdCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_us,  # noqa: PLW1509 - tests start it before they start threads
             )  # fmt: skip
 
     def kill(self, number: int) -> None:
@@ -177,14 +176,6 @@ def shared_cluster() -> EtcdCluster:
     atexit.register(folder.cleanup)
     atexit.register(cluster.end)
     return cluster
-
-
-def _die_with_us() -> None:
-    """Whoever kills the tests has killed the cluster."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-_LIBC = ctypes.CDLL(None)
 
 
 def program(name: str) -> str:

@@ -25,22 +25,26 @@ from federator.store.etcd import EtcdStore
 from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
 from tests.support.waiting import until
-from tests.testbeds.etcd import EtcdCluster, shared_cluster
+from tests.testbeds.etcd import EtcdCluster
 
 ROW = Transaction(puts=(Put("row", b"value"), Put("spec/1", b"outside")))
 
 
-def settings_for(folder: Path, prefix: str) -> EtcdSettings:
-    return EtcdSettings(
-        endpoints=shared_cluster().endpoints, shared_dir=str(folder), prefix=f"/{prefix}", term_s=2.0
-    )
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd"), 1, durable=False) as cluster:
+        yield cluster
+
+
+def settings_for(cluster: EtcdCluster, folder: Path, prefix: str) -> EtcdSettings:
+    return EtcdSettings(endpoints=cluster.endpoints, shared_dir=str(folder), prefix=f"/{prefix}", term_s=2.0)
 
 
 # -------------------------------------------------------------------------------------------------------------- folder
 
 
-async def test_dispatchers_with_one_folder_see_the_same(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path / "shared", "same")
+async def test_dispatchers_with_one_folder_see_the_same(cluster: EtcdCluster, tmp_path: Path) -> None:
+    settings = settings_for(cluster, tmp_path / "shared", "same")
     one, blobs = await open_shared(settings)
     await one.commit(ROW)
     digest = blobs.put(b"work directory")
@@ -52,28 +56,30 @@ async def test_dispatchers_with_one_folder_see_the_same(tmp_path: Path) -> None:
     await two.close()
 
 
-async def test_a_dispatcher_with_another_folder_does_not_start(tmp_path: Path) -> None:
-    one, _ = await open_shared(settings_for(tmp_path / "shared", "other"))
+async def test_a_dispatcher_with_another_folder_does_not_start(cluster: EtcdCluster, tmp_path: Path) -> None:
+    one, _ = await open_shared(settings_for(cluster, tmp_path / "shared", "other"))
     await one.commit(ROW)
     await one.close()
     with pytest.raises(Invalid, match="is not the folder of this store"):
-        await open_shared(settings_for(tmp_path / "its own", "other"))
+        await open_shared(settings_for(cluster, tmp_path / "its own", "other"))
     with pytest.raises(Invalid, match="is not the folder of this store"):
-        await open_shared(settings_for(tmp_path / "shared", "another store"))
+        await open_shared(settings_for(cluster, tmp_path / "shared", "another store"))
 
 
-async def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_it_is_named(
+    cluster: EtcdCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "federator.store.etcd")
     monkeypatch.setitem(sys.modules, "aetcd", None)
     with pytest.raises(Invalid, match=r"pip install federator\[etcd\]"):
-        await open_shared(settings_for(tmp_path, "extra"))
+        await open_shared(settings_for(cluster, tmp_path, "extra"))
 
 
 # ------------------------------------------------------------------------------------------------------------ adopting
 
 
-async def test_adopting_on_etcd_marks_the_store_and_renames_it(tmp_path: Path) -> None:
-    etcd = settings_for(tmp_path / "shared", "adopt")
+async def test_adopting_on_etcd_marks_the_store_and_renames_it(cluster: EtcdCluster, tmp_path: Path) -> None:
+    etcd = settings_for(cluster, tmp_path / "shared", "adopt")
     store, _ = await open_shared(etcd)
     await store.commit(ROW)
     before = store.incarnation
@@ -85,8 +91,8 @@ async def test_adopting_on_etcd_marks_the_store_and_renames_it(tmp_path: Path) -
     await again.close()
 
 
-async def test_a_store_on_which_somebody_leads_is_not_adopted(tmp_path: Path) -> None:
-    etcd = settings_for(tmp_path / "shared", "led")
+async def test_a_store_on_which_somebody_leads_is_not_adopted(cluster: EtcdCluster, tmp_path: Path) -> None:
+    etcd = settings_for(cluster, tmp_path / "shared", "led")
     store, _ = await open_shared(etcd)
     before = store.incarnation
     renewing = asyncio.create_task(_renew(store))
