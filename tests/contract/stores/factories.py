@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from aetcd import rpc
 
@@ -85,6 +85,10 @@ class FreshEtcd:
         self._base = base
         self.due_s: dict[str, float] = {}
         self.last_due_s = 0.0
+        self.cuts = 0
+        """How often the connections of watches have broken."""
+        self._watching = store._link.watching
+        store._link.watching = self._breakable  # type: ignore[method-assign]
 
     @property
     def incarnation(self) -> str:
@@ -121,6 +125,19 @@ class FreshEtcd:
         async for change in self.inner.watch(prefix, from_revision=max(1, from_revision) + self._base):
             yield Change(change.key, change.value, change.revision - self._base)
 
+    @contextlib.asynccontextmanager
+    async def _breakable(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
+        cuts = self.cuts
+
+        async def until_cut() -> AsyncIterator[Any]:
+            async for answer in answers:
+                if self.cuts != cuts:
+                    return
+                yield answer
+
+        async with self._watching(request) as answers:
+            yield until_cut()
+
     def refuse_if_full(self) -> None:
         self.inner.refuse_if_full()
 
@@ -152,9 +169,10 @@ class EtcdWorld:
         await asyncio.sleep(until_s - time.monotonic())
 
     async def forget_history(self) -> None:
-        """Write more than connections hold on its way to a watcher that does not take it, and compact."""
-        filler = Transaction(puts=(Put("zz-filler", bytes(7500)),))
-        await asyncio.gather(*(self.store.commit(filler) for _ in range(2000)))
+        """Write something newer, compact, and break the connections of all watches: what was on its way is lost."""
+        for number in range(3):
+            await self.store.commit(Transaction(puts=(Put("zz-filler", b"%d" % number),)))
+        self.store.cuts += 1
         revision = (await self.store.inner.range("")).revision
         request = rpc.CompactionRequest(revision=revision, physical=True)
         await self.store.inner._link.call(lambda member: member.kv.Compact, request)
