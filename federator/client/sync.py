@@ -93,6 +93,7 @@ class SyncClient:
     drain = _runs(Client.drain)
     undrain = _runs(Client.undrain)
     declare_dead = _runs(Client.declare_dead)
+    remove_site = _runs(Client.remove_site)
     queues = _runs(Client.queues)
     offers = _runs(Client.offers)
     leases = _runs(Client.leases)
@@ -108,4 +109,5 @@ class SyncClient:
     replay = _runs(Client.replay)
     ledger = _runs(Client.ledger)
     revoke_tokens = _runs(Client.revoke_tokens)
+    tokens = _runs(Client.tokens)
     create_token = _runs(Client.create_token)
