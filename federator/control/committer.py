@@ -14,7 +14,7 @@ import msgspec
 
 from federator.control.gangs import parts_of
 from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
-from federator.control.records import Changes, Records
+from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
 from federator.model.events import LedgerKind
@@ -118,6 +118,8 @@ class Committer:
 
         The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
         """
+        written = changes.rows.get(row_key(lease))  # by an earlier placement of the same transaction
+        lease = written if isinstance(written, Lease) else lease
         now, offer = self._scribe.clock.now(), lease.offer
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
         begins_at = max(now, lease.ready_at or expected_ready_at(lease, now))

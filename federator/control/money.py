@@ -48,7 +48,8 @@ def paid_until_at(lease: Lease) -> float:
 def affordable_until_at(records: Records, lease: Lease) -> float:
     """When all that is committed for the lease is used up, or all that the job which pays for it may cost."""
     until_at, payer = paid_until_at(lease), records.jobs.get(lease.payer)
-    if payer is None or payer.max_cost_usd is None or lease.billed_until_at is None:
+    free = lease.offer.price_usd_h <= 0
+    if free or payer is None or payer.max_cost_usd is None or lease.billed_until_at is None:
         return until_at
     left_usd, price_usd_s = payer.max_cost_usd - payer.spent_usd, lease.offer.price_usd_h / 3600
     return min(until_at, lease.billed_until_at + left_usd / price_usd_s)

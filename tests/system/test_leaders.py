@@ -100,7 +100,7 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
     tmp_path: Path, cluster: EtcdCluster
 ) -> None:
     async with Dispatchers(tmp_path / "world", cluster) as world:
-        leader = await world.leader()
+        await world.leader()
         long = await world.submit(9.0)
         await world.running(long)
         cluster.kill(0)
@@ -116,7 +116,6 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
         await world.submit(0.2)
         assert await world.faults() == []
         assert len(world.placements(long)) == 1, "work goes on without anybody who leads"
-        assert leader in world.ports
 
 
 async def test_a_store_restored_from_a_backup_is_adopted_and_what_it_forgot_is_found_again(
