@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.harness import SCENARIOS
 from tests.testbeds.slurm import Slurm, missing
 
 FIGURES = {
@@ -36,6 +37,24 @@ FIGURES = {
         "idle agent, CPU",
         "idle dispatcher, CPU",
     ),
+    "fleet": (
+        "fleet, 10,000 running, CPU",
+        "fleet, 10,000 running and a trickle, CPU",
+        "fleet, 10,000 running, memory",
+        "fleet, 1,000 agents back after a restart",
+        "fleet, slowest answer meanwhile",
+        "fleet, attempts per agent",
+    ),
+    "backlog": (
+        "queued, list, first page, p99",
+        "queued, list, by label, p99",
+        "queued, show, p99",
+        "queued, explain, far back, p99",
+        "queued, memory after filling",
+        "queued, restart to serving",
+        "queued, no-op jobs beside them",
+        "queued, memory after work",
+    ),
     "slurm": (
         "Slurm: sbatch, 32 at once",
         "Slurm: the command sbatch",
@@ -61,6 +80,10 @@ def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_
         assert name in rows
         assert name in done.stdout
     assert "run 1 of 1" in done.stderr, "whoever watches is told how far it is"
+
+
+def test_every_scenario_is_tried() -> None:
+    assert set(FIGURES) == set(SCENARIOS)
 
 
 def test_a_scenario_that_does_not_exist_is_refused_with_those_that_do() -> None:

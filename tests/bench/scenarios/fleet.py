@@ -45,9 +45,10 @@ async def _reporting(bench: Bench) -> list[Figure]:
             for first in range(0, placements, ARRAY):
                 await people.submit({**JOB, "array": f"0-{min(ARRAY, placements - first) - 1}"})
             await fleet.until(lambda: len(fleet.running) >= placements, LIMIT_S)
-            await asyncio.sleep(10.0)
-            quiet = await _cpu_share(dispatcher, asyncio.sleep(WATCH_S))
-            trickle = await _cpu_share(dispatcher, _trickle(people))
+            watch_s = WATCH_S * min(1.0, bench.scale)
+            await asyncio.sleep(watch_s / 2)  # for the last starts to be told
+            quiet = await _cpu_share(dispatcher, asyncio.sleep(watch_s))
+            trickle = await _cpu_share(dispatcher, _trickle(people, watch_s))
             return [
                 Figure("fleet, 10,000 running, CPU", quiet, "cores", 1.0, Better.LESS),
                 Figure("fleet, 10,000 running and a trickle, CPU", trickle, "cores", 1.0, Better.LESS),
@@ -97,8 +98,8 @@ async def _cpu_share(dispatcher: Dispatcher, meanwhile: Awaitable[None]) -> floa
     return (cpu_s(dispatcher.pid) - used_s) / (time.monotonic() - began_s)
 
 
-async def _trickle(people: Client) -> None:
-    until_s = time.monotonic() + WATCH_S
+async def _trickle(people: Client, watch_s: float) -> None:
+    until_s = time.monotonic() + watch_s
     while (now_s := time.monotonic()) < until_s:
         await people.submit({**JOB, "run": "true"})
         await asyncio.sleep(max(0.0, TRICKLE_S - (time.monotonic() - now_s)))
