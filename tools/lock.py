@@ -26,13 +26,13 @@ OPTIONS = [
 
 
 def main() -> None:
-    """Write both locks, the smaller one first because the larger one is held to its versions."""
+    """Write both locks, the larger one first: what suits all of it suits a part, and the smaller one is held to its versions."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = declared["project"], declared["dependency-groups"]
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
-    compile_lock("demo", running, [])
-    extras = project["optional-dependencies"]["etcd"]
-    compile_lock("dev", running + extras + groups["dev"], ["--constraint=requirements/demo.txt"])
+    extras = project["optional-dependencies"]["etcd"] + project["optional-dependencies"]["aws"]
+    compile_lock("dev", running + extras + groups["dev"], [])
+    compile_lock("demo", running, ["--constraint=requirements/dev.txt"])
 
 
 def compile_lock(name: str, wanted: list[str], options: list[str]) -> None:

@@ -1,10 +1,10 @@
-"""What every provider promises (`federator.ports.Provider`), held against the one in memory and the one of real processes.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, and EC2 as moto speaks it.
 
-Both run on a clock that moves only when told to, so bills are exact.
+All run on a clock that moves only when told to, so bills are exact.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,12 +14,14 @@ from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NoCapacity, NotFound
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
 from federator.ports import Provider
+from federator_providers.aws import provider as aws_provider
 from federator_providers.fake import FakeProvider
 from federator_providers.limits import LimitedProvider
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
 from federator_providers.local.processes import kill_tagged
 from tests.support.waiting import until
+from tests.testbeds.ec2 import IMAGE, Ec2Proxy
 
 PRICE_USD_H = 3.6  # a tenth of a cent a second
 OFFER = Offer(
@@ -38,6 +40,18 @@ OFFER = Offer(
     teardown_s=10.0,
     minimum_billing_s=60.0,
     available=2,
+)
+
+AWS_OFFER = msgspec.structs.replace(
+    OFFER,
+    name="us-east-1/g5.xlarge/on-demand",
+    region="us-east-1",
+    instance_type="g5.xlarge",
+    model="A10G",
+    gpu_memory_mib=24576,
+    gpus=1,
+    teardown_s=60.0,
+    egress_usd_per_gib=0.09,
 )
 
 
@@ -61,17 +75,33 @@ def make_local(state_dir: Path, clock: ManualClock) -> Provider:
     return local_provider("p", settings, clock)
 
 
+def make_aws(url: str, clock: ManualClock) -> Provider:
+    box = {"instance_type": "g5.xlarge", "price_usd_h": PRICE_USD_H, "boot_delay": "120s", "max_instances": 2}
+    settings: dict[str, object] = {
+        "region": "us-east-1",
+        "zones": ["us-east-1a"],
+        "image": IMAGE,
+        "offers": [box],
+        "endpoint_url": url,
+    }
+    return aws_provider("p", settings, clock)
+
+
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
+    made = make_aws(ec2.url, clock)
+    yield made
+    await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local"])
+@pytest.fixture(params=["fake", "limited", "local", "aws"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
         for folder in (tmp_path / "machines").iterdir() if (tmp_path / "machines").exists() else ():
             kill_tagged(TAG, str(folder))
+    elif request.param == "aws":
+        yield request.getfixturevalue("aws")
     elif request.param == "limited":
         inner = FakeProvider("p", clock, [OFFER])
         yield LimitedProvider(inner, clock, calls_per_s=1000.0, calls_at_once=1000)
@@ -79,9 +109,15 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         yield FakeProvider("p", clock, [OFFER])
 
 
-def ask(name: str, federation: str = "lab") -> LaunchRequest:
+@pytest.fixture
+def offer(request: pytest.FixtureRequest) -> Offer:
+    """The one thing that the provider under test rents."""
+    return AWS_OFFER if "aws" in request.node.callspec.params.values() else OFFER
+
+
+def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:
     return LaunchRequest(
-        name=name, offer=OFFER, federation=federation, tags={"lease": name}, user_data="secret"
+        name=name, offer=offer, federation=federation, tags={"lease": name}, user_data="secret"
     )
 
 
@@ -99,46 +135,50 @@ async def end(provider: Provider, name: str) -> None:
     await until(ended)
 
 
-async def test_a_repeated_launch_finds_the_first_machine(provider: Provider, clock: ManualClock) -> None:
-    first = await provider.launch(ask("a"))
+async def test_a_repeated_launch_finds_the_first_machine(
+    provider: Provider, offer: Offer, clock: ManualClock
+) -> None:
+    first = await provider.launch(ask(offer, "a"))
     clock.advance(30)
-    again = await provider.launch(ask("a"))
+    again = await provider.launch(ask(offer, "a"))
     assert (again.name, again.launched_at) == (first.name, first.launched_at)
     assert len(await provider.instances("lab")) == 1
 
 
-async def test_launches_at_once_under_one_name_make_one_machine(provider: Provider) -> None:
-    answers = await asyncio.gather(*(provider.launch(ask("a")) for _ in range(3)))
+async def test_launches_at_once_under_one_name_make_one_machine(provider: Provider, offer: Offer) -> None:
+    answers = await asyncio.gather(*(provider.launch(ask(offer, "a")) for _ in range(3)))
     assert len({each.launched_at for each in answers}) == 1
     assert [each.name for each in await provider.instances("lab")] == ["a"]
     assert (await provider.offers())[0].available == 1
 
 
-async def test_a_name_is_not_launched_again_after_its_end(provider: Provider) -> None:
-    first = await provider.launch(ask("a"))
+async def test_a_name_is_not_launched_again_after_its_end(provider: Provider, offer: Offer) -> None:
+    first = await provider.launch(ask(offer, "a"))
     await end(provider, "a")
-    again = await provider.launch(ask("a"))
+    again = await provider.launch(ask(offer, "a"))
     assert again.status == InstanceStatus.ENDED
     assert again.launched_at == first.launched_at
     assert again.ended_at is not None
 
 
-async def test_listing_shows_the_federations_own_machines_with_their_tags(provider: Provider) -> None:
-    await provider.launch(ask("a", federation="lab"))
-    await provider.launch(ask("b", federation="other"))
+async def test_listing_shows_the_federations_own_machines_with_their_tags(
+    provider: Provider, offer: Offer
+) -> None:
+    await provider.launch(ask(offer, "a", federation="lab"))
+    await provider.launch(ask(offer, "b", federation="other"))
     (mine,) = await provider.instances("lab")
     assert mine.name == "a"
-    assert mine.offer == OFFER.name
+    assert mine.offer == offer.name
     assert mine.tags == {"lease": "a", "federation": "lab"}
     assert [each.name for each in await provider.instances("other")] == ["b"]
     assert await provider.instances("nobody") == []
 
 
-async def test_a_machine_boots_and_then_runs(provider: Provider, clock: ManualClock) -> None:
-    launched = await provider.launch(ask("a"))
+async def test_a_machine_boots_and_then_runs(provider: Provider, offer: Offer, clock: ManualClock) -> None:
+    launched = await provider.launch(ask(offer, "a"))
     assert launched.launched_at == clock.now()
     assert launched.ended_at is None
-    clock.advance(OFFER.delay_s)
+    clock.advance(offer.delay_s)
 
     async def runs() -> bool:
         return (await only(provider, "a")).status == InstanceStatus.RUNNING
@@ -146,9 +186,9 @@ async def test_a_machine_boots_and_then_runs(provider: Provider, clock: ManualCl
     await until(runs)
 
 
-async def test_ending_is_idempotent_and_an_unknown_name_is_fine(provider: Provider) -> None:
+async def test_ending_is_idempotent_and_an_unknown_name_is_fine(provider: Provider, offer: Offer) -> None:
     await provider.terminate("never-launched")
-    await provider.launch(ask("a"))
+    await provider.launch(ask(offer, "a"))
     await end(provider, "a")
     at = (await only(provider, "a")).ended_at
     await provider.terminate("a")
@@ -157,18 +197,18 @@ async def test_ending_is_idempotent_and_an_unknown_name_is_fine(provider: Provid
 
 
 async def test_an_ended_machine_is_listed_for_an_hour_at_least(
-    provider: Provider, clock: ManualClock
+    provider: Provider, offer: Offer, clock: ManualClock
 ) -> None:
-    await provider.launch(ask("a"))
+    await provider.launch(ask(offer, "a"))
     await end(provider, "a")
     clock.advance(3600)
     assert (await only(provider, "a")).status == InstanceStatus.ENDED
 
 
 async def test_the_bill_starts_at_the_minimum_grows_by_the_second_and_stops(
-    provider: Provider, clock: ManualClock
+    provider: Provider, offer: Offer, clock: ManualClock
 ) -> None:
-    assert (await provider.launch(ask("a"))).billed_usd == pytest.approx(0.060)
+    assert (await provider.launch(ask(offer, "a"))).billed_usd == pytest.approx(0.060)
     clock.advance(59)
     assert (await only(provider, "a")).billed_usd == pytest.approx(0.060)
     clock.advance(60)
@@ -180,31 +220,31 @@ async def test_the_bill_starts_at_the_minimum_grows_by_the_second_and_stops(
     assert ended.billed_usd == pytest.approx(0.119)
 
 
-async def test_offers_are_stable_but_for_what_is_left(provider: Provider) -> None:
+async def test_offers_are_stable_but_for_what_is_left(provider: Provider, offer: Offer) -> None:
     (before,) = await provider.offers()
-    assert before == OFFER
-    await provider.launch(ask("a"))
+    assert before == offer
+    await provider.launch(ask(offer, "a"))
     (during,) = await provider.offers()
     assert during.available == 1
     await end(provider, "a")
     assert await provider.offers() == [before]
 
 
-async def test_more_than_there_is_has_no_capacity_until_one_ends(provider: Provider) -> None:
-    await provider.launch(ask("a"))
-    await provider.launch(ask("b"))
+async def test_more_than_there_is_has_no_capacity_until_one_ends(provider: Provider, offer: Offer) -> None:
+    await provider.launch(ask(offer, "a"))
+    await provider.launch(ask(offer, "b"))
     with pytest.raises(NoCapacity):
-        await provider.launch(ask("c"))
+        await provider.launch(ask(offer, "c"))
     assert {each.name for each in await provider.instances("lab")} == {"a", "b"}
-    await provider.launch(ask("a"))  # no new machine, so no capacity is needed
+    await provider.launch(ask(offer, "a"))  # no new machine, so no capacity is needed
     await end(provider, "b")
-    assert (await provider.launch(ask("c"))).status != InstanceStatus.ENDED
+    assert (await provider.launch(ask(offer, "c"))).status != InstanceStatus.ENDED
 
 
-async def test_an_offer_that_does_not_exist_is_refused(provider: Provider) -> None:
+async def test_an_offer_that_does_not_exist_is_refused(provider: Provider, offer: Offer) -> None:
     ghost = LaunchRequest(
         name="a",
-        offer=msgspec.structs.replace(OFFER, name="ghost"),
+        offer=msgspec.structs.replace(offer, name="ghost"),
         federation="lab",
         tags={},
         user_data="",
@@ -214,7 +254,7 @@ async def test_an_offer_that_does_not_exist_is_refused(provider: Provider) -> No
     assert await provider.instances("lab") == []
 
 
-async def test_machines_outlive_the_provider_object(provider: Provider) -> None:
-    await provider.launch(ask("a"))
+async def test_machines_outlive_the_provider_object(provider: Provider, offer: Offer) -> None:
+    await provider.launch(ask(offer, "a"))
     await provider.close()
     assert (await only(provider, "a")).ended_at is None

@@ -1,0 +1,250 @@
+"""The provider's side of EC2: offers, launch, list, bill, end.
+
+A machine is known by its tags, and rented once per name: a launch looks for the name first, and asks with a client token made of the
+name and the zone, so that a request repeated after a lost reply finds the first machine. What neither can rule out – a dispatcher that
+dies between two zones' answers while EC2 does not list the machine yet – the next listing finds: of two machines with one name it ends the younger.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import NoCapacity, NotFound, Transient, Unavailable
+from federator.model.capacity import Instance, LaunchRequest, Market, Offer
+from federator_providers.aws.calls import FAULT_S, MISMATCH, Ec2, Refusal
+from federator_providers.aws.machines import (
+    FEDERATION,
+    NAME,
+    NOTICE_S,
+    OFFER,
+    alive,
+    boot_script,
+    instance,
+    oldest,
+    tagged,
+    tags,
+)
+from federator_providers.aws.settings import AwsConfiguration
+
+log = logging.getLogger(__name__)
+
+KEEP_ENDED_S = 2 * 3600.0
+"""How long we remember machines that have ended: EC2 itself forgets them after about an hour."""
+PAGE_SIZE = 500
+SOLD_OUT_S = 60.0
+UNLISTED_S = 5.0
+
+
+class AwsProvider:
+    """See `federator.ports.Provider` for what each method promises."""
+
+    def __init__(self, name: str, configuration: AwsConfiguration, clock: Clock) -> None:
+        self.name = name
+        self._configuration = configuration
+        self._settings = configuration.given
+        self._clock = clock
+        self._ec2 = Ec2(name, configuration.given)
+        self._spot_usd_h: dict[tuple[str, str], float] = {}
+        """By instance type and zone, as the API said last."""
+        self._asked_prices_s: float | None = None
+        self._unsure: dict[str, str] = {}
+        """The zone in which a launch may have happened, by name."""
+        self._notices: dict[str, float] = {}
+        """When machines are taken back, by id."""
+        self._ended: dict[str, Instance] = {}
+
+    async def offers(self) -> Sequence[Offer]:
+        """What the settings allow, at the prices of now, each with how many more there may be."""
+        await self._refresh_prices()
+        live = self._live(await self._machines())
+        return [
+            msgspec.structs.replace(
+                offer,
+                price_usd_h=self._price_usd_h(offer),
+                available=max(0, offer.available - live[offer.name]),
+            )
+            for offer in self._configuration.offers.values()
+        ]
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        """Rent a machine of that name, in the first zone that has one, unless there is or was one."""
+        if request.name in self._ended:
+            return self._ended[request.name]
+        offer = self._configuration.offers.get(request.offer.name)
+        if offer is None:
+            raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
+        machines = await self._machines()
+        known = oldest(machines).get(request.name)
+        if known is not None:
+            self._unsure.pop(request.name, None)
+            return self._instance(known)
+        if self._live(machines)[offer.name] >= offer.available:
+            raise NoCapacity(
+                f"{offer.available} of {offer.name} are rented, and no more may be", retry_after_s=SOLD_OUT_S
+            )
+        refusals = []
+        for zone in self._zones(offer, request.name):
+            try:
+                return await self._run(request, zone)
+            except Refusal as refusal:
+                refusals.append(f"{zone}: {refusal.code}")
+        raise NoCapacity(f"{offer.name} is not to be had: {', '.join(refusals)}", retry_after_s=SOLD_OUT_S)
+
+    async def instances(self, federation: str) -> Sequence[Instance]:
+        """Machines of that federation; on the way, an end to every second machine of one name."""
+        machines = await self._machines(Name=f"tag:{FEDERATION}", Values=[federation])
+        await self._notice(machines)
+        first = oldest(machines)
+        await self._end([m for m in machines if alive(m) and m is not first[tagged(m, NAME)]])
+        found = [self._instance(machine) for machine in first.values()]
+        listed = set(first)
+        return found + [
+            each
+            for each in self._ended.values()
+            if each.tags["federation"] == federation and each.name not in listed
+        ]
+
+    async def terminate(self, name: str) -> None:
+        """Have all machines of that name ended, and see that EC2 has begun to."""
+        machines = await self._machines(Name=f"tag:{NAME}", Values=[name])
+        await self._end([machine for machine in machines if alive(machine)])
+
+    async def close(self) -> None:
+        """Let go of threads and connections."""
+        await self._ec2.close()
+
+    async def _run(self, request: LaunchRequest, zone: str) -> Instance:
+        """One machine in this zone. Raises `Refusal` when there is none to be had."""
+        ceiling_usd_h = request.offer.price_usd_h
+        usd_h = min(ceiling_usd_h, self._spot_usd_h.get((request.offer.instance_type, zone), ceiling_usd_h))
+        spot = request.offer.market is Market.SPOT
+        own = {"ResourceType": "instance", "Tags": tags(request, usd_h if spot else ceiling_usd_h)}
+        arguments: dict[str, Any] = {
+            "ClientToken": f"{request.name}/{zone}",
+            "ImageId": self._settings.image,
+            "InstanceType": request.offer.instance_type,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "Placement": {"AvailabilityZone": zone},
+            "InstanceInitiatedShutdownBehavior": "terminate",
+            "MetadataOptions": {"HttpTokens": "required"},
+            "TagSpecifications": [own],
+            "UserData": boot_script(request.user_data, self._settings.boot),
+        }
+        if zone in self._settings.subnets:
+            arguments["SubnetId"] = self._settings.subnets[zone]
+        if self._settings.security_groups:
+            arguments["SecurityGroupIds"] = list(self._settings.security_groups)
+        if self._settings.instance_profile:
+            arguments["IamInstanceProfile"] = {"Name": self._settings.instance_profile}
+        if spot:
+            options = {"SpotInstanceType": "one-time", "MaxPrice": f"{ceiling_usd_h:.5f}"}
+            arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
+        self._unsure[request.name] = zone
+        try:
+            answer = await self._ec2.call("run_instances", **arguments)
+        except Refusal as refusal:
+            if refusal.code == MISMATCH:  # an earlier request, with another join token, has got there
+                raise Unavailable(
+                    f"{request.name} has been asked for in {zone} before, and is not listed yet",
+                    retry_after_s=UNLISTED_S,
+                ) from None
+            self._unsure.pop(request.name, None)
+            raise
+        self._unsure.pop(request.name, None)
+        return self._instance(answer["Instances"][0])
+
+    def _zones(self, offer: Offer, name: str) -> list[str]:
+        """In the order in which they are tried. First the one that may have it already."""
+        zones = list(self._settings.zones)
+        if offer.market is Market.SPOT:
+            zones.sort(key=lambda zone: self._spot_usd_h.get((offer.instance_type, zone), offer.price_usd_h))
+        return sorted(zones, key=lambda zone: zone != self._unsure.get(name))
+
+    async def _machines(self, **only: object) -> list[Any]:
+        """Those that we have rented, ended ones included for as long as EC2 knows them."""
+        filters = [only or {"Name": "tag-key", "Values": [NAME]}]
+        pages = await self._ec2.pages(
+            "describe_instances", "Reservations", Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
+        )
+        return [machine for reservation in pages for machine in reservation["Instances"]]
+
+    def _live(self, machines: list[Any]) -> Counter[str]:
+        return Counter(tagged(machine, OFFER) for machine in machines if alive(machine))
+
+    async def _notice(self, machines: list[Any]) -> None:
+        """Ask which spot machines EC2 is about to take back. It says so once, and then ends them."""
+        if not any(alive(machine) and machine.get("InstanceLifecycle") == "spot" for machine in machines):
+            return
+        requests = await self._ec2.pages(
+            "describe_spot_instance_requests",
+            "SpotInstanceRequests",
+            Filters=[{"Name": "status-code", "Values": ["marked-for-termination", "marked-for-stop"]}],
+        )
+        for each in requests:
+            if "InstanceId" in each:
+                at = each["Status"]["UpdateTime"].timestamp() + NOTICE_S
+                self._notices.setdefault(each["InstanceId"], at)
+
+    async def _end(self, machines: list[Any]) -> None:
+        ids = [machine["InstanceId"] for machine in machines]
+        if not ids:
+            return
+        answer = await self._ec2.call("terminate_instances", InstanceIds=ids)
+        states = {each["InstanceId"]: each["CurrentState"]["Name"] for each in answer["TerminatingInstances"]}
+        if left := [each for each in ids if states.get(each) not in ("shutting-down", "terminated")]:
+            raise Unavailable(f"EC2 has not begun to end {', '.join(left)}", retry_after_s=FAULT_S)
+
+    def _instance(self, machine: Any) -> Instance:
+        """What it is now. The first that is heard of its end stays."""
+        now = self._clock.now()
+        made = instance(machine, now, self._notices.get(machine["InstanceId"]))
+        if made.ended_at is None:
+            return made
+        if made.name not in self._ended:
+            self._notices.pop(machine["InstanceId"], None)
+            kept = self._ended.values()
+            self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
+            self._ended[made.name] = made
+        return self._ended[made.name]
+
+    async def _refresh_prices(self) -> None:
+        """What spot machines cost now, in each zone. Without an answer the last one, or the settings', goes on to hold."""
+        now_s = self._clock.boot()
+        due = self._asked_prices_s is None or now_s - self._asked_prices_s >= self._configuration.refresh_s
+        offers = self._configuration.offers.values()
+        types = sorted({each.instance_type for each in offers if each.market is Market.SPOT})
+        if not types or not due:
+            return
+        try:
+            history = await self._ec2.pages(
+                "describe_spot_price_history",
+                "SpotPriceHistory",
+                InstanceTypes=types,
+                ProductDescriptions=["Linux/UNIX"],
+                StartTime=datetime.now(UTC),
+            )
+        except Transient as error:
+            log.warning("provider %s: spot prices stay as they were: %s", self.name, error)
+        else:
+            self._asked_prices_s = now_s
+            for each in sorted(history, key=lambda entry: entry["Timestamp"]):
+                if each["AvailabilityZone"] in self._settings.zones:
+                    key = each["InstanceType"], each["AvailabilityZone"]
+                    self._spot_usd_h[key] = float(each["SpotPrice"])
+
+    def _price_usd_h(self, offer: Offer) -> float:
+        """Of a spot machine the dearest zone's: the launch may have to go there, and what is committed must pay for it."""
+        if offer.market is not Market.SPOT:
+            return offer.price_usd_h
+        known = [
+            usd_h
+            for zone in self._settings.zones
+            if (usd_h := self._spot_usd_h.get((offer.instance_type, zone))) is not None
+        ]
+        return max(known, default=offer.price_usd_h)

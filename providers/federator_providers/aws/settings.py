@@ -1,0 +1,172 @@
+"""Settings of the `aws` provider, and the offers that they make. Credentials are none of them: boto3 finds those by itself."""
+
+from typing import Literal
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import Market, Offer
+from federator.wire.fields import duration_s
+from federator.wire.records import decode
+from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, InstanceType
+
+BOOT = """\
+systemd-run --unit=federator-agent \
+--setenv=FEDERATOR_USER_DATA_FILE="$FEDERATOR_USER_DATA_FILE" --setenv=FEDERATOR_AGENT_STATE_DIR="$FEDERATOR_AGENT_STATE_DIR" \
+federator-agent serve"""
+"""A unit of its own, so that cloud-init ends and the agent stays."""
+
+
+class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One type of machine that may be rented."""
+
+    instance_type: str
+    """A type of the catalogue, such as `g5.xlarge`."""
+    market: tuple[Literal["on-demand", "spot"], ...] = ("on-demand",)
+    """Where it is rented: each market is an offer of its own."""
+    price_usd_h: float | None = None
+    """On demand, in USD per hour; the catalogue's in its region."""
+    spot_price_usd_h: float | None = None
+    """What is assumed on the spot market, in USD per hour, until the API has answered; the catalogue's in its region."""
+    boot_delay: str = "3m"
+    """From launch until the agent has joined."""
+    max_instances: int = 4
+    """How many there may be at once, in each market; more is sold out. Keep it within the account's quota."""
+
+
+class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that the provider needs to know."""
+
+    region: str
+    """Such as `us-east-1`."""
+    zones: tuple[str, ...]
+    """Availability zones, tried in this order on demand, and the cheapest first on the spot market."""
+    image: str
+    """Id of the machine image: with the GPU's driver, Federator's agent and cloud-init."""
+    offers: tuple[OfferSettings, ...]
+    """What may be rented."""
+    subnets: dict[str, str] = {}
+    """A subnet's id per zone; zones without one use the default network's."""
+    security_groups: tuple[str, ...] = ()
+    """Ids; the default group where there are none. The agent dials out: nothing needs to come in."""
+    instance_profile: str = ""
+    """Name of the IAM instance profile that the machines get; empty: none."""
+    profile: str = ""
+    """Profile of the AWS configuration whose credentials are used; empty: boto3's own search."""
+    endpoint_url: str = ""
+    """Another address of EC2's API, such as that of a VPC endpoint."""
+    boot: str = BOOT
+    """What root's shell runs at first boot, with `FEDERATOR_USER_DATA_FILE` and `FEDERATOR_AGENT_STATE_DIR` set."""
+    egress_usd_per_gib: float = 0.09
+    """Price of a GiB that leaves a machine for the internet."""
+    refresh_prices_every: str = "10m"
+    """How often the API is asked what spot machines cost."""
+    calls_at_once: int = 4
+    """Threads, and so requests to the API, at the same time."""
+
+
+class AwsConfiguration(msgspec.Struct, frozen=True):
+    """The settings, checked and with units resolved."""
+
+    given: AwsSettings
+    offers: dict[str, Offer]
+    refresh_s: float
+
+
+def read_settings(provider: str, settings: object) -> AwsConfiguration:
+    """Check `settings` of the provider of that name. Raises `Invalid` whose field starts at `$.providers.NAME.settings`."""
+    path = f"$.providers.{provider}.settings"
+    given = decode(settings, AwsSettings, path)
+    _check(given, path)
+    offers: dict[str, Offer] = {}
+    for index, each in enumerate(given.offers):
+        for offer in _offers(provider, given, each, f"{path}.offers[{index}]"):
+            if offer.name in offers:
+                raise Invalid(
+                    f"{each.instance_type!r} is offered twice",
+                    field=f"{path}.offers[{index}].instance_type",
+                    remedy="keep one of them",
+                )
+            offers[offer.name] = offer
+    refresh_s = duration_s(given.refresh_prices_every, f"{path}.refresh_prices_every", low_s=60.0)
+    return AwsConfiguration(given, offers, refresh_s)
+
+
+def _check(given: AwsSettings, path: str) -> None:
+    for key in ("region", "zones", "image", "offers"):
+        if not getattr(given, key):
+            raise Invalid("is empty", field=f"{path}.{key}", remedy="write at least one")
+    for zone in given.zones:
+        if not zone.startswith(given.region):
+            raise Invalid(
+                f"{zone!r} is not in {given.region}", field=f"{path}.zones", remedy=f"such as {given.region}a"
+            )
+    for zone in given.subnets:
+        if zone not in given.zones:
+            raise Invalid(
+                f"{zone!r} is none of the zones", field=f"{path}.subnets", remedy="write it in zones, too"
+            )
+    if given.egress_usd_per_gib < 0:
+        raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
+    if not 1 <= given.calls_at_once <= 64:
+        raise Invalid("is out of range", field=f"{path}.calls_at_once", remedy="write 1 to 64")
+
+
+def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: str) -> list[Offer]:
+    """One offer for each market in which the type may be rented."""
+    row = CATALOGUE.get(given.instance_type)
+    if row is None:
+        raise Invalid(
+            f"the catalogue does not know {given.instance_type!r}",
+            field=f"{path}.instance_type",
+            remedy=f"take one of {', '.join(CATALOGUE)}",
+        )
+    if not given.market:
+        raise Invalid("is empty", field=f"{path}.market", remedy="write [on-demand], [spot] or both")
+    for key in ("price_usd_h", "spot_price_usd_h", "max_instances"):
+        if (getattr(given, key) or 0) < 0:
+            raise Invalid("is below zero", field=f"{path}.{key}")
+    listed = {Market.ON_DEMAND: row.on_demand_usd_h, Market.SPOT: row.spot_usd_h}
+    written = {
+        Market.ON_DEMAND: ("price_usd_h", given.price_usd_h),
+        Market.SPOT: ("spot_price_usd_h", given.spot_price_usd_h),
+    }
+    made = []
+    for market in map(Market, given.market):
+        key, price_usd_h = written[market]
+        if price_usd_h is None and settings.region != REGION:
+            raise Invalid(
+                f"is missing: the catalogue of {AS_OF} has prices of {REGION} only, not of {settings.region}",
+                field=f"{path}.{key}",
+                remedy="write the price in USD per hour",
+            )
+        usd_h = listed[market] if price_usd_h is None else price_usd_h
+        made.append(_offer(provider, settings, given, row, market, usd_h, path))
+    return made
+
+
+def _offer(
+    provider: str,
+    settings: AwsSettings,
+    given: OfferSettings,
+    row: InstanceType,
+    market: Market,
+    usd_h: float,
+    path: str,
+) -> Offer:
+    return Offer(
+        name=f"{settings.region}/{row.name}/{market}",
+        provider=provider,
+        region=settings.region,
+        instance_type=row.name,
+        market=market,
+        model=row.model,
+        gpu_memory_mib=row.gpu_memory_gib * 1024,
+        gpus=row.gpus,
+        cpus_milli=row.vcpus * 1000,
+        memory_mib=row.memory_gib * 1024,
+        price_usd_h=usd_h,
+        delay_s=duration_s(given.boot_delay, f"{path}.boot_delay", low_s=0.0),
+        available=given.max_instances,
+        egress_usd_per_gib=settings.egress_usd_per_gib,
+    )

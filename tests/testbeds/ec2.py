@@ -1,0 +1,262 @@
+"""EC2 for tests: moto's server in a process of its own, and a proxy before it that adds what moto lacks.
+
+The proxy knows client tokens, zones that are sold out, throttling, replies that get lost after the request took effect, machines that are not listed
+yet, spot prices, and spot machines that are taken back. It also turns moto's times into those of the test's clock, so that bills are exact.
+"""
+
+import asyncio
+import atexit
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import aiohttp
+from aiohttp import web
+
+from federator.kernel.clock import Clock
+from tests.support.waiting import wait_until
+
+IMAGE = "ami-12c6146b"
+"""One that moto brings along."""
+AUTHORIZATION = (
+    "AWS4-HMAC-SHA256 Credential=proxy/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=0"
+)
+"""Moto looks for region and service there, and checks nothing."""
+Form = dict[str, str]
+
+
+class MotoServer:
+    """A process, one for all tests of a run: each test begins with `reset`."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-p", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        atexit.register(self._process.kill)
+        wait_until(self._answers, "moto's server")
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, "moto's server has ended"
+        try:
+            self.reset()
+        except urllib.error.URLError:
+            return False
+        return True
+
+    def reset(self) -> None:
+        """Forget everything."""
+        request = urllib.request.Request(f"{self.url}/moto-api/reset", method="POST")
+        urllib.request.urlopen(request, timeout=30).close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Ec2Proxy:
+    """What boto3 talks to. Set the switches at any time."""
+
+    def __init__(self, moto: str, clock: Clock) -> None:
+        self._moto = moto
+        self._clock = clock
+        self.calls: list[Form] = []
+        """Every request's parameters, in order."""
+        self.sold_out: set[str] = set()
+        """Zones that answer `InsufficientInstanceCapacity`."""
+        self.refusals: dict[str, list[tuple[int, str]]] = {}
+        """By action: status and code of the next answers, instead of the effect."""
+        self.lost: Counter[str] = Counter()
+        """By action: how many of the next replies are lost, after the effect."""
+        self.unlisted: set[str] = set()
+        """Ids of machines that `DescribeInstances` does not show yet."""
+        self.hides_new = False
+        """Whether machines launched from now on are unlisted."""
+        self.spot_usd_h: dict[tuple[str, str], float] = {}
+        """By type and zone."""
+        self._launching = asyncio.Lock()
+        self._notices: dict[str, float] = {}
+        self._taken: set[str] = set()
+        self._tokens: dict[str, tuple[Form, bytes]] = {}
+        self._launched_at: dict[str, float] = {}
+        self._ended_at: dict[str, float] = {}
+
+    async def start(self) -> None:
+        """Listen on a free port; `url` says where."""
+        self._session = aiohttp.ClientSession()
+        application = web.Application()
+        application.router.add_post("/", self._answer)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def count(self, action: str) -> int:
+        """How often this was asked."""
+        return sum(call["Action"] == action for call in self.calls)
+
+    async def machines(self) -> list[dict[str, str]]:
+        """What moto itself has: id, zone and state of each machine."""
+        _, body = await self._ask({"Action": "DescribeInstances"})
+        return [
+            {
+                "id": _text(item, "instanceId"),
+                "zone": _text(item, "placement/availabilityZone"),
+                "state": _text(item, "instanceState/name"),
+            }
+            for item in _machines(_parsed(body))
+        ]
+
+    async def living(self) -> list[dict[str, str]]:
+        """Those that cost money."""
+        return [each for each in await self.machines() if each["state"] != "terminated"]
+
+    def give_notice(self, machine: str) -> None:
+        """The spot market is about to take it back."""
+        self._notices[machine] = self._clock.now()
+
+    async def take_back(self, machine: str) -> None:
+        """It does."""
+        self._taken.add(machine)
+        self._ended_at.setdefault(machine, self._clock.now())
+        await self._ask({"Action": "TerminateInstances", "InstanceId.1": machine})
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        form = dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))
+        action = form["Action"]
+        self.calls.append(form)
+        if left := self.refusals.get(action):
+            status, code = left.pop(0)
+            return _refusal(code, status)
+        status, body = await self._act(action, form)
+        if self.lost[action] > 0 and status == 200:
+            self.lost[action] -= 1
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(status=status, body=body, content_type="text/xml")
+
+    async def _act(self, action: str, form: Form) -> tuple[int, bytes]:
+        if action == "DescribeSpotPriceHistory":
+            return 200, self._price_history()
+        if action == "DescribeSpotInstanceRequests":
+            return 200, self._spot_requests()
+        if action == "RunInstances":
+            return await self._launch(form)
+        if action == "TerminateInstances":
+            for key, value in form.items():
+                if key.startswith("InstanceId"):
+                    self._ended_at.setdefault(value, self._clock.now())
+        status, body = await self._ask(form)
+        return status, self._stamped(body) if action == "DescribeInstances" else body
+
+    async def _launch(self, form: Form) -> tuple[int, bytes]:
+        token = form["ClientToken"]
+        if form["Placement.AvailabilityZone"] in self.sold_out and token not in self._tokens:
+            return 500, _error("InsufficientInstanceCapacity")
+        async with self._launching:
+            if token not in self._tokens:
+                self._tokens[token] = form, (await self._ask(form))[1]
+                for item in _machines(_parsed(self._tokens[token][1])):
+                    self._launched_at[_text(item, "instanceId")] = self._clock.now()
+                    if self.hides_new:
+                        self.unlisted.add(_text(item, "instanceId"))
+        before, body = self._tokens[token]
+        if before != form:
+            return 400, _error("IdempotentParameterMismatch")
+        return 200, self._stamped(body, listing=False)
+
+    async def _ask(self, form: Form) -> tuple[int, bytes]:
+        headers = {"Authorization": AUTHORIZATION, "Content-Type": "application/x-www-form-urlencoded"}
+        async with self._session.post(self._moto, data=urlencode(form), headers=headers) as answer:
+            return answer.status, await answer.read()
+
+    def _stamped(self, body: bytes, *, listing: bool = True) -> bytes:
+        """With the clock's times, and what the market has done; less what is not listed yet."""
+        root = _parsed(body)
+        for parent in list(root.iter("instancesSet")):
+            for item in list(parent):
+                machine = _text(item, "instanceId")
+                if listing and machine in self.unlisted:
+                    parent.remove(item)
+                    continue
+                _set(item, "launchTime", _iso(self._launched_at[machine]))
+                if machine in self._ended_at:
+                    when = datetime.fromtimestamp(self._ended_at[machine], UTC).strftime("%Y-%m-%d %H:%M:%S")
+                    _set(item, "reason", f"User initiated ({when} GMT)")
+                if machine in self._taken:
+                    _set(item, "stateReason/code", "Server.SpotInstanceTermination")
+        return ET.tostring(root)
+
+    def _price_history(self) -> bytes:
+        now = _iso(self._clock.now())
+        items = "".join(
+            f"<item><instanceType>{kind}</instanceType><productDescription>Linux/UNIX</productDescription>"
+            f"<spotPrice>{usd_h}</spotPrice><timestamp>{now}</timestamp><availabilityZone>{zone}</availabilityZone></item>"
+            for (kind, zone), usd_h in self.spot_usd_h.items()
+        )
+        return f"<R><spotPriceHistorySet>{items}</spotPriceHistorySet></R>".encode()
+
+    def _spot_requests(self) -> bytes:
+        items = "".join(
+            f"<item><instanceId>{machine}</instanceId><status><code>marked-for-termination</code>"
+            f"<updateTime>{_iso(at)}</updateTime></status></item>"
+            for machine, at in self._notices.items()
+            if machine not in self._taken
+        )
+        return f"<R><spotInstanceRequestSet>{items}</spotInstanceRequestSet></R>".encode()
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _error(code: str) -> bytes:
+    return f"<Response><Errors><Error><Code>{code}</Code><Message>so it is</Message></Error></Errors></Response>".encode()
+
+
+def _refusal(code: str, status: int) -> web.Response:
+    return web.Response(status=status, body=_error(code), content_type="text/xml")
+
+
+def _parsed(body: bytes) -> ET.Element:
+    """Without namespaces, which boto3 does not look at."""
+    root = ET.fromstring(body)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def _machines(root: ET.Element) -> Iterator[ET.Element]:
+    for parent in root.iter("instancesSet"):
+        yield from parent
+
+
+def _text(item: ET.Element, path: str) -> str:
+    return item.findtext(path) or ""
+
+
+def _set(item: ET.Element, path: str, value: str) -> None:
+    found: Any = item.find(path)
+    assert found is not None, f"moto answers without {path}"
+    found.text = value
