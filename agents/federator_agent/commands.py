@@ -63,7 +63,17 @@ def _join(settings: AgentSettings, spool: Spool, dispatcher: str, token: str) ->
     if known is not None and known.dispatcher != dispatcher:
         raise Conflict(f"this host has joined {known.dispatcher}", remedy="run federator-agent leave first")
     key = load_key(spool.directory / "key")
-    identity = asyncio.run(join_dispatcher(dispatcher, token, key, settings.member, settings.site.labels))
+    site = settings.site.name
+    identity = asyncio.run(
+        join_dispatcher(dispatcher, token, key, settings.member, settings.site.labels, site)
+    )
+    if identity.site != site:
+        # A dispatcher of before SITE_HEADER does not look; by now it has used the token.
+        raise Conflict(
+            f"the site file says {site}, the token was for {identity.site}, and is used up",
+            field="$.site",
+            remedy=f"write 'site: {identity.site}' in the file and join again with it, or ask for a token for site {site}",
+        )
     spool.keep_identity(identity)
     return identity
 

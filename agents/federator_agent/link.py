@@ -35,6 +35,7 @@ from federator.wire.link import (
     MAX_MESSAGE_BYTES,
     PATH,
     PROTOCOL,
+    SITE_HEADER,
     Challenge,
     Desired,
     Heard,
@@ -95,15 +96,15 @@ def load_key(path: Path) -> Ed25519PrivateKey:
 
 
 async def join(
-    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str]
+    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str], site: str = ""
 ) -> Identity:
-    """Bind the key to a site with a one-time token, at the first of the dispatchers that answers. Raises `Permanent` when the token is
-    not (any more) good, else `Transient`.
+    """Bind the key to a site with a one-time token, at the first of the dispatchers that answers. `site`: what the token must be for.
+    Raises `Permanent` when the token is not (any more) good, `Conflict` when it is for another site, else `Transient`.
     """
     addresses = Addresses(dispatcher)
     while True:
         try:
-            joined = await _join(addresses.present, token, key, member, labels)
+            joined = await _join(addresses.present, token, key, member, labels, site)
         except Transient:
             if addresses.failed():
                 raise
@@ -114,10 +115,11 @@ async def join(
 
 
 async def _join(
-    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str]
+    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str], site: str
 ) -> JoinAnswer:
     body = JoinRequest(public_key=key.public_key().public_bytes_raw().hex(), member=member, labels=labels)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    headers |= {SITE_HEADER: site} if site else {}
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=GREETING_S)) as session,
@@ -140,6 +142,7 @@ def _raise_for(status: int, body: bytes) -> None:
     try:
         problem = msgspec.json.decode(body, type=dict[str, object])
         detail = str(problem.get("detail") or problem.get("title") or detail)
+        detail += f" ({problem['remedy']})" if problem.get("remedy") else ""
     except msgspec.MsgspecError:
         pass
     families: dict[int, type[Permanent | Conflict]] = {

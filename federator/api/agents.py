@@ -16,7 +16,7 @@ from federator.control.leadership import Reign
 from federator.control.records import Changes, OutputPart, Outputs
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
-from federator.wire.link import MAX_MESSAGE_BYTES, JoinAnswer, JoinRequest
+from federator.wire.link import MAX_MESSAGE_BYTES, SITE_HEADER, JoinAnswer, JoinRequest
 
 HEARTBEAT_S = 20.0
 """Real seconds between pings; a connection that does not answer in half of that is dead."""
@@ -39,7 +39,8 @@ class LogLength(msgspec.Struct, frozen=True):
 async def join(call: Call) -> JoinAnswer:
     """Bind an agent's key to a site, by a one-time token."""
     secret = bearer(call.request)
-    return await call.core.admission.join(secret, await call.body(JoinRequest))
+    site = call.request.headers.get(SITE_HEADER, "")
+    return await call.core.admission.join(secret, await call.body(JoinRequest), site)
 
 
 async def open_link(call: Call) -> web.StreamResponse:

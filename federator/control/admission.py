@@ -159,10 +159,11 @@ class Admission:
         await self.records.transact(compute)
         return secret
 
-    async def join(self, secret: str, request: JoinRequest) -> JoinAnswer:
+    async def join(self, secret: str, request: JoinRequest, site_named: str = "") -> JoinAnswer:
         """Bind the agent's key: the first that shows the token gets in, and may ask again; another key may not.
 
-        Raises `Unauthenticated` for a token that is unknown, expired or bound, `Conflict` for a member's name that is taken.
+        `site_named`: the site that the agent's file names, if it says. Raises `Unauthenticated` for a token that is unknown, expired or
+        bound, `Conflict` for one of another site, which stays good, and for a member's name that is taken.
         """
         _public_key(request.public_key)
         digest = digest_of(secret)
@@ -170,6 +171,7 @@ class Admission:
 
         def compute() -> Changes:
             token = self._join_token(digest, request.public_key)
+            _check_site(token, site_named)
             incarnation = self.records.store.incarnation
             if token.public_key is not None and token.member in self.records.members:
                 answers[:] = [JoinAnswer(token.member, token.site, incarnation)]
@@ -382,3 +384,13 @@ def _public_key(text: str) -> Ed25519PublicKey:
         raise Invalid(
             "this is not an Ed25519 public key", field="$.public_key", remedy="64 hexadecimal digits"
         ) from None
+
+
+def _check_site(token: JoinToken, named: str) -> None:
+    """Before it is used: an agent that joins another site than its file names would be looked for in vain."""
+    if named and named != token.site:
+        raise Conflict(
+            f"the site file says {named}, the token is for {token.site}; the token was not used",
+            field="$.site",
+            remedy=f"write 'site: {token.site}' in the file, or ask for a token for site {named}",
+        )

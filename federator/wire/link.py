@@ -164,6 +164,11 @@ def desired_digest(entries: Iterable[DesiredEntry]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+SITE_HEADER = "X-Federator-Site"
+"""Of a `JoinRequest`: the site that the agent's own file names; a token of another site is refused. A header, which dispatchers
+that do not know it pass over; an unknown field they would refuse."""
+
+
 class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """POST /agent/v1/join with the join token as bearer: binds this public key (Ed25519, hex) to the site."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
 from federator.model.capacity import Lease, LeaseStatus, Market
 from federator.model.jobs import JobStatus
@@ -16,6 +17,7 @@ from federator.model.sites import SiteKind
 from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
+from federator_agent.link import join as dial
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER
 from tests.support.waiting import PATIENCE_S
@@ -69,6 +71,18 @@ async def test_a_join_token_expires_and_a_wrong_one_was_never_good(rig: Rig) -> 
     assert await join(rig, made.json()["secret"]) == 401
     assert await join(rig, "join_wrong") == 401
     assert rig.world.core.records.members == {}
+
+
+async def test_a_token_for_another_site_than_the_file_names_is_refused_and_stays_good(rig: Rig) -> None:
+    made = await rig.ask("POST", "/v1/tokens", "root", json={"site": "home", "kind": "onprem"})
+    key = HttpAgent(rig).key
+    url, secret = str(rig.client.make_url("")).rstrip("/"), made.json()["secret"]
+    with pytest.raises(
+        Conflict, match=r"says basel, the token is for home.*'site: home'.*a token for site basel"
+    ):
+        await dial(url, secret, key, "", {}, "basel")
+    assert rig.world.core.records.members == {}
+    assert (await dial(url, secret, key, "", {}, "home")).site == "home"
 
 
 async def test_a_site_keeps_its_kind_and_a_member_its_name(rig: Rig) -> None:
