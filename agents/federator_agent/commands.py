@@ -37,6 +37,10 @@ def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def join(options: argparse.Namespace) -> int:
     """Bind this host's key to a site."""
     settings = load(options.config)
@@ -140,10 +144,12 @@ def check(options: argparse.Namespace) -> int:
     _say(f"ok    site file: {settings.site.name}, {settings.kind}, clock {settings.clock}")
     for pool in settings.site.pools:
         lent = lent_hosts(settings.site, pool)
-        has = f"{pool.nodes} hosts, each {pool.gpus_per_node} GPUs {pool.model}".rstrip()
+        each = _counted(pool.gpus_per_node, "GPU")
+        has = f"{_counted(pool.nodes, 'host')}, each {each} {pool.model}".rstrip()
+        gpus = sum(len(host.gpus) for host in lent)
         rest = f"{pool.cpus_milli_per_node / 1000:g} CPUs, {format_mib(pool.memory_mib_per_node)}"
         _say(
-            f"ok    pool {pool.name}: {has}, {rest}; lent: {len(lent)} hosts, {sum(len(h.gpus) for h in lent)} GPUs"
+            f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
     failures = [_check_shim(settings), _check_dispatcher(options.dispatcher or settings.dispatcher)]
     for failure in failures:

@@ -64,4 +64,4 @@ def _require_owner(call: Call) -> None:
 def _check_path(request: web.Request) -> None:
     for name, value in request.match_info.items():
         if not _PARTS.get(name, _NAME).fullmatch(value):
-            raise Invalid(f"{value[:80]!r} is not a {name}", field=name)
+            raise Invalid(f"{value[:80]!r} is not {'an' if name[0] in 'aeiou' else 'a'} {name}", field=name)

@@ -1,5 +1,6 @@
 """`bench`: what the everyday paths cost on this machine. The scenarios are with the tests, so it wants a checkout of the sources."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,10 @@ def bench(
     scale:
         How much work, of the usual: below 1 for a quick look.
     """
+    if runs < 1:
+        raise Invalid("must be at least 1", field="--runs", remedy="write how often each is measured")
+    if not 0 < scale < math.inf:
+        raise Invalid("must be a number above 0", field="--scale", remedy="write 1 for the usual work")
     if not (CHECKOUT / "tests" / "bench" / "__main__.py").exists():
         raise Invalid(
             "the benchmarks are not part of an installed Federator",

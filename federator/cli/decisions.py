@@ -12,7 +12,7 @@ from federator.cli.columns import action_columns, decision_columns, ledger_colum
 from federator.cli.exits import FAILED
 from federator.cli.output import Output, facts, show_data, show_rows, table, width
 from federator.cli.output import show as show_parts
-from federator.cli.phrases import plain, usd, when_exactly
+from federator.cli.phrases import counted, plain, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
@@ -74,7 +74,14 @@ def _drawn(plan: Plan, seen: dict[str, Any], now: float, *, wide: bool) -> list[
                 ("objective", usd(plan.objective_usd)),
                 (
                     "looked at",
-                    f"{len(seen['jobs'])} waiting jobs, {len(seen['pools'])} pools, {len(seen.get('offers', ()))} offers, policies version {seen.get('policy_version', 0)}",
+                    ", ".join(
+                        [
+                            counted(len(seen["jobs"]), "waiting job"),
+                            counted(len(seen["pools"]), "pool"),
+                            counted(len(seen.get("offers", ())), "offer"),
+                            f"policies version {seen.get('policy_version', 0)}",
+                        ]
+                    ),
                 ),
                 ("next look", when_exactly(plan.wake_at, now)),
             ]

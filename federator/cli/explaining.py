@@ -69,9 +69,11 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
         parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
     if explanation.burst is not None:
         parts += [Text("\nWhy capacity was rented", style="bold"), facts(_burst(explanation.burst, now))]
-    if explanation.decision:
-        by = f" by {explanation.winner}" if explanation.winner else ""
-        parts.append(Text(plain(f"Decided in {explanation.decision}{by}."), style="dim"))
+    # A decision that did nothing is not kept, and has no id here.
+    kept = f" in {explanation.decision}" if explanation.decision else ""
+    by = f" by {explanation.winner}" if explanation.winner else ""
+    if kept or by:
+        parts.append(Text(plain(f"Decided{kept}{by}."), style="dim"))
     return parts
 
 

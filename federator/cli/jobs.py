@@ -154,6 +154,8 @@ def list_jobs(
     """
     from federator.client import JobFilter
 
+    if limit < 0:
+        raise Invalid("must not be below 0", field="--limit", remedy="write 0 for all")
     which = JobFilter(
         mine=mine,
         queue=queue,
@@ -222,10 +224,7 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("array", job.array or ""),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
-        (
-            "decided by",
-            f"{detail.winner} in {detail.decision}: {detail.winner_because}" if detail.decision else "",
-        ),
+        ("decided by", _decided(detail)),
     ]
 
 
@@ -233,7 +232,15 @@ def _ranks(detail: JobDetail) -> Iterator[str]:
     """Of a gang over several hosts, which ranks are where, and how far they are."""
     for part in detail.parts:
         ranks = [str(rank) for rank, member in enumerate(detail.members) if member == part.member]
-        yield f"{'+'.join(ranks)} at {part.member} {part.status}"
+        silent = not part.ended and part.detail.startswith("not heard")
+        said = f": {part.detail}, last known {part.status}" if silent else f" {part.status}"
+        yield f"{'+'.join(ranks)} at {part.member}{said}"
+
+
+def _decided(detail: JobDetail) -> str:
+    """By whom, and in which decision if that was kept."""
+    kept = f" in {detail.decision}" if detail.decision else ""
+    return f"{detail.winner}{kept}: {detail.winner_because}" if detail.winner else ""
 
 
 def _outcome(job: Job) -> str:

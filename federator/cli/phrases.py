@@ -43,6 +43,11 @@ def gpus(nodes: int, per_node: int, models: str = "") -> str:
     return f"{count} {models}".strip() if per_node else (f"{nodes}x0" if nodes > 1 else NONE)
 
 
+def counted(count: int, what: str) -> str:
+    """`1 rule`, `2 rules`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def plain(text: str) -> str:
     """Text from elsewhere without what could steer a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from federator.cli.jobs import JobName
 from federator.cli.output import say
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
+from federator.kernel.errors import Invalid
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -47,7 +48,11 @@ async def _logs(
     connection: Connection, job: str, *, follow: bool, node: int, index: int | None, tail: int | None
 ) -> None:
     async with open_client(connection) as client:
-        job = (await client.job(job)).job.id if index is None else await client.task(job, index)
+        detail = await client.job(job if index is None else await client.task(job, index))
+        job, nodes = detail.job.id, detail.spec.nodes
+        if not 0 <= node < nodes:
+            there = f"its nodes are 0 to {nodes - 1}" if nodes > 1 else "it has node 0 only"
+            raise Invalid(f"{detail.job.name} has no node {node}", field="--node", remedy=there)
         if follow:
             client.transport.patience_s = LONG_PATIENCE_S
         async for chunk in client.logs(job, node=node, tail=tail, follow=follow):

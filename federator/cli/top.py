@@ -1,6 +1,7 @@
 """`top`: the federation at a glance, drawn again as it changes."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Sequence
 
@@ -12,6 +13,7 @@ from federator.cli.columns import job_columns, lease_columns, queue_columns, sit
 from federator.cli.output import Column, Row, console, table
 from federator.cli.phrases import plain, usd
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.kernel.errors import Invalid
 from federator.wire.http import JobRow, Overview
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -27,6 +29,8 @@ def top(*, every: float = 1.0, once: bool = False, connection: Connection = HERE
     once:
         Draw once and leave, as for a pipe.
     """
+    if not 0 < every < math.inf:
+        raise Invalid("must be a number above 0", field="--every", remedy="write seconds, such as 2")
     out = console()
     asyncio.run(_live(connection, every_s=max(0.2, every), once=once or not out.is_terminal))
 

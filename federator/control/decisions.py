@@ -56,6 +56,10 @@ class DecisionLog:
         """All recorded decisions, oldest first."""
         return list(self._rows.values())
 
+    def kept(self, decision: str) -> bool:
+        """Whether it can be shown: a turn that did nothing is not recorded."""
+        return decision in self._rows
+
     async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
         """Keep this decision, of which so many actions were committed (None: all), and drop the oldest over the limits."""
         record = Record(

@@ -25,6 +25,10 @@ from federator.wire.http import Preview
 from federator.wire.jobfile import JobRequest
 
 
+def _jobs_are(count: int) -> str:
+    return "1 waiting job is" if count == 1 else f"{count:,} waiting jobs are"
+
+
 class Explainer:
     """Answers "why is my job waiting, and why not there?"."""
 
@@ -54,7 +58,7 @@ class Explainer:
         return Waiting(
             job=job_id,
             kind="capacity",
-            because=f"{standing.ahead:,} waiting jobs are before it, and what is free now is for them",
+            because=f"{_jobs_are(standing.ahead)} before it, and what is free now is for them",
             expected_start_at=start_at,
             expected_finish_at=finish_at,
             home_finish_at=finish_at,
@@ -72,9 +76,10 @@ class Explainer:
     async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed.
 
-        Of one that has ended, what was; neither advice nor forecasts, which are no use to it any more.
+        A decision is named only where it was kept. Of one that has ended, what was; neither advice nor forecasts, which are no use to it any more.
         """
         found = await self._explain(job, waiting, placement)
+        found = msgspec.structs.replace(found, decision=self.kept(found.decision))
         if not job.terminal:
             spec = self._records.spec(job.spec_hash)
             return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
@@ -89,6 +94,10 @@ class Explainer:
             expected_finish_at=job.finished_at,
             home_finish_at=found.burst.home_finish_at if found.burst else None,
         )
+
+    def kept(self, decision: str) -> str:
+        """The decision's id if it can be shown, else nothing."""
+        return decision if self._decisions.kept(decision) else ""
 
     async def _explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         if job.status is JobStatus.PENDING and self._turn.last is not None:

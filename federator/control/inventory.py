@@ -99,6 +99,11 @@ class Inventory:
         heard = self.members.get(member)
         return None if heard is None else max(0.0, self._clock.boot() - heard.heard_boot_s)
 
+    def silent_s(self, member: str) -> float | None:
+        """The same of one that should have been heard since; None: it was, or never was."""
+        age_s = self.age_s(member)
+        return None if age_s is None or age_s <= self._settings.unreachable_after_s else age_s
+
     def refresh(self) -> None:
         """Let silence count: a member not heard for too long becomes UNREACHABLE."""
         for member, heard in self.members.items():

@@ -16,11 +16,12 @@ from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
 from federator.control.scribe import Scribe
 from federator.control.turn import Turn
 from federator.kernel.errors import NotFound
+from federator.kernel.quantities import format_duration
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobSpec, JobStatus
-from federator.model.placements import Placement
+from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.snapshot import PoolView
 from federator.settings import ProviderSettings
@@ -82,16 +83,19 @@ class Views:
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
+        parts, silent = _parts(placement, self._inventory)
         return JobDetail(
-            job=job,
+            job=msgspec.structs.replace(job, because="; ".join((job.because, *silent))) if silent else job,
             spec=self._records.spec(job.spec_hash) if _may_read(seen_by, job) else self._without_values(job),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
             market=placement.market if placement else "",
             members=placement.members if placement else (),
-            parts=placement.parts if placement else (),
+            parts=parts,
             waiting=waiting,
-            decision=placement.decision if placement else (plan.decision if plan and waiting else ""),
+            decision=self._explainer.kept(
+                placement.decision if placement else (plan.decision if plan and waiting else "")
+            ),
             winner=placement.winner if placement else winner,
             winner_because=placement.winner_because if placement else because,
             outputs=job.id in self._records.outputs,
@@ -304,3 +308,16 @@ class Views:
 def _may_read(caller: Caller | None, job: Job) -> bool:
     """Whether what the job keeps to itself may be shown; None stands for its owner."""
     return caller is None or caller.name == job.owner or caller.role in (Role.PLATFORM, Role.ADMIN)
+
+
+def _parts(placement: Placement | None, inventory: Inventory) -> tuple[tuple[Part, ...], list[str]]:
+    """How far each host of a gang is, and of which that is not sure, because nothing was heard of it since."""
+    if placement is None or placement.ended:
+        return (placement.parts if placement else ()), []
+    parts, silent = [], []
+    for part in placement.parts:
+        silent_s = None if part.ended else inventory.silent_s(part.member)
+        detail = part.detail if silent_s is None else f"not heard for {format_duration(silent_s // 1)}"
+        parts.append(msgspec.structs.replace(part, detail=detail))
+        silent += [f"{part.member}: {detail}"] if silent_s is not None else []
+    return tuple(parts), silent

@@ -57,10 +57,14 @@ def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
                     _give_up(used, busy, model)
                 found[job.id] = Reclaim(
                     tuple(_stop(busy, job, text) for busy, _ in victims),
-                    f"{text}; {len(victims)} placements stop for it",
+                    f"{text}; {_stopping(len(victims))} for it",
                 )
                 break
     return found
+
+
+def _stopping(count: int) -> str:
+    return "1 placement stops" if count == 1 else f"{count} placements stop"
 
 
 def _claims(world: World, job: JobView, used: Used) -> Iterator[tuple[float, Victim, str]]:

@@ -21,7 +21,7 @@ def demo(
 ) -> int:
     """Run a whole federation on this machine: submit, plan, burst, survive a kill -9, finish.
 
-    Takes about a minute and a half. Time runs faster than life, GPUs are declared, money is not real; the processes are.
+    Takes about a minute. Time runs faster than life, GPUs are declared, money is not real; the processes are.
 
     Parameters
     ----------

@@ -130,15 +130,39 @@ def test_list_of_all_reads_every_page(federator: Command, fake: FakeDispatcher) 
     assert len(federator("list", "--limit", "0").out.splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ("list --limit -1", "--limit"),
+        ("top --every -1", "--every"),
+        ("top --every nan", "--every"),
+        ("bench --runs 0", "--runs"),
+        ("bench --scale -1", "--scale"),
+        ("logs train --node 2", "--node: train has no node 2 (its nodes are 0 to 1)"),
+        ("logs train --node -1", "--node"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(
+    words: str, field: str, federator: Command, fake: FakeDispatcher
+) -> None:
+    fake.answer("GET /v1/jobs/train", detail())
+    ran = federator(*words.split())
+    assert (ran.code, ran.err.startswith(f"error: {field}")) == (2, True), ran.err
+    assert len(fake.heard) <= 1
+
+
 def test_show_says_how_far_each_host_of_a_gang_is(federator: Command, fake: FakeDispatcher) -> None:
     parts = (
         Part(member="north", status=PlacementStatus.RUNNING),
-        Part(member="north-2", status=PlacementStatus.STARTING),
+        Part(member="north-2", status=PlacementStatus.STARTING, detail="not heard for 2m47s"),
     )
     gang = msgspec.structs.replace(detail(), members=("north", "north-2", "north"), parts=parts)
     fake.answer("GET /v1/jobs/train", gang, headers=TIME)
     fake.answer("GET /v1/jobs/job-1/events", [])
-    assert "0+2 at north RUNNING, 1 at north-2 STARTING" in federator("show", "train").out
+    assert (
+        "0+2 at north RUNNING, 1 at north-2: not heard for 2m47s, last known STARTING"
+        in federator("show", "train").out
+    )
 
 
 def test_show_says_where_it_is_and_what_has_happened(federator: Command, fake: FakeDispatcher) -> None:

@@ -107,6 +107,41 @@ def test_an_invalid_set_is_told_problem_by_problem(
     assert (ran.code, ran.err) == (1, "error: $.spec.limit: is missing (write a number)\n")
 
 
+def test_a_fault_is_told_with_its_file_and_the_line_there(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("---\nkind: Queue\n")
+    (tmp_path / "b.yaml").write_text("---\nkind: Queue\nspec: 1\n")
+    (tmp_path / "c.yaml").write_text("kind: Queue\nspec: 2\n")
+    problems = tuple(
+        Problem("about:blank", "x", 400, f"Queue/x, line {line}: is wrong", "invalid") for line in (1, 4, 7)
+    )
+    fake.answer("POST /v1/policies/validate", PolicyVerdict(None, problems=problems))
+    ran = federator("policy", "validate", str(tmp_path))
+    assert json.loads(fake.heard[0].body)["text"].splitlines()[::3] == [
+        "kind: Queue",
+        "spec: 1",
+        "spec: 2",
+    ]
+    where = [line.partition(f"{tmp_path}/")[2] for line in ran.err.splitlines()]
+    assert where == [f"{file}.yaml, line {line}: is wrong" for file, line in (("a", 2), ("b", 3), ("c", 2))]
+
+
+def test_a_set_without_policies_is_refused_unless_it_is_meant(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("# nothing\n---\n")
+    fake.answer("POST /v1/policies", PolicyVerdict(3))
+    for verb in (["validate"], ["apply", "-m", "x"]):
+        ran = federator("policy", *verb, str(tmp_path / "a.yaml"))
+        assert (ran.code, "--allow-empty" in ran.err) == (2, True)
+    assert not fake.heard
+    told = federator("policy", "apply", "-m", "x", "--allow-empty", str(tmp_path / "a.yaml")).out
+    assert told == "version 3 is in force: 0 documents\n"
+    fake.answer("GET /v1/policies", PolicySet(version=0, author="", reason="", applied_at=0))
+    assert federator("policy", "show").out == "# no policies are in force\n"
+
+
 def test_policy_diff_shows_what_would_change(
     federator: Command, fake: FakeDispatcher, tmp_path: Path
 ) -> None:
@@ -190,7 +225,7 @@ def test_a_decision_is_shown_for_people_and_whole_for_programs(
     plan = msgspec.structs.replace(a_plan(start, waiting=["job-b"]), taken_at=NOW)
     fake.answer("GET /v1/decisions/dec-1", {"problem": problem, "plan": plan}, headers=TIME)
     shown = federator("decisions", "show", "dec-1").out
-    assert "2 waiting jobs, 1 pools" in shown
+    assert "2 waiting jobs, 1 pool, " in shown
     does, waits = shown.split("Lets wait")
     assert "start" in does
     assert "job-a" in does

@@ -364,3 +364,13 @@ async def test_work_that_runs_though_only_reserved_by_older_records_is_stopped_e
 
 def settled(job: Job) -> bool:
     return job.terminal or job.status in (JobStatus.PENDING, JobStatus.HELD)
+
+
+async def test_of_a_host_that_is_silent_it_is_said_since_when() -> None:
+    world, _, _, job = await running()
+    assert not any(part.detail for part in world.core.views.detail(world.job(job)).parts)
+    world.core.inventory.closed("lab-2", world.core.inventory.members["lab-2"].session)
+    world.clock.advance(167)
+    shown = world.core.views.detail(world.job(job))
+    assert [part.detail for part in shown.parts] == ["", "not heard for 2m47s"]
+    assert shown.job.because == f"{world.job(job).because}; lab-2: not heard for 2m47s"

@@ -305,6 +305,19 @@ async def test_a_queue_with_jobs_in_it_cannot_be_taken_away(world: World) -> Non
     assert "small" in verdict.problems[0].detail
 
 
+async def test_a_decision_is_named_only_where_it_was_kept(world: World) -> None:
+    runs = await world.submit()
+    await world.turn()
+    waits = await world.submit(nodes=500)
+    await world.turn()
+    kept = {row.id for row in world.core.decisions.rows()}
+    views = world.core.views
+    assert (await views.explain(world.job(runs))).decision in kept
+    assert views.detail(world.job(runs)).decision in kept
+    assert (await views.explain(world.job(waits))).decision == ""
+    assert views.detail(world.job(waits)).decision == ""
+
+
 async def test_a_recorded_decision_replays_to_the_same_bytes(world: World) -> None:
     await world.submit(resources={"gpus": 2})
     plan = await world.core.turn.once()
