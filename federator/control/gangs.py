@@ -121,6 +121,15 @@ def silent(placement: Placement) -> tuple[str, ...]:
     return tuple(part.member for part in placement.parts if part.status is PlacementStatus.ASSIGNED)
 
 
+def refusing(placement: Placement) -> tuple[str, ...]:
+    """The members for which a gang was given up before it began: they refused, or did not answer, or not as a gang needs it."""
+    parts = placement.parts
+    failed = tuple(part.member for part in parts if _failed(part))
+    dumb = tuple(part.member for part in parts if not part.rendezvous)
+    first = (placement.ended_first,) if placement.ended_first else ()
+    return first or failed or silent(placement) or dumb
+
+
 def unproven(placement: Placement) -> tuple[str, ...]:
     """The members where something of the placement may still run."""
     if not placement.parts:

@@ -6,6 +6,7 @@ Here and nowhere else it is decided whether an ending is the job's own, a loss t
 from typing import Any, NamedTuple
 
 from federator.control.records import Changes, Records
+from federator.control.refusals import refused_again
 from federator.control.scribe import Scribe
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
@@ -202,16 +203,28 @@ class Stories:
             self._scribe.job(changes, job, "released", f"{because}; it waits for a new place", **fields)
 
     def _refused(self, changes: Changes, told: Told) -> None:
-        """An ordinary answer: the job waits again, a little, until the site's next report has corrected the shapes."""
+        """An ordinary answer: the job waits again, a little, until the site's next report has corrected the shapes.
+
+        Of a gang, the shapes may never tell: so the job remembers who was to blame.
+        """
         report, placement, job = told
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
         elif job.status is JobStatus.SUSPENDING:
             self._stopped(changes, told)
         elif allows(job.status, "requeue"):
-            not_before_at = self._scribe.clock.now() + REFUSED_BACKOFF_S
+            now = self._scribe.clock.now()
+            refusals = refused_again(job.refusals, placement, now)
             because = f"{placement.site} refused it: {report.detail}"
-            self._scribe.job(changes, job, "requeue", because, placement=None, not_before_at=not_before_at)
+            self._scribe.job(
+                changes,
+                job,
+                "requeue",
+                because,
+                placement=None,
+                not_before_at=now + REFUSED_BACKOFF_S,
+                refusals=refusals,
+            )
 
     def _end_cancelled(self, changes: Changes, job: Job) -> None:
         outcome = Outcome(TerminalReason.CANCELLED, job.because)

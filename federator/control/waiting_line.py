@@ -178,7 +178,7 @@ class WaitingLine:
             math.inf if job.max_duration_s is None else job.max_duration_s,
             job.not_before_at or 0.0,
             sort.kind,
-            hash((sort.needs, *own, job.max_duration_s, job.not_before_at)),
+            hash((sort.needs, *own, job.max_duration_s, job.not_before_at, job.refusals)),
             sort.run,
             -1,
             0.0,

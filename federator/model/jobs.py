@@ -133,6 +133,18 @@ class Outcome(msgspec.Struct, frozen=True):
     missed_deadline: bool | None = None
 
 
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """A member at which the job's gang came to nothing before it began: it refused its ranks, or did not answer."""
+
+    member: str
+    site: str
+    at: float
+    """The last time."""
+    times: int = 1
+    until_at: float = 0.0
+    """The site is left alone until then: after the first time only the member is avoided, where there is another."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job's record. `placement` is the attempt that counts now; `epoch` counts attempts. Times are seconds since the epoch."""
 
@@ -162,6 +174,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     losses: tuple[str, ...] = ()
     """Distinct nodes that were lost under it; three make it HELD."""
     not_before_at: float | None = None
+    refusals: tuple[Refusal, ...] = ()
+    """Where its gang was refused lately, one of each member, the newest last."""
     resume_site: str | None = None
     """The site that has its checkpoint: it resumes there."""
     resume_members: tuple[str, ...] = ()

@@ -43,12 +43,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spot_policy: str = "auto"
     kinds: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    resumes_at: str = ""
+    """The one of `sites` that has its checkpoint, which is why it is the only one."""
     not_sites: tuple[str, ...] = ()
     site_labels: dict[str, str] = {}
     labels: dict[str, str] = {}
     interactive: bool = False
     not_before_at: float | None = None
     avoid_nodes: tuple[str, ...] = ()
+    refused: tuple[tuple[str, float], ...] = ()
+    """Sites that its gang was refused at again and again, each with the time until which it is left alone."""
     needs_fencing: bool = False
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
 

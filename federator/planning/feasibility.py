@@ -91,6 +91,9 @@ def _avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
 def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.sites or at.site in job.sites:
         return None
+    if job.resumes_at:
+        lift = f"when {job.resumes_at} has room, or is declared dead because it is gone for good"
+        return f"what the job has saved is at {job.resumes_at}, where it goes on", lift
     return f"the job may run only at {', '.join(job.sites)}", f"add {at.site} to placement.sites"
 
 
@@ -98,6 +101,16 @@ def _not_sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if at.site not in job.not_sites:
         return None
     return f"the job excludes {at.site}", f"remove {at.site} from placement.not_sites"
+
+
+def _refused(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    now = ground.snapshot.taken_at
+    until_at = max((until_at for site, until_at in job.refused if site == at.site), default=now)
+    if until_at <= now:
+        return None
+    until = moment(until_at, now)
+    text = f"{at.site} refused it or did not answer, twice or more; it is not tried again before {until}"
+    return text, f"wait until {until}"
 
 
 def _kinds(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -265,14 +278,9 @@ def _price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
         return None
     dearest = max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
-    limit = dearest.max_price_usd_h or 0.0
-    text = (
-        f"it costs {money(at.instance_usd_h)} per hour; policy {dearest.policy} admits at most {money(limit)}"
-    )
-    return (
-        text,
-        f"a platform team raises the price limit of {dearest.policy} by {money(at.instance_usd_h - limit)}",
-    )
+    limit, price = dearest.max_price_usd_h or 0.0, at.instance_usd_h
+    text = f"it costs {money(price)} per hour; policy {dearest.policy} admits at most {money(limit)}"
+    return text, f"a platform team raises the price limit of {dearest.policy} by {money(price - limit)}"
 
 
 def _max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -324,6 +332,7 @@ FILTERS: tuple[Test, ...] = (
     ),
     Test("sites", "The job names the sites it may run at (or its checkpoint is at another one).", _sites),
     Test("not-sites", "The job excludes this site.", _not_sites),
+    Test("refused", "It refused this gang, or did not answer, again and again: it is left alone.", _refused),
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues.", _lends_to),

@@ -98,6 +98,7 @@ class _Writer:
         times = [case.rent_at for case in self.scored.later.values()]
         waiting = [job for job in self.world.jobs if job.id not in self.scored.starts]
         times += [job.not_before_at for job in waiting if job.not_before_at is not None]
+        times += [until_at for job in waiting for _, until_at in job.refused]
         times += [
             view.avoid_until_at
             for view in self.world.snapshot.offers

@@ -254,6 +254,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         not_before_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
         avoid_nodes=draw(_rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
         needs_fencing=draw(_rarely(st.just(True), False)),
+        refused=draw(_rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
 
 def _judge_start(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
     """The faults of starting a job that waits at a place that exists, its packing excepted."""
-    yield from permission.check_constraints(job, target)
+    yield from permission.check_constraints(ground, job, target)
     yield from permission.check_filters(ground, job, target)
     yield from quotas.check_in_use(ground, job, target)
     yield from quotas.check_borrowing(ground, job, target)

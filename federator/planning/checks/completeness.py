@@ -76,7 +76,7 @@ def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in
     if not _would_hold(ground, job, pool, rooms):
         return False
     return not (
-        any(check_constraints(job, target))
+        any(check_constraints(ground, job, target))
         or any(check_filters(ground, job, target))
         or any(check_in_use(ground, job, target))
         or any(check_borrowing(ground, job, target))
@@ -105,7 +105,7 @@ def _likeness(job: JobView, *, with_deadline: bool) -> object:
         job.owner,
         tuple(sorted(job.labels.items())),
         (job.nodes, job.gpus, job.cpus_milli, job.memory_mib),
-        (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites),
+        (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites, job.refused),
         (tuple(sorted(job.site_labels.items())), job.needs_fencing),
         (job.deadline_at, job.run_s, tuple(sorted(job.speed.items()))) if with_deadline else None,
     )

@@ -8,10 +8,12 @@ from federator.model.snapshot import JobView
 from federator.planning.checks.ground import PERMISSION, TOLERANCE, Fault, Ground, Target, window_holds
 
 
-def check_constraints(job: JobView, target: Target) -> Iterator[Fault]:
+def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
     """The job asked for such GPUs and such a place, and the site lends to its queue."""
     yield from _hardware(job, target)
     yield from _whereabouts(job, target)
+    if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
+        yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
