@@ -46,8 +46,7 @@ async def declare_dead(call: Call) -> GivenUp:
     given_up = await call.core.sites.declare_dead(
         call.caller, call.path("name"), notice.reason, member=notice.member
     )
-    if not notice.member:
-        call.core.reconciliation.declared_dead(call.path("name"))
+    call.core.reconciliation.declared_dead(call.path("name"), notice.member)
     return GivenUp(tuple(given_up))
 
 

@@ -1,7 +1,7 @@
 """After a store was restored and adopted: first everybody is heard, then anything is done.
 
 A restored store is older than the world. Jobs that wait in it may run, attempts that run in it may be over, machines may be rented that it does not
-know. So nothing is placed, stopped, rented, ended or dropped until each member has reported in full, or its site has been declared dead:
+know. So nothing is placed, stopped, rented, ended or dropped until each member has reported in full, or it or its site has been declared dead:
 
 - What a member does not have any more of what the store says it had is lost, and its job waits again.
 - What it has and the store does not know is adopted, if the store knows the job. If not, it is left alone and ends by itself.
@@ -59,7 +59,8 @@ class Reconciliation:
         """Attempts of jobs that the store does not know."""
         self._gangs: dict[str, dict[str, PlacementReport]] = {}
         """What each member has said of its part of a gang that the store does not know, by attempt."""
-        self._dead: set[str] = set()
+        self._dead: set[tuple[str, str]] = set()
+        """Sites, with no member, and members of sites."""
 
     @property
     def on(self) -> bool:
@@ -67,9 +68,9 @@ class Reconciliation:
         flag = self._records.flags.get(FLAG)
         return flag is not None and flag.on
 
-    def declared_dead(self, site: str) -> None:
-        """Nothing of this site is waited for any more: a person has sworn that nothing runs there."""
-        self._dead.add(site)
+    def declared_dead(self, site: str, member: str = "") -> None:
+        """Nothing of this site, or of that member of it, is waited for any more: a person has sworn that nothing runs there."""
+        self._dead.add((site, member))
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
         """As `Progress`; what it would not know is adopted first."""
@@ -102,11 +103,8 @@ class Reconciliation:
         waiting = []
         halves: set[str] = set()
         for member in tuple(self._records.members.values()):
-            if (
-                member.status is SiteStatus.GONE
-                or member.site in self._dead
-                or self._given_back(member.lease)
-            ):
+            dead = {(member.site, ""), (member.site, member.id)} & self._dead
+            if member.status is SiteStatus.GONE or dead or self._given_back(member.lease):
                 continue
             heard = self._inventory.members.get(member.id)
             if heard is None or heard.report is None or not heard.session:

@@ -1,12 +1,17 @@
 """Everything there is can be read, and the description says what the server does."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from federator.api.routes import ROUTES
+from federator.control.reconciling import FLAG
+from federator.control.records import Flag
 from federator.telemetry import CATALOGUE, METRICS
 from federator.wire import http
 from tests.integration.api.rig import Rig
+from tests.support.waiting import PATIENCE_S
 
 LISTS = {
     "/v1/sites": list[http.SiteRow],
@@ -92,6 +97,18 @@ async def test_one_host_of_a_site_is_declared_dead_by_itself(rig: Rig) -> None:
     dead = await rig.ask("POST", path, "sam", json={"reason": "fire", "member": "north-2"})
     assert dead.json()["placements"] == [placement.id]
     assert rig.world.job(job).status == "PENDING"
+
+
+async def test_after_a_restore_a_host_that_is_declared_dead_is_not_waited_for(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    await rig.world.add_member("north", "north-2")
+    rig.world.core.inventory.closed("north-2", rig.world.core.inventory.members["north-2"].session)
+    await rig.world.put(Flag(FLAG, on=True, who="store adopt", at=0.0))
+    path = "/v1/sites/north/declare-dead"
+    assert (await rig.ask("POST", path, "sam", json={"reason": "fire", "member": "north-2"})).status == 200
+    async with asyncio.timeout(PATIENCE_S):
+        await rig.world.core.reconciliation.finish()
+    assert not rig.world.core.reconciliation.on
 
 
 async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: Rig) -> None:

@@ -106,6 +106,17 @@ async def test_a_site_that_is_declared_dead_is_not_waited_for() -> None:
     assert await finished(again)
 
 
+async def test_one_dead_host_is_not_waited_for_and_the_others_of_its_site_are() -> None:
+    world = await make_world()
+    lab = await world.add_site("lab")
+    await world.add_member("lab", "lab-2")
+    again = await restored(world, backed_up(world))
+    again.core.reconciliation.declared_dead("lab", "lab-2")
+    assert not await finished(again, within_s=0.5)
+    await say_all(again, back(again, lab))
+    assert await finished(again)
+
+
 async def test_work_that_the_store_does_not_know_is_adopted_and_not_started_again() -> None:
     world = await make_world()
     lab = await world.add_site("lab")
