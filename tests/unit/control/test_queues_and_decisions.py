@@ -19,6 +19,7 @@ from federator.solving.inline import InlineSolver
 from federator.wire.http import JobPatch, TokenRequest
 from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, ADMIN, NoSolver, World, make_world
+from tests.support.waiting import until
 
 QUEUES = """
 apiVersion: federator/v1
@@ -366,11 +367,7 @@ async def test_interactive_work_does_not_wait_for_a_busy_solver(world: World) ->
     turn = asyncio.create_task(world.core.turn.once())
     await thinking.wait()
     person = await world.submit(queue="now", resources={"gpus": 1})
-    for _ in range(1000):
-        await asyncio.sleep(0)
-        if world.job(person).status is JobStatus.PLACED:
-            break
-    assert world.job(person).status is JobStatus.PLACED
+    await until(lambda: world.job(person).status is JobStatus.PLACED, "the person's job is placed")
     assert world.job(batch).status is JobStatus.PENDING
     turn.cancel()
 
