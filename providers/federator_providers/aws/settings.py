@@ -9,6 +9,7 @@ from federator.model.capacity import Market, Offer
 from federator.wire.fields import duration_s
 from federator.wire.records import decode
 from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, InstanceType
+from federator_providers.offers import check_offer, offers_by_name
 
 BOOT = """\
 systemd-run --unit=federator-agent \
@@ -78,16 +79,9 @@ def read_settings(provider: str, settings: object) -> AwsConfiguration:
     path = f"$.providers.{provider}.settings"
     given = decode(settings, AwsSettings, path)
     _check(given, path)
-    offers: dict[str, Offer] = {}
-    for index, each in enumerate(given.offers):
-        for offer in _offers(provider, given, each, f"{path}.offers[{index}]"):
-            if offer.name in offers:
-                raise Invalid(
-                    f"{each.instance_type!r} is offered twice",
-                    field=f"{path}.offers[{index}].instance_type",
-                    remedy="keep one of them",
-                )
-            offers[offer.name] = offer
+    offers = offers_by_name(
+        given.offers, lambda each, at: _offers(provider, given, each, at), f"{path}.offers"
+    )
     refresh_s = duration_s(given.refresh_prices_every, f"{path}.refresh_prices_every", low_s=60.0)
     return AwsConfiguration(given, offers, refresh_s)
 
@@ -121,11 +115,7 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
             field=f"{path}.instance_type",
             remedy=f"take one of {', '.join(CATALOGUE)}",
         )
-    if not given.market:
-        raise Invalid("is empty", field=f"{path}.market", remedy="write [on-demand], [spot] or both")
-    for key in ("price_usd_h", "spot_price_usd_h", "max_instances"):
-        if (getattr(given, key) or 0) < 0:
-            raise Invalid("is below zero", field=f"{path}.{key}")
+    check_offer(given, ("price_usd_h", "spot_price_usd_h", "max_instances"), path)
     listed = {Market.ON_DEMAND: row.on_demand_usd_h, Market.SPOT: row.spot_usd_h}
     written = {
         Market.ON_DEMAND: ("price_usd_h", given.price_usd_h),

@@ -10,6 +10,7 @@ from federator.model.capacity import Market, Offer
 from federator.wire.fields import duration_s, size_mib
 from federator.wire.records import decode
 from federator_providers.local.catalogue import BOOT_DELAY_S, CATALOGUE
+from federator_providers.offers import check_offer, offers_by_name
 
 MAX_GPU_MEMORY_MIB = 2**20
 MAX_MEMORY_MIB = 2**26
@@ -108,16 +109,9 @@ def read_settings(provider: str, settings: object) -> LocalConfiguration:
     _check_spot(given.spot, f"{path}.spot")
     if given.egress_usd_per_gib < 0:
         raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
-    offers: dict[str, Offer] = {}
-    for index, each in enumerate(given.offers):
-        for offer in _offers(provider, given, each, f"{path}.offers[{index}]"):
-            if offer.name in offers:
-                raise Invalid(
-                    f"{each.instance_type!r} is offered twice",
-                    field=f"{path}.offers[{index}].instance_type",
-                    remedy="keep one of them",
-                )
-            offers[offer.name] = offer
+    offers = offers_by_name(
+        given.offers, lambda each, at: _offers(provider, given, each, at), f"{path}.offers"
+    )
     return LocalConfiguration(
         state_dir=Path(given.state_dir).expanduser().absolute(),
         command=given.command,
@@ -141,11 +135,7 @@ def _check_spot(spot: SpotSettings, path: str) -> None:
 def _offers(provider: str, settings: LocalSettings, given: OfferSettings, path: str) -> list[Offer]:
     """One offer for each market in which the type is sold."""
     given = _completed(given, path)
-    if not given.market:
-        raise Invalid("is empty", field=f"{path}.market", remedy="write [on-demand], [spot] or both")
-    for key in ("gpus", "cpus", "price_usd_h", "spot_price_usd_h", "max_instances"):
-        if (getattr(given, key) or 0) < 0:
-            raise Invalid("is below zero", field=f"{path}.{key}")
+    check_offer(given, ("gpus", "cpus", "price_usd_h", "spot_price_usd_h", "max_instances"), path)
     made = []
     for market in map(Market, given.market):
         price_usd_h = given.spot_price_usd_h if market is Market.SPOT else given.price_usd_h
