@@ -1,6 +1,5 @@
 """Runs scenarios in turn, each several times with the machine's speed beside it, and gives them what they need."""
 
-import asyncio
 import importlib
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -49,10 +48,7 @@ class Bench:
                 await world.start_sites(sites)
             yield world
         finally:
-            await world.close()
-            await asyncio.to_thread(world.processes.end_all)
-            for process in world.processes.started.values():
-                process.wait()
+            await world.end()
 
     @staticmethod
     def pid(world: Federation, name: str) -> int:

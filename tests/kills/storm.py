@@ -86,10 +86,7 @@ class Storm:
             await self._calm()
             await self._judge()
         finally:
-            await federation.close()
-            await asyncio.to_thread(federation.processes.end_all)
-            for process in federation.processes.started.values():
-                process.wait()
+            await federation.end()
         return self.verdict
 
     async def _rage(self, order: list[str], say: Callable[[str], None]) -> None:

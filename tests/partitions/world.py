@@ -3,7 +3,6 @@
 Judged is what the jobs themselves have written down, with the boot clock: when each attempt lived, was asked to end, and was last seen alive.
 """
 
-import asyncio
 import signal
 import sys
 import time
@@ -63,10 +62,7 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         for process in self.federation.processes.started.values():
             process.send_signal(signal.SIGCONT)
-        await self.federation.close()
-        await asyncio.to_thread(self.federation.processes.end_all)
-        for process in self.federation.processes.started.values():
-            process.wait()
+        await self.federation.end()
         for proxy in self.proxies.values():
             await proxy.close()
 

@@ -57,10 +57,7 @@ class Hosts:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.federation.close()
-        await asyncio.to_thread(self.federation.processes.end_all)
-        for process in self.federation.processes.started.values():
-            process.wait()
+        await self.federation.end()
 
     async def add(self, member: str, address: str) -> None:
         """One more host of the site, with one GPU, reached by the others under `address`."""

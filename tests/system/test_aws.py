@@ -84,10 +84,7 @@ async def federation(
         await made.apply_policies(POLICIES)
         yield made
     finally:
-        await made.close()
-        await asyncio.to_thread(made.processes.end_all)
-        for process in made.processes.started.values():
-            process.wait()
+        await made.end()
 
 
 async def boot(user_data: str, folder: Path) -> asyncio.subprocess.Process:

@@ -1,6 +1,5 @@
 """A spot machine of real processes is taken back under a running job: the job saves itself, and is done elsewhere."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
         await made.apply_policies(POLICIES)
         yield made
     finally:
-        await made.close()
-        await asyncio.to_thread(made.processes.end_all)
-        for process in made.processes.started.values():
-            process.wait()
+        await made.end()
 
 
 async def log_of(federation: Federation, job: str, placement: str) -> str:

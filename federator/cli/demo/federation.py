@@ -107,6 +107,13 @@ class Federation:
             await client.close()
         self._clients.clear()
 
+    async def end(self) -> None:
+        """Let go, and end every process that was started for it."""
+        await self.close()
+        await asyncio.to_thread(self.processes.end_all)
+        for process in self.processes.started.values():
+            process.wait()
+
     def _client(self, name: str, token: str) -> Client:
         if name not in self._clients:
             self._clients[name] = Client(self.server, token, patience_s=PATIENCE_S)
