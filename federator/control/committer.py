@@ -107,7 +107,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._move(changes, job, placement, action.because)
+        self._scribe.place(changes, job, placement, action.because)
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, job)
@@ -153,7 +153,7 @@ class Committer:
             model=offer.model,
         )
         changes.put(lease, placement)
-        self._move(changes, job, placement, action.because)
+        self._scribe.place(changes, job, placement, action.because)
         changes.put(
             self._scribe.ledger(
                 LedgerKind.ACT,
@@ -169,19 +169,6 @@ class Committer:
             )
         )
         return ""
-
-    def _move(self, changes: Changes, job: Job, placement: Placement, because: str) -> None:
-        """The job goes to its new placement."""
-        self._scribe.job(
-            changes,
-            job,
-            "place",
-            because,
-            site=placement.site,
-            placement=placement.id,
-            epoch=placement.epoch,
-            not_before_at=None,
-        )
 
     def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer) -> Lease:
         return Lease(

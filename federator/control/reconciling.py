@@ -187,16 +187,7 @@ class Reconciliation:
         if parts is not None:
             placement = gangs.found(placement, parts)
         changes.put(placement)
-        self._scribe.job(
-            changes,
-            job,
-            "place",
-            because,
-            site=host.site,
-            placement=placement.id,
-            epoch=placement.epoch,
-            not_before_at=None,
-        )
+        self._scribe.place(changes, job, placement, because)
         return changes
 
     async def _spare_instances(self) -> None:

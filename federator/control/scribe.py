@@ -49,6 +49,19 @@ class Scribe:
         changes.put(moved, self.event(moved, event, because, site=site))
         return moved
 
+    def place(self, changes: Changes, job: Job, placement: Placement, because: str) -> Job:
+        """The job goes to its new placement."""
+        return self.job(
+            changes,
+            job,
+            "place",
+            because,
+            site=placement.site,
+            placement=placement.id,
+            epoch=placement.epoch,
+            not_before_at=None,
+        )
+
     def event(self, job: Job, kind: str, text: str, *, site: str = "") -> Event:
         """A line of the job's timeline."""
         return Event(
