@@ -134,9 +134,11 @@ class Dispatcher:
         # What was read at the start lives for as long as this reign: collections need not go over it again and again.
         gc.freeze()
         try:
+            # Before anything is answered: who is told that we are ready finds a token that is valid.
+            if core.serving:
+                await _introduce(core, self._state_dir, self.address)
             async with self._answering(build_app(core)):
                 if core.serving:
-                    await _introduce(core, self._state_dir, self.address)
                     self._say_started()
                 await self._until_stopped(core.reign.lost())
                 log.info("stopping: work at sites goes on")
