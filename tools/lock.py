@@ -30,7 +30,8 @@ def main() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = declared["project"], declared["dependency-groups"]
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
-    extras = project["optional-dependencies"]["etcd"] + project["optional-dependencies"]["aws"]
+    roles = project["optional-dependencies"]
+    extras = [each for role in ("gpu", "kubernetes", "etcd", "aws") for each in roles[role]]
     compile_lock("dev", running + extras + groups["dev"], [])
     compile_lock("demo", running, ["--constraint=requirements/dev.txt"])
 
