@@ -24,8 +24,8 @@ from federator_agent.core.state import Phase, State, restore
 from federator_agent.home import settle
 from federator_agent.link import join as join_dispatcher
 from federator_agent.link import load_key
+from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
-from federator_agent.runtimes.local.ranks import LocalRanks
 from federator_agent.spool import Identity, Spool
 
 JOIN_PAUSE_S = 2.0

@@ -24,10 +24,10 @@ from federator_agent.core import instructions as do
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment, setup_environment
 from federator_agent.link import Bulk
+from federator_agent.local import traces
+from federator_agent.local.ranks import Found, LocalRanks
+from federator_agent.local.watchdog import Fence
 from federator_agent.logs import LogUploads
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.ranks import Found, LocalRanks
-from federator_agent.runtimes.local.watchdog import Fence
 from federator_agent.spool import Spool
 from federator_agent.staging import Staging, StagingError, free_port
 

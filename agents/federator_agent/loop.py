@@ -23,9 +23,9 @@ from federator_agent.core.state import Change, Phase, RecordChange, State, resto
 from federator_agent.hands import Hands, Surroundings
 from federator_agent.home import place
 from federator_agent.link import Bulk, Link
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.ranks import SELF_FENCING
-from federator_agent.runtimes.local.watchdog import read_renewal
+from federator_agent.local import traces
+from federator_agent.local.ranks import SELF_FENCING
+from federator_agent.local.watchdog import read_renewal
 from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0

@@ -21,9 +21,9 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives
 from federator_agent.link import Bulk
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.ranks import LocalRanks
-from federator_agent.runtimes.local.watchdog import Fence
+from federator_agent.local import traces
+from federator_agent.local.ranks import LocalRanks
+from federator_agent.local.watchdog import Fence
 from federator_agent.spool import write_durably
 
 SHOW_EVERY_S = 0.25

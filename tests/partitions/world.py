@@ -14,7 +14,7 @@ from federator.cli.demo.federation import Federation
 from federator.client.jobs import JobFilter
 from federator.model.jobs import JobStatus
 from federator.wire.http import JobRow
-from federator_agent.runtimes.local.watchdog import read_renewal
+from federator_agent.local.watchdog import read_renewal
 from tests.kills.judge import Attempt, read_attempts
 from tests.partitions.proxy import Proxy
 from tests.support.waiting import until

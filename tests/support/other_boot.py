@@ -6,7 +6,7 @@ A test cannot reboot its machine. It ends everything that ran, as a reboot would
 import sys
 
 from federator_agent.__main__ import main
-from federator_agent.runtimes.local import traces
+from federator_agent.local import traces
 
 if __name__ == "__main__":
     traces.boot_id = lambda: sys.argv[1]

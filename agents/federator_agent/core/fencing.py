@@ -3,7 +3,7 @@
 `stop_within: D` says that the work is gone D after the last message to the dispatcher that was answered, counted from when that message was *sent*. The
 dispatcher counts from when it answered, which is later, and adds a margin; so it never starts a second copy while this one runs. Stopping begins a
 grace before D. Once begun it is never taken back, whatever is heard then: a renewal counts only for what is not past its time yet. The same rule is
-enforced from outside of the agent by `federator_agent.runtimes.local.watchdog`.
+enforced from outside of the agent by `federator_agent.local.watchdog`.
 """
 
 from federator.model.placements import Cause

@@ -11,7 +11,7 @@ import pytest
 
 from federator.model.placements import DesiredEntry, Order
 from federator_agent.link import join, load_key
-from federator_agent.runtimes.local import traces
+from federator_agent.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 from tests.support.waiting import until

@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 from federator.model.placements import Cause, PlacementStatus
-from federator_agent.runtimes.local import traces
+from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import until

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.clock import SystemClock
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.ranks import LocalRanks
-from federator_agent.runtimes.local.watchdog import Fence
+from federator_agent.local import traces
+from federator_agent.local.ranks import LocalRanks
+from federator_agent.local.watchdog import Fence
 from tests.support.waiting import until
 
 WITHIN_S, GRACE_S = 32.0, 1.0
@@ -53,7 +53,7 @@ class Rank:
 
     def watchdogs(self) -> list[int]:
         """Processes of the watchdog, which do not carry the rank's mark."""
-        words = ["federator_agent.runtimes.local.watchdog", str(self.directory)]
+        words = ["federator_agent.local.watchdog", str(self.directory)]
         found = []
         for pid in traces._pids():
             try:

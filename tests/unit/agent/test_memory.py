@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator_agent.runtimes.local.memory import KillCount
+from federator_agent.local.memory import KillCount
 
 
 def write(root: Path, name: str, text: str) -> None:

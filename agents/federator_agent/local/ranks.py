@@ -16,10 +16,10 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.memory import KILLED, LOOK_S, KillCount
-from federator_agent.runtimes.local.traces import MARK, Shim
-from federator_agent.runtimes.local.watchdog import ASKED, Fence
+from federator_agent.local import traces
+from federator_agent.local.memory import KILLED, LOOK_S, KillCount
+from federator_agent.local.traces import MARK, Shim
+from federator_agent.local.watchdog import ASKED, Fence
 
 SHIM = Path(__file__).with_name("shim.sh").read_text()
 """Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""

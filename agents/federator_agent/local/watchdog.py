@@ -1,6 +1,6 @@
 """Ends one rank that is cut off for too long, whatever has become of the agent: killed, stopped, or hung.
 
-The shim runs it before the rank's command exists, as `python -m federator_agent.runtimes.local.watchdog RANK_DIR`. It looks at the clock once and
+The shim runs it before the rank's command exists, as `python -m federator_agent.local.watchdog RANK_DIR`. It looks at the clock once and
 exits, 0 when there is time left; a child of it stays, in a session of its own, until the shim is gone. `fence` in the rank's directory says how long
 the work may go on after a renewal; the agent keeps the newest renewal in one file for all ranks. The rank is asked to end a grace before its time is
 over, unless the agent has done so, and killed when it is. No renewal counts once that has begun. Seconds are real ones of the boot clock.
@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from federator_agent.runtimes.local import traces
-from federator_agent.runtimes.local.traces import Shim
+from federator_agent.local import traces
+from federator_agent.local.traces import Shim
 
 FENCE = "fence"
 ASKED = "asked"

@@ -12,7 +12,7 @@ read -r stat </proc/$$/stat && read -r boot </proc/sys/kernel/random/boot_id &&
 if [ -n "$python" ]; then
     # The rank may have to end without its agent: what sees to that is there first, and says whether there is time left. Its
     # environment is not the job's, so that it is neither taken for a part of it nor changed by it.
-    env -i PYTHONPATH="$packages" "$python" -S -m federator_agent.runtimes.local.watchdog "$dir" 9>&- || late=1
+    env -i PYTHONPATH="$packages" "$python" -S -m federator_agent.local.watchdog "$dir" 9>&- || late=1
 fi
 if [ -n "$late" ]; then
     code=143

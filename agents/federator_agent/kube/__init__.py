@@ -1,0 +1,1 @@
+"""Runs work as bare pods of a Kubernetes cluster; the only door to `kubernetes_asyncio`."""

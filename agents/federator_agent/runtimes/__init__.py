@@ -1,1 +1,0 @@
-"""How an agent runs work. `local` starts processes on this host."""
