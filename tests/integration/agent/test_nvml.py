@@ -1,0 +1,201 @@
+"""What the agent understands of an NVIDIA driver: a library with the real symbols, compiled here, whose GPUs fall ill while they are watched."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process
+from tests.testbeds.nvml import A100, StubDriver
+
+Install = Callable[..., StubDriver]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a stub driver into this process, in the place of whatever driver the machine has."""
+
+    def made(*names: str) -> StubDriver:
+        stub = StubDriver(tmp_path, *names)
+        monkeypatch.setenv("NVML_STUB_FILE", stub.environment["NVML_STUB_FILE"])
+        monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(stub.library)))
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        return stub
+
+    return made
+
+
+def troubles(driver: Driver) -> list[str]:
+    return [gpu.trouble for gpu in driver.read().gpus]
+
+
+def test_a_reading_has_model_memory_use_heat_and_processes_of_every_gpu(install: Install) -> None:
+    stub = install(A100, "NVIDIA H200")
+    stub.change(0, used=40960, util=93, temperature=61, processes="77:40000,78:960")
+    reading = Driver().read()
+    assert reading.driver == "550.54.15"
+    assert reading.gpus == (
+        Gpu(
+            index=0,
+            name=A100,
+            uuid="GPU-00000000-0000-0000-0000-000000000000",
+            memory_mib=81920,
+            used_mib=40960,
+            utilisation_percent=93,
+            temperature_c=61,
+            processes=(Process(77, 40000), Process(78, 960)),
+        ),
+        Gpu(
+            index=1,
+            name="NVIDIA H200",
+            uuid="GPU-00000001-0000-0000-0000-000000000000",
+            memory_mib=81920,
+            utilisation_percent=0,
+            temperature_c=0,
+        ),
+    )
+    assert [gpu.model for gpu in reading.gpus] == ["A100", "H200"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("NVIDIA GeForce RTX 4090", "RTX4090"),
+        ("NVIDIA RTX A6000", "A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX6000"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA H100 PCIe", "H100"),
+        ("NVIDIA L40S", "L40S"),
+    ],
+)
+def test_models_are_named_as_users_write_them(name: str, model: str) -> None:
+    assert Gpu(0, name=name).model == model
+
+
+@pytest.mark.parametrize(
+    ("ill", "well", "says"),
+    [
+        ({"lost": 1}, {"lost": 0}, "it is lost from the bus"),
+        ({"ecc": 2}, {"ecc": 0}, "memory errors that could not be corrected since its last reset: 2"),
+        ({"remap_failure": 1}, {"remap_failure": 0}, "a broken memory row could not be replaced"),
+        (
+            {"retired_pending": 1},
+            {"retired_pending": 0},
+            "broken memory pages are in use until its next reset",
+        ),
+        ({"mig": 1}, {"mig": 0}, "it is in MIG mode, and its parts cannot be told apart yet"),
+    ],
+)
+def test_a_gpu_ails_and_is_well_again(
+    install: Install, ill: dict[str, int], well: dict[str, int], says: str
+) -> None:
+    stub, driver = install(A100, A100), Driver()
+    assert troubles(driver) == ["", ""]
+    stub.change(1, **ill)
+    assert troubles(driver) == ["", says]
+    stub.change(1, **well)
+    assert troubles(driver) == ["", ""]
+
+
+def test_errors_that_were_corrected_long_ago_or_only_wait_for_a_reset_are_no_ailment(
+    install: Install,
+) -> None:
+    install(A100).change(0, corrected=9, lifetime_ecc=4, remapped=1, remap_pending=1)
+    assert troubles(Driver()) == [""]
+
+
+def test_a_critical_xid_counts_until_the_agent_starts_anew_and_a_programs_own_fault_does_not(
+    install: Install,
+) -> None:
+    stub, driver = install(A100, A100), Driver()
+    assert troubles(driver) == ["", ""]
+    stub.change(0, xid=31)
+    stub.change(1, xid=79)
+    assert troubles(driver) == ["", "Xid 79: it has fallen off the bus"]
+    stub.change(1, xid=0)
+    assert troubles(driver) == ["", "Xid 79: it has fallen off the bus"]
+    assert troubles(Driver()) == ["", ""]
+
+
+def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(A100).driver("init 9")
+    with pytest.raises(NoDriver, match="Driver Not Loaded"):
+        Driver().read()
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(NoDriver, match="pip install 'federator"):
+        Driver().read()
+
+
+def test_a_driver_that_breaks_down_is_in_trouble_until_it_answers_again(install: Install) -> None:
+    stub, driver = install(A100), Driver()
+    assert troubles(driver) == [""]
+    stub.driver("init 18", "hang")
+    with pytest.raises(DriverTrouble, match="does not answer"):
+        driver.read(within_s=0.2)
+    stub.driver("init 18")
+    with pytest.raises(DriverTrouble, match="version mismatch"):
+        Driver().read()
+    stub.driver()
+    assert troubles(driver) == [""]
+
+
+def test_a_driver_that_is_unloaded_under_the_agent_is_not_taken_for_none(install: Install) -> None:
+    stub, driver = install(A100), Driver()
+    assert troubles(driver) == [""]
+    Path(stub.environment["NVML_STUB_FILE"]).unlink()
+    for _ in range(2):
+        with pytest.raises(DriverTrouble):
+            driver.read()
+    stub.change(0)
+    assert troubles(driver) == [""]
+
+
+async def test_a_hung_driver_is_asked_once_and_stops_nothing(install: Install) -> None:
+    stub, driver = install(A100), Driver()
+    stub.driver("hang")
+    for _ in range(3):
+        with pytest.raises(DriverTrouble, match="does not answer"):
+            await driver.look(within_s=0.05)
+    assert sum(thread.name == "nvml" for thread in threading.enumerate()) == 1
+    stub.driver()
+    async with asyncio.timeout(60):
+        assert (await driver.look(within_s=60)).gpus[0].model == "A100"
+
+
+def shown(stub: StubDriver) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "federator_agent.nvml"],
+        env=os.environ | stub.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_person_can_see_what_the_driver_says(tmp_path: Path) -> None:
+    stub = StubDriver(tmp_path, A100, A100)
+    stub.change(0, used=1024, util=5, temperature=40, processes="77:1024")
+    code, text = shown(stub)
+    assert code == 0, text
+    assert text.splitlines() == [
+        "ok    NVIDIA driver 550.54.15, GPUs: 2",
+        "ok    GPU 0: A100 (NVIDIA A100-SXM4-80GB), 1GiB of 80GiB in use, 5 % busy, 40 °C, processes 77: well",
+        "ok    GPU 1: A100 (NVIDIA A100-SXM4-80GB), 0MiB of 80GiB in use, 0 % busy, 0 °C: well",
+    ]
+    stub.change(1, lost=1)
+    code, text = shown(stub)
+    assert code == 1
+    assert text.splitlines()[2] == "FAIL  GPU 1: it is lost from the bus"

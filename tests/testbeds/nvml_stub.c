@@ -1,0 +1,234 @@
+/* A libnvidia-ml.so.1 without a GPU: NVML's own symbols, answered from the file that NVML_STUB_FILE names.
+ *
+ * The file is read at every call, so a test changes the GPUs under a running program. A line a GPU, in the order of their indices:
+ *     gpu used=0 util=0 ... name=NVIDIA A100-SXM4-80GB
+ * with memory in MiB, `processes=PID:MIB,PID:MIB` and the name last; of the other keys one that is absent is 0. Other lines:
+ *     driver 550.54.15      its version
+ *     init 9                what nvmlInitWithFlags returns
+ *     hang                  every call waits until this line is gone
+ * Without the variable or the file the driver is not loaded. Nothing here is thread-safe but what runs in one thread at a time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15 };
+enum { MAX_GPUS = 64, MAX_LINE = 1024 };
+#define XID_CRITICAL 8ULL
+
+struct gpu { int index; };
+struct event { struct gpu *device; unsigned long long type, data; unsigned instance, compute; };
+struct process { unsigned pid; unsigned long long bytes; unsigned instance, compute; };
+
+static struct gpu gpus[MAX_GPUS];
+static unsigned long long told_xid[MAX_GPUS];
+static int initialised;
+
+/* The number after ` key=` in a line; 0 without. */
+static unsigned long long number(const char *line, const char *key) {
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, " %s=", key);
+    const char *found = strstr(line, wanted);
+    return found ? strtoull(found + strlen(wanted), NULL, 10) : 0;
+}
+
+/* Reads the file: the line of one GPU into `line` (when not NULL), the number of GPUs, and what stands after `word`. */
+static int look(int index, char *line, int *count, const char *word, char *rest) {
+    const char *path = getenv("NVML_STUB_FILE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!file) return NOT_LOADED;
+    char each[MAX_LINE];
+    int seen = 0, hangs = 0;
+    while (fgets(each, sizeof each, file)) {
+        each[strcspn(each, "\n")] = 0;
+        if (!strncmp(each, "gpu ", 4)) {
+            if (seen == index && line) strcpy(line, each + 3);
+            seen++;
+        } else if (!strcmp(each, "hang")) {
+            hangs = 1;
+        } else if (word && !strncmp(each, word, strlen(word))) {
+            strcpy(rest, each + strlen(word) + 1);
+        }
+    }
+    fclose(file);
+    if (hangs) {
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+        return look(index, line, count, word, rest);
+    }
+    if (count) *count = seen;
+    return OK;
+}
+
+/* The line of a GPU that answers. */
+static int gpu_line(struct gpu *gpu, char *line) {
+    if (!initialised) return UNINITIALIZED;
+    int count, failed = look(gpu->index, line, &count, NULL, NULL);
+    if (failed) return failed;
+    if (gpu->index >= count) return LOST;
+    return number(line, "lost") ? LOST : OK;
+}
+
+static int value(struct gpu *gpu, const char *key, unsigned long long *answer) {
+    char line[MAX_LINE] = "";
+    int failed = gpu_line(gpu, line);
+    if (!failed) *answer = number(line, key);
+    return failed;
+}
+
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    char code[MAX_LINE] = "0";
+    int failed = look(-1, NULL, NULL, "init", code);
+    if (failed || atoi(code)) return failed ? failed : atoi(code);
+    for (int index = 0; index < MAX_GPUS; index++) gpus[index].index = index;
+    initialised = 1;
+    return OK;
+}
+
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+
+int nvmlShutdown(void) {
+    initialised = 0;
+    return OK;
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned length) {
+    char text[MAX_LINE] = "550.54.15";
+    int failed = look(-1, NULL, NULL, "driver", text);
+    snprintf(version, length, "%s", text);
+    return failed;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *answer) {
+    int count, failed = initialised ? look(-1, NULL, &count, NULL, NULL) : UNINITIALIZED;
+    if (!failed) *answer = count;
+    return failed;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **device) {
+    unsigned count;
+    int failed = nvmlDeviceGetCount_v2(&count);
+    if (failed || index >= count) return failed ? failed : INVALID_ARGUMENT;
+    *device = &gpus[index];
+    char line[MAX_LINE] = "";
+    return gpu_line(*device, line);
+}
+
+int nvmlDeviceGetName(struct gpu *gpu, char *name, unsigned length) {
+    char line[MAX_LINE] = "";
+    int failed = gpu_line(gpu, line);
+    char *found = failed ? NULL : strstr(line, " name=");
+    snprintf(name, length, "%s", found ? found + 6 : "");
+    return failed;
+}
+
+int nvmlDeviceGetUUID(struct gpu *gpu, char *uuid, unsigned length) {
+    char line[MAX_LINE] = "";
+    int failed = gpu_line(gpu, line);
+    snprintf(uuid, length, "GPU-%08d-0000-0000-0000-000000000000", gpu->index);
+    return failed;
+}
+
+int nvmlDeviceGetMemoryInfo(struct gpu *gpu, unsigned long long memory[3]) {
+    unsigned long long total, used;
+    int failed = value(gpu, "memory", &total);
+    if (failed || (failed = value(gpu, "used", &used))) return failed;
+    memory[0] = total << 20, memory[1] = (total - used) << 20, memory[2] = used << 20;
+    return OK;
+}
+
+int nvmlDeviceGetUtilizationRates(struct gpu *gpu, unsigned rates[2]) {
+    unsigned long long percent, mig;
+    int failed = value(gpu, "util", &percent);
+    if (failed || (failed = value(gpu, "mig", &mig))) return failed;
+    if (mig) return NOT_SUPPORTED;
+    rates[0] = percent, rates[1] = percent;
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(struct gpu *gpu, int sensor, unsigned *celsius) {
+    unsigned long long answer;
+    int failed = sensor ? INVALID_ARGUMENT : value(gpu, "temperature", &answer);
+    if (!failed) *celsius = answer;
+    return failed;
+}
+
+int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) {
+    unsigned long long answer;
+    int failed = value(gpu, "mig", &answer);
+    if (!failed) *current = *pending = answer;
+    return failed;
+}
+
+int nvmlDeviceGetTotalEccErrors(struct gpu *gpu, int kind, int counter, unsigned long long *errors) {
+    return value(gpu, kind != 1 ? "corrected" : counter == 0 ? "ecc" : "lifetime_ecc", errors);
+}
+
+int nvmlDeviceGetRemappedRows(struct gpu *gpu, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failure) {
+    unsigned long long rows, waits, failed_ones;
+    int failed = value(gpu, "remapped", &rows);
+    if (failed || (failed = value(gpu, "remap_pending", &waits)) || (failed = value(gpu, "remap_failure", &failed_ones)))
+        return failed;
+    *corrected = 0, *uncorrected = rows, *pending = waits, *failure = failed_ones;
+    return OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(struct gpu *gpu, int *pending) {
+    unsigned long long answer;
+    int failed = value(gpu, "retired_pending", &answer);
+    if (!failed) *pending = answer;
+    return failed;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *gpu, unsigned *count, struct process *processes) {
+    char line[MAX_LINE] = "";
+    int failed = gpu_line(gpu, line);
+    if (failed) return failed;
+    char *at = strstr(line, " processes=");
+    unsigned found = 0;
+    for (at = at ? at + 11 : NULL; at && *at && *at != ' ';) {
+        struct process each = {strtoul(at, &at, 10), 0, ~0u, ~0u};
+        if (*at == ':') each.bytes = strtoull(at + 1, &at, 10) << 20;
+        if (*at == ',') at++;
+        if (processes && found < *count) processes[found] = each;
+        found++;
+    }
+    unsigned room = *count;
+    *count = found;
+    return found > room ? INSUFFICIENT_SIZE : OK;
+}
+
+int nvmlEventSetCreate(void **set) {
+    *set = told_xid;
+    memset(told_xid, 0, sizeof told_xid);
+    return initialised ? OK : UNINITIALIZED;
+}
+
+int nvmlDeviceRegisterEvents(struct gpu *gpu, unsigned long long types, void *set) {
+    (void)set;
+    char line[MAX_LINE] = "";
+    return types == XID_CRITICAL ? gpu_line(gpu, line) : NOT_SUPPORTED;
+}
+
+/* Each new value of `xid=` is an event once. */
+int nvmlEventSetWait_v2(void *set, struct event *data, unsigned timeout_ms) {
+    (void)set, (void)timeout_ms;
+    int count, failed = look(-1, NULL, &count, NULL, NULL);
+    for (int index = 0; !failed && index < count && index < MAX_GPUS; index++) {
+        char line[MAX_LINE] = "";
+        failed = look(index, line, NULL, NULL, NULL);
+        unsigned long long xid = number(line, "xid");
+        if (xid == told_xid[index]) continue;
+        told_xid[index] = xid;
+        if (!xid) continue;
+        *data = (struct event){&gpus[index], XID_CRITICAL, xid, ~0u, ~0u};
+        return OK;
+    }
+    return failed ? failed : TIMEOUT;
+}
+
+int nvmlEventSetFree(void *set) {
+    (void)set;
+    return OK;
+}
