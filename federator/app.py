@@ -25,21 +25,17 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from federator.api.certificate import Certificate
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
-from federator.control.admission import Admission
 from federator.control.desk import Compiled
-from federator.control.executor import UserData
 from federator.control.leadership import ALIVE_KEY, LedProvider, Reign
-from federator.control.observation import RENTED_POOL
 from federator.control.reconciling import FLAG as RECONCILING
 from federator.control.records import Flag, row_key
+from federator.control.user_data import user_data
 from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
-from federator.kernel.quantities import format_mib
-from federator.model.capacity import Lease
-from federator.model.sites import SiteKind
 from federator.ports import Blobs, Provider, Put, Store, Transaction
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
@@ -59,6 +55,7 @@ AGAIN_S = 1.0
 GC_THRESHOLD = (20_000, 20, 20)
 """Python's own makes a dispatcher spend a sixth of a large submission on looking for cycles, of which there are next to none."""
 ADDRESS_FILE = "address"
+CA_FILE = "ca.pem"
 ADMIN_TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
 
 
@@ -67,12 +64,20 @@ async def serve(settings: Settings, *, started: Callable[[str], None] = print) -
     configure_logging(level=settings.log_level)
     gc.set_threshold(*GC_THRESHOLD)
     stopped = _stop_signals()
-    listener = socket.create_server((settings.server.host, settings.server.port), backlog=1024)
-    process = Dispatcher(settings, listener, stopped, started)
+    tls = settings.server.tls
+    certificate = None if tls is None else Certificate(tls)
+    reload = (lambda: certificate.look(asked=True)) if certificate else (lambda: None)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    watching = asyncio.ensure_future(certificate.watch() if certificate else asyncio.sleep(0))
+    host = settings.server.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, settings.server.port), family=family, backlog=1024)
+    process = Dispatcher(settings, listener, stopped, started, certificate)
     try:
         while not stopped.is_set():
             await process.live()
     finally:
+        watching.cancel()
         listener.close()
 
 
@@ -85,6 +90,7 @@ class Dispatcher:
         listener: socket.socket,
         stopped: asyncio.Event,
         started: Callable[[str], None],
+        certificate: Certificate | None = None,
     ) -> None:
         self._settings = settings
         self._listener = listener
@@ -92,8 +98,12 @@ class Dispatcher:
         self._started: Callable[[str], None] | None = started
         self._state_dir = _prepare_state_dir(settings)
         self._clock = parse_clock(settings.clock)
+        self._tls = certificate.context if certificate else None
         port = listener.getsockname()[1]
-        self.address = settings.server.advertise or f"http://{settings.server.host}:{port}"
+        host = f"[{settings.server.host}]" if ":" in settings.server.host else settings.server.host
+        self.address = (
+            settings.server.advertise.rstrip("/") or f"http{'s' if certificate else ''}://{host}:{port}"
+        )
         self._trouble = ""
 
     async def live(self) -> None:
@@ -136,7 +146,7 @@ class Dispatcher:
         try:
             # Before anything is answered: who is told that we are ready finds a token that is valid.
             if core.serving:
-                await _introduce(core, self._state_dir, self.address)
+                await _introduce(core, self._state_dir, self.address, self._settings.server.ca)
             async with self._answering(build_app(core)):
                 if core.serving:
                     self._say_started()
@@ -154,7 +164,7 @@ class Dispatcher:
             return
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        await web.SockSite(runner, self._listener.dup()).start()
+        await web.SockSite(runner, self._listener.dup(), ssl_context=self._tls).start()
         try:
             yield
         finally:
@@ -226,7 +236,7 @@ class Dispatcher:
             solver=ChildSolver(),
             providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
             compile_policies=_compile,
-            user_data=lambda admission: _user_data(
+            user_data=lambda admission: user_data(
                 admission, settings, ",".join((self.address, *settings.server.others))
             ),
             reign=reign,
@@ -290,7 +300,7 @@ def _stop_signals() -> asyncio.Event:
     return asked
 
 
-async def _introduce(core: Core, state_dir: Path, address: str) -> None:
+async def _introduce(core: Core, state_dir: Path, address: str, ca: str) -> None:
     """Leave what a user of this machine needs to reach us: on the first start the admin's token, then the address.
 
     The token is on disk before it counts, so that a crash in between locks nobody out; the address comes last: who finds it finds a token
@@ -300,9 +310,16 @@ async def _introduce(core: Core, state_dir: Path, address: str) -> None:
         await core.admission.bootstrap_admin(
             lambda secret: _keep_secret(state_dir / ADMIN_TOKEN_FILE, secret)
         )
-    draft = state_dir / f"{ADDRESS_FILE}.draft"
-    draft.write_text(address + "\n")
-    draft.rename(state_dir / ADDRESS_FILE)
+    _leave_way(state_dir, address, ca)
+
+
+def _leave_way(state_dir: Path, address: str, ca: str) -> None:
+    (state_dir / CA_FILE).unlink(missing_ok=True)
+    left = {CA_FILE: Path(ca).read_text()} if ca else {}
+    for name, text in (left | {ADDRESS_FILE: address + "\n"}).items():
+        draft = state_dir / f"{name}.draft"
+        draft.write_text(text)
+        draft.rename(state_dir / name)
 
 
 def _keep_secret(path: Path, secret: str) -> None:
@@ -332,50 +349,3 @@ def _provider(name: str, settings: Settings, clock: Clock, reign: Reign) -> Prov
         )
     adapter = found[given.type].load()(name, given.settings, clock)
     return LimitedProvider(LedProvider(adapter, reign), clock)
-
-
-def _user_data(admission: Admission, settings: Settings, address: str) -> UserData:
-    """What a rented instance is started with: where to dial, what it is, and a one-time token. A secret."""
-
-    async def make(lease: Lease) -> str:
-        given = settings.providers[lease.provider]
-        offer = lease.offer
-        secret = await admission.make_join_token(
-            given.site,
-            SiteKind.CLOUD,
-            region=offer.region,
-            provider=lease.provider,
-            lease=lease.id,
-            member=lease.member,
-            expires_in_s=offer.delay_s + settings.leases.join_within_s,
-        )
-        pool = {
-            "name": RENTED_POOL,
-            "model": offer.model,
-            "gpu_memory": format_mib(offer.gpu_memory_mib),
-            "nodes": 1,
-            "gpus_per_node": offer.gpus,
-            "cpus_per_node": offer.cpus_milli // 1000,
-            "memory_per_node": format_mib(offer.memory_mib),
-        }
-        return _yaml(
-            {
-                "dispatcher": address,
-                "join_token": secret,
-                "clock": settings.clock,
-                "site": given.site,
-                "member": lease.member,
-                "kind": str(SiteKind.CLOUD),
-                "region": offer.region,
-                "labels": given.labels,
-                "report_every": f"{settings.link.report_every_s:g}s",
-                "pools": [pool],
-            }
-        )
-
-    return make
-
-
-def _yaml(document: dict[str, object]) -> str:
-    """JSON is YAML."""
-    return msgspec.json.encode(document).decode() + "\n"

@@ -4,8 +4,8 @@ A YAML file gives `Settings`; `FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDER
 both. Every error points at its key.
 """
 
-import ipaddress
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,9 +14,13 @@ from ruamel.yaml.error import YAMLError
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
-from federator.settings import Settings
+from federator.kernel.way import Way, is_loopback
+from federator.settings import ServerSettings, Settings
 
 MIN_PROMISE_S = 7 * 86400.0
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without a URL of its own
+LARGEST_CA_BYTES = 8192
+"""Clouds take some 16 KiB with a machine, and there is more to say."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 
@@ -79,14 +83,7 @@ def check(settings: Settings) -> None:
             field="$.log_level",
             remedy=f"one of {', '.join(LOG_LEVELS)}",
         )
-    if not _loopback(settings.server.host):
-        raise Invalid(
-            f"{settings.server.host} is not a loopback address",
-            field="$.server.host",
-            remedy="there is no TLS yet: listen on 127.0.0.1 and reach it through a tunnel",
-        )
-    if not 0 <= settings.server.port < 65536:
-        raise Invalid("a port is 0 to 65535", field="$.server.port")
+    _check_server(settings.server)
     _check_retention(settings)
     _check_etcd(settings)
     if settings.leases.slack_s < 4 * settings.leases.poll_s:
@@ -100,6 +97,43 @@ def check(settings: Settings) -> None:
             raise Invalid(
                 "the cloud site that its instances join is missing", field=f"$.providers.{name}.site"
             )
+
+
+def _check_server(server: ServerSettings) -> None:
+    if server.tls is not None and server.insecure:
+        raise Invalid("is true beside server.tls", field="$.server.insecure", remedy="write one of the two")
+    if server.tls is None and not server.insecure and not is_loopback(server.host):
+        raise Invalid(
+            f"{server.host} can be reached from elsewhere, and tokens must not go there in the clear",
+            field="$.server.host",
+            remedy="give it a certificate with server.tls; or listen on 127.0.0.1; or write server.insecure: true where a proxy in front does the TLS",
+        )
+    if server.host in ANYWHERE and not server.advertise:
+        raise Invalid(
+            f"is missing: {server.host} is nothing to dial",
+            field="$.server.advertise",
+            remedy="write the URL under which others reach it, for example https://federator.example.org:7070",
+        )
+    for field, url in (("advertise", server.advertise), *(("others", each) for each in server.others)):
+        if url and not re.fullmatch(r"https?://[^/\s]+[^\s,]*", url):
+            remedy = "write for example https://federator.example.org:7070"
+            raise Invalid(f"{url!r} is not a URL", field=f"$.server.{field}", remedy=remedy)
+    if server.tls is not None and server.advertise.startswith("http://"):
+        raise Invalid("is plain HTTP beside server.tls", field="$.server.advertise", remedy="write https://")
+    if not 0 <= server.port < 65536:
+        raise Invalid("a port is 0 to 65535", field="$.server.port")
+    if server.ca:
+        _check_ca(server.ca)
+
+
+def _check_ca(name: str) -> None:
+    Way(ca=name, ca_field="$.server.ca")
+    if (size := Path(name).stat().st_size) > LARGEST_CA_BYTES:
+        raise Invalid(
+            f"{name} has {size} bytes, and the start data of a rented machine holds {LARGEST_CA_BYTES} of it",
+            field="$.server.ca",
+            remedy="name a file with the one authority behind the dispatcher's certificate",
+        )
 
 
 def _check_retention(settings: Settings) -> None:
@@ -137,10 +171,3 @@ def _check_etcd(settings: Settings) -> None:
             field="$.store.etcd.term_s",
             remedy="write for example term_s: 10 and margin_s: 2",
         )
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -7,17 +7,32 @@ Each field has its unit in its name or type, a default, and a docstring from whi
 import msgspec
 
 
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The certificate that the dispatcher shows. Both files are read again when they change, and on SIGHUP."""
+
+    cert: str
+    """PEM file: the certificate, and after it those between it and the authority."""
+    key: str
+    """PEM file of its private key, not encrypted."""
+
+
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the dispatcher listens."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Only loopback until TLS is there: another address is refused."""
+    """Address to listen on; beyond loopback only with `tls`, or with `insecure`. `0.0.0.0` and `::` are all, and need `advertise`."""
     port: int = 7070
     """TCP port; 0 takes a free one, which is printed and written to `STATE_DIR/address`."""
     advertise: str = ""
-    """URL under which others reach this dispatcher; empty: `http://HOST:PORT` of the above."""
+    """URL under which others reach this dispatcher; empty: `https://HOST:PORT` of the above, or `http://HOST:PORT` without `tls`."""
     others: tuple[str, ...] = ()
     """URLs of the other dispatchers on the same store: rented machines are given them too."""
+    tls: TlsSettings | None = None
+    """The certificate to show; without it, plain HTTP."""
+    ca: str = ""
+    """PEM file of the private authority behind the certificates that others see here: rented machines, and the command on this machine, are given it."""
+    insecure: bool = False
+    """Plain HTTP also beyond loopback. Only where a proxy in front does the TLS and nobody else can reach the port: tokens go over it as they are."""
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,6 +61,8 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Real seconds between the starts of two turns while events keep coming."""
     solver: bool = True
     """Whether OR-Tools is asked at all; greedy always plans."""
+    fast_path: bool = True
+    """Whether interactive and short work is started by greedy's order before the solver has answered."""
     solver_limit_s: float = 5.0
     """Real seconds after which the solver's child is killed and greedy's plan stands."""
     stages: tuple[str, ...] = ("greedy", "lp", "cpsat")
@@ -122,7 +139,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     decisions_s: float = 30 * 86400.0
     """Recorded decisions are dropped at this age."""
     decisions: int = 1000
-    """Most recorded decisions; over it the oldest go, whatever their age."""
+    """Most recorded decisions; over it the oldest go, whatever their age. 0: none is recorded."""
     decisions_mib: int = 256
     """Most MiB of recorded decisions; over it the oldest go, whatever their age."""
     sweep_s: float = 60.0

@@ -56,6 +56,11 @@ CATALOGUE = (
         "Real seconds until an HTTP request was answered, streams until they ended.",
         ("method", "route"),
     ),
+    Metric(
+        "federator_certificate_expires_timestamp_seconds",
+        MetricType.GAUGE,
+        "When the certificate that is shown expires, in seconds since the epoch; absent without TLS.",
+    ),
     Metric("federator_leading", MetricType.GAUGE, "1 while this dispatcher leads, 0 while it stands by."),
     Metric("federator_link_sessions", MetricType.GAUGE, "Agents that are connected."),
     Metric("federator_link_ended_total", MetricType.COUNTER, "Ended agent sessions, by cause.", ("cause",)),

@@ -35,6 +35,12 @@ class Connection:
         str | None,
         Parameter(help="Bearer token; else $FEDERATOR_TOKEN, config.yaml, or the local dispatcher's."),
     ] = None
+    ca: Annotated[
+        str | None,
+        Parameter(
+            help="PEM file of the authority behind the dispatcher's certificate; else $FEDERATOR_CA, config.yaml, or the local dispatcher's."
+        ),
+    ] = None
 
 
 HERE = Connection()
@@ -44,8 +50,15 @@ def open_client(connection: Connection) -> "Client":
     """A client for these options."""
     from federator.client import Client
 
-    settings = read_settings(connection.server, connection.token)
-    return Client(settings.server, settings.token, patience_s=PATIENCE_S, on_wait=_Waiting().tell)
+    settings = read_settings(connection.server, connection.token, ca=connection.ca)
+    return Client(
+        settings.server,
+        settings.token,
+        patience_s=PATIENCE_S,
+        on_wait=_Waiting().tell,
+        ca=settings.ca,
+        proxy=settings.proxy,
+    )
 
 
 def ask(connection: Connection, verb: "Callable[[Client], Awaitable[T]]") -> tuple[T, float]:

@@ -1,6 +1,6 @@
 """Which dispatcher the command talks to, and as whom. The only module of the command that reads the environment.
 
-In order: the options, `FEDERATOR_SERVER` and `FEDERATOR_TOKEN`, the file `~/.config/federator/config.yaml`, and last what a
+In order: the options, `FEDERATOR_SERVER`, `FEDERATOR_TOKEN` and `FEDERATOR_CA`, the file `~/.config/federator/config.yaml`, and last what a
 dispatcher on this machine has left in its state directory: whoever may read its admin token there may use it, so that a
 first try needs no set-up at all.
 """
@@ -18,18 +18,28 @@ from federator.wire.yamltext import read_document
 DEFAULT_SERVER = "http://127.0.0.1:7070"
 ADDRESS_FILE = "address"
 TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
+CA_FILE = "ca.pem"
 
 
 class ClientSettings(msgspec.Struct, frozen=True):
-    """Where to ask, and with which credential. `source` says where the address came from, for error messages."""
+    """Where to ask, and with which credential. `source` says where the address came from, for error messages.
+
+    `ca`: PEM file of the authority to believe; empty: this machine's. `proxy`: a URL or `none`; empty: as HTTPS_PROXY and its like say.
+    """
 
     server: str
     token: str | None
     source: str
+    ca: str = ""
+    proxy: str = ""
 
 
 def read_settings(
-    server: str | None = None, token: str | None = None, environ: Mapping[str, str] | None = None
+    server: str | None = None,
+    token: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    ca: str | None = None,
 ) -> ClientSettings:
     """Settings from options, environment and files. Raises `Invalid` for a file that cannot be used."""
     environ = os.environ if environ is None else environ
@@ -48,10 +58,12 @@ def read_settings(
     )
     address, source = next((_url(address), source) for address, source in named if address)
     token = token or environ.get("FEDERATOR_TOKEN") or file.get("token")
-    if not token and (local is None or address == _url(local)):
+    ca = ca or environ.get("FEDERATOR_CA") or file.get("ca", "")
+    if local is not None and address == _url(local):
         # The local dispatcher's own token is sent to nobody but the local dispatcher.
-        token = _first_line(state_dir / TOKEN_FILE) if local else None
-    return ClientSettings(address, token or None, source)
+        token = token or _first_line(state_dir / TOKEN_FILE)
+        ca = ca or (str(state_dir / CA_FILE) if (state_dir / CA_FILE).exists() else "")
+    return ClientSettings(address, token or None, source, ca, file.get("proxy", ""))
 
 
 def _config_file(path: Path) -> Mapping[str, str]:
@@ -63,12 +75,13 @@ def _config_file(path: Path) -> Mapping[str, str]:
         raise Invalid(f"cannot be read: {error.strerror}", field=str(path)) from None
     try:
         fields = mapping(read_document(content).value, "$")
-        known_only(fields, "$", ("server", "token"))
-        return {key: text(value, f"$.{key}") for key, value in fields.items()}
+        known_only(fields, "$", ("server", "token", "ca", "proxy"))
+        read = {key: text(value, f"$.{key}") for key, value in fields.items()}
     except Invalid as error:
         raise Invalid(
             f"{error.field or '$'}: {error.message}", field=str(path), remedy=error.remedy
         ) from None
+    return read | ({"ca": str(path.parent / Path(read["ca"]).expanduser())} if "ca" in read else {})
 
 
 def _first_line(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 """The asyncio client: all verbs over one connection pool."""
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -8,6 +9,7 @@ from federator.client.jobs import JobVerbs
 from federator.client.platform import PlatformVerbs
 from federator.client.transport import Transport
 from federator.kernel.errors import FederatorError
+from federator.kernel.way import Way
 
 DEFAULT_SERVER = "http://127.0.0.1:7070"
 
@@ -15,7 +17,9 @@ DEFAULT_SERVER = "http://127.0.0.1:7070"
 class Client(JobVerbs, PlatformVerbs):
     """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
-    `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition.
+    `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. `ca` is the PEM file of the
+    authority to believe, where this machine does not know it; `proxy` a URL or `none`, else HTTPS_PROXY, HTTP_PROXY and NO_PROXY say how it is reached.
+    Raises `Invalid` when one of them cannot be used.
 
         async with Client("http://127.0.0.1:7070", token) as client:
             submitted = await client.submit({"run": "python train.py"})
@@ -30,8 +34,11 @@ class Client(JobVerbs, PlatformVerbs):
         patience_s: float = 60.0,
         on_wait: Callable[[FederatorError], None] | None = None,
         workdir_limit_mib: int = 512,
+        ca: str = "",
+        proxy: str = "",
     ) -> None:
-        self.transport = Transport(server, token, patience_s=patience_s, on_wait=on_wait)
+        way = Way(ca=ca, proxy=proxy, environ=os.environ)
+        self.transport = Transport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
         self.workdir_limit_mib = workdir_limit_mib
 
     def now(self) -> float:

@@ -48,10 +48,16 @@ class SyncClient:
     """`Client`, blocking. Not to be used from inside a running event loop."""
 
     def __init__(
-        self, server: str = DEFAULT_SERVER, token: str | None = None, *, patience_s: float = 60.0
+        self,
+        server: str = DEFAULT_SERVER,
+        token: str | None = None,
+        *,
+        patience_s: float = 60.0,
+        ca: str = "",
+        proxy: str = "",
     ) -> None:
+        self.client = Client(server, token, patience_s=patience_s, ca=ca, proxy=proxy)
         self.runner = asyncio.Runner()
-        self.client = Client(server, token, patience_s=patience_s)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -20,7 +20,8 @@ import aiohttp
 import msgspec
 
 from federator.client.faults import error_in
-from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable
+from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable, Untrusted
+from federator.kernel.way import Way
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,7 +38,7 @@ ANSWER_S = 120.0
 class Transport:
     """Requests to a dispatcher, or to that of several which leads: `server` is one address, or some with commas in between. `patience_s` is for how long a call that may be repeated is repeated while nobody answers.
 
-    `on_wait` is told what is wrong each time a call is about to be repeated.
+    `on_wait` is told what is wrong each time a call is about to be repeated. `way`: whose certificates are believed, and through which proxy it goes.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Transport:
         *,
         patience_s: float,
         on_wait: Callable[[FederatorError], None] | None = None,
+        way: Way | None = None,
     ) -> None:
+        self._way = way or Way()
         self._servers = [each.strip().rstrip("/") for each in server.split(",") if each.strip()]
         self._present = 0
         self.patience_s = patience_s
@@ -120,7 +123,13 @@ class Transport:
         )
         asked = self._present
         request = self._live_session().request(
-            method, self.server + path, params=query, data=body, headers=sent, timeout=timeout
+            method,
+            self.server + path,
+            params=query,
+            data=body,
+            headers=sent,
+            timeout=timeout,
+            **self._way.options(self.server),
         )
         try:
             async with await self._answered(asked, request) as response:
@@ -154,7 +163,8 @@ class Transport:
     async def _leads(self, server: str) -> bool:
         with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
             timeout = aiohttp.ClientTimeout(total=SILENT_S)
-            async with self._live_session().get(f"{server}/readyz", timeout=timeout) as response:
+            options = self._way.options(server)
+            async with self._live_session().get(f"{server}/readyz", timeout=timeout, **options) as response:
                 return response.status < 400
         return False
 
@@ -169,6 +179,11 @@ class Transport:
         while True:
             try:
                 return await once()
+            except Untrusted:
+                # Of several dispatchers another may have a better certificate; waiting makes none better.
+                if not unasked:
+                    raise
+                unasked -= 1
             except Transient as error:
                 if only_if_refused and not isinstance(error, NotLeading):
                     raise
@@ -179,9 +194,9 @@ class Transport:
                 if time.monotonic() + pause_s > until:
                     raise
                 self.tell(error)
-            await asyncio.sleep(pause_s * random.uniform(0.7, 1.0))
-            delay_s = min(2 * delay_s, MAX_DELAY_S)
-            unasked = len(self._servers) - 1
+                await asyncio.sleep(pause_s * random.uniform(0.7, 1.0))
+                delay_s = min(2 * delay_s, MAX_DELAY_S)
+                unasked = len(self._servers) - 1
 
     async def pause(self, spent_s: float) -> float:
         """Wait before a stream is opened again, longer the longer it has been; answers the seconds waited."""
@@ -204,7 +219,10 @@ class Transport:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64))
         return self._session
 
-    def _unreachable(self, error: BaseException) -> Unavailable:
+    def _unreachable(self, error: BaseException) -> FederatorError:
+        fault = self._way.fault(error, self.server)
+        if fault is not None:
+            return fault
         why = str(error) or type(error).__name__
         if isinstance(error, aiohttp.InvalidURL):
             return Unavailable(
@@ -215,7 +233,9 @@ class Transport:
             why = os.strerror(error.errno).lower()
         return Unavailable(
             f"cannot reach the dispatcher at {self.server}: {why}",
-            remedy="is `federator serve` running there?",
+            remedy="does it speak TLS? Then write https://"
+            if isinstance(error, aiohttp.ServerDisconnectedError) and self.server.startswith("http:")
+            else "is `federator serve` running there?",
         )
 
 

@@ -78,6 +78,12 @@ class Unauthenticated(Permanent):
     code = "unauthenticated"
 
 
+class Untrusted(Permanent):
+    """The other side of a connection does not prove who it is: its certificate is not to be believed, or it speaks no TLS."""
+
+    code = "untrusted"
+
+
 class Forbidden(Permanent):
     """The caller's role does not allow this."""
 

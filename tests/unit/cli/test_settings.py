@@ -64,3 +64,18 @@ def test_a_mistake_in_the_file_names_the_file(text: str, tmp_path: Path) -> None
     configured(tmp_path, text)
     with pytest.raises(Invalid, match=r"config\.yaml: "):
         read_settings(environ={"HOME": str(tmp_path)})
+
+
+def test_an_authority_comes_from_option_environment_file_or_the_local_dispatcher(tmp_path: Path) -> None:
+    environ = local(tmp_path, "https://127.0.0.1:7171")
+    left = tmp_path / ".local/share/federator/ca.pem"
+    assert read_settings(environ=environ).ca == ""
+    left.touch()
+    assert read_settings(environ=environ).ca == str(left)
+    assert read_settings("https://elsewhere:7070", environ=environ).ca == ""
+    configured(tmp_path, "ca: company.pem\nproxy: none\n")
+    assert read_settings(environ=environ).ca == str(tmp_path / ".config/federator/company.pem")
+    assert read_settings(environ=environ).proxy == "none"
+    environ["FEDERATOR_CA"] = "/from/env.pem"
+    assert read_settings(environ=environ).ca == "/from/env.pem"
+    assert read_settings(environ=environ, ca="/from/option.pem").ca == "/from/option.pem"
