@@ -80,6 +80,8 @@ SITE_FILE = (
     Written("labels", "`{rack: r1}`", "–", "Free words that jobs and policies can select by."),
     Written("price_per_gpu_hour", "`0.4 USD`", "the dispatcher's", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports."),
     Written("pools", "a list", "one pool, as found on the host", "Nodes of one shape; see below."),
+    Written("kube", "a mapping", "–", "Instead of `pools`: a Kubernetes cluster whose pods run the work; see below."),
+    Written("slurm", "a mapping", "–", "Instead of `pools`: a Slurm cluster whose jobs run the work; see below."),
     Written("lend", "a mapping", "everything", "What of it the federation may use; see below."),
     Written("dispatcher", "`http://127.0.0.1:7070`", "as joined", "Where the agent dials to."),
     Written("member", "`basel-2`", "the site's name", "This agent's own name, where a site has several."),

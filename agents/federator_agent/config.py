@@ -20,13 +20,17 @@ from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site
+from federator_agent.kube.settings import KubeSettings
+from federator_agent.kube.settings import parse as parse_kube
+from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.slurm.settings import parse as parse_slurm
 
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
 STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 """Where the agent keeps its state when its file does not say: set by a provider that has a place for it."""
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
-    "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "lend", "dispatcher", "member", "address",
+    "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
     "state_dir", "clock", "report_every",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
@@ -56,6 +60,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     report_every_s: float | None = None
     """How often to report, in clock seconds; None: as the dispatcher says."""
     join_token: str = ""
+    kube: KubeSettings | None = None
+    """The Kubernetes cluster whose pods run the work, if one does."""
+    slurm: SlurmSettings | None = None
+    """The Slurm cluster whose jobs run the work, if one does."""
     environment: dict[str, str] = {}
     """What jobs get of the agent's own environment."""
 
@@ -101,8 +109,14 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
     fields.known_only(top, "$", keys)
     if "site" not in top:
         raise Invalid("is missing", field="$.site", remedy="give the site's name, for example 'site: basel'")
+    clusters = [key for key in ("pools", "kube", "slurm") if key in top]
+    if len(clusters) > 1:
+        remedy = "keep one: 'pools' for this host, 'kube' or 'slurm' for a cluster that this host reaches"
+        raise Invalid(f"does not go with '{clusters[0]}'", field=f"$.{clusters[1]}", remedy=remedy)
     settings = AgentSettings(
         site=_site(top),
+        kube=parse_kube(fields.mapping(top["kube"], "$.kube"), "$.kube") if "kube" in top else None,
+        slurm=parse_slurm(fields.mapping(top["slurm"], "$.slurm"), "$.slurm") if "slurm" in top else None,
         kind=SiteKind(fields.one_of(top.get("kind", "onprem"), "$.kind", tuple(SiteKind))),
         dispatcher=_url(top["dispatcher"], "$.dispatcher") if "dispatcher" in top else "",
         member=fields.name(top["member"], "$.member") if "member" in top else "",
@@ -127,11 +141,13 @@ def _site(top: Mapping[str, object]) -> Site:
     if "region" in top:
         labels = {"region": fields.text(top["region"], "$.region", limit=200)} | labels
     price = top.get("price_per_gpu_hour")
-    pools = _pools(top.get("pools"))
+    observed = "kube" in top or "slurm" in top
+    pools = () if observed else _pools(top.get("pools"))
+    names = None if observed else tuple(pool.name for pool in pools)
     return Site(
         name=fields.name(top["site"], "$.site"),
         pools=pools,
-        lend=_lend(fields.mapping(top.get("lend", {}), "$.lend"), pools),
+        lend=_lend(fields.mapping(top.get("lend", {}), "$.lend"), names),
         labels=labels,
         price_usd_gpu_h=None if price is None else fields.money_usd(price, "$.price_per_gpu_hour"),
     )
@@ -198,20 +214,22 @@ def _memory_mib(pool: Mapping[str, object], path: str, nodes: int) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 // nodes
 
 
-def _lend(lend: Mapping[str, object], pools: tuple[HostPool, ...]) -> Lending:
+def _lend(lend: Mapping[str, object], pools: tuple[str, ...] | None) -> Lending:
+    """`pools`: the names that there are; None: the cluster knows."""
     fields.known_only(lend, "$.lend", LEND_KEYS)
-    names = tuple(pool.name for pool in pools)
+
+    def pool(name: object, path: str) -> str:
+        return fields.name(name, path) if pools is None else fields.one_of(name, path, pools)
+
     limits = fields.mapping(lend.get("gpus", {}), "$.lend.gpus")
     for name in limits:
-        fields.one_of(name, f"$.lend.gpus.{name}", names)
+        pool(name, f"$.lend.gpus.{name}")
     return Lending(
         gpus={
             name: fields.whole(limit, f"$.lend.gpus.{name}", low=0, high=10_000_000)
             for name, limit in limits.items()
         },
-        pools=fields.words(
-            lend.get("pools", ()), "$.lend.pools", lambda name, path: fields.one_of(name, path, names)
-        ),
+        pools=fields.words(lend.get("pools", ()), "$.lend.pools", pool),
         hours=_hours(lend),
         queues=fields.words(lend.get("queues", ()), "$.lend.queues", fields.queue),
     )

@@ -1,38 +1,38 @@
-"""The variables that each rank of a job sees, so that a plain `torchrun train.py` joins its gang."""
+"""What each rank of a job runs, and the variables that it sees, so that a plain `torchrun train.py` joins its gang."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 from federator.model.jobs import JobSpec
-from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
 
 
 class Where(NamedTuple):
-    """What the agent knows of itself and a job's directories. `address` is for gangs that have all their ranks here."""
+    """What the runtime knows of a placement. `address`: of rank 0, for gangs that have all their ranks here; `checkpoints`: as the ranks see that directory."""
 
     site: str
     address: str
-    checkpoints: Path
+    checkpoints: str
 
 
-def rank_environment(
-    base: dict[str, str], record: Record, spec: JobSpec, slot: Slot, where: Where
-) -> dict[str, str]:
-    """The whole environment of a rank; the job's own `env` is on top of everything else."""
+def command_of(spec: JobSpec) -> list[str]:
+    """What a rank runs, as an argument vector."""
+    return list(spec.command) if spec.command else ["/bin/sh", "-c", spec.run or ""]
+
+
+def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> dict[str, str]:
+    """What the federation adds to a rank's environment, with the job's own `env` on top. Devices are for the runtime to name."""
     entry, gpus = record.entry, spec.resources.gpus.count
     endpoint = entry.rendezvous or f"{where.address}:{record.master_port}"
     address, _, port = endpoint.rpartition(":")
     address = address.strip("[]")
     values = {
-        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in slot.gpus),
         "FEDERATOR_JOB_ID": entry.job,
         "FEDERATOR_JOB_NAME": entry.job_name,
         "FEDERATOR_PLACEMENT_ID": entry.placement,
-        "FEDERATOR_NODE_RANK": str(slot.rank),
+        "FEDERATOR_NODE_RANK": str(rank),
         "FEDERATOR_NUM_NODES": str(spec.nodes),
         "FEDERATOR_GPUS_PER_NODE": str(gpus),
-        "FEDERATOR_CHECKPOINT_DIR": str(where.checkpoints),
+        "FEDERATOR_CHECKPOINT_DIR": where.checkpoints,
         "FEDERATOR_RESUME": "1" if entry.resume else "0",
         "FEDERATOR_SITE": where.site,
         "FEDERATOR_POOL": entry.pool,
@@ -40,7 +40,7 @@ def rank_environment(
         "MASTER_PORT": port,
         "WORLD_SIZE": str(spec.nodes * max(gpus, 1)),
         "PET_NNODES": str(spec.nodes),
-        "PET_NODE_RANK": str(slot.rank),
+        "PET_NODE_RANK": str(rank),
         "PET_NPROC_PER_NODE": str(max(gpus, 1)),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": port,
@@ -52,9 +52,9 @@ def rank_environment(
         values["FEDERATOR_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint.every_s:g}"
     if entry.array_index is not None:
         values["FEDERATOR_ARRAY_INDEX"] = str(entry.array_index)
-    return base | values | spec.env
+    return values | spec.env
 
 
-def setup_environment(base: dict[str, str], spec: JobSpec, where: Where) -> dict[str, str]:
+def setup_environment(base: dict[str, str], spec: JobSpec, site: str) -> dict[str, str]:
     """The environment of a set-up script: nothing of one placement, since its result is shared by many."""
-    return base | {"FEDERATOR_SITE": where.site} | spec.env
+    return base | {"FEDERATOR_SITE": site} | spec.env

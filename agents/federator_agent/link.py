@@ -160,7 +160,13 @@ class Link:
     """The control session: keeps one up, and says what it is given while there is one."""
 
     def __init__(
-        self, identity: Identity, key: Ed25519PrivateKey, boot_id: str, listener: Listener, host: str = ""
+        self,
+        identity: Identity,
+        key: Ed25519PrivateKey,
+        boot_id: str,
+        listener: Listener,
+        host: str = "",
+        runtime: str = "local",
     ) -> None:
         """`host`: where this is, for people."""
         self._identity = identity
@@ -168,6 +174,7 @@ class Link:
         self._key = key
         self._boot_id = boot_id
         self._host = host[:LONGEST_NAME]
+        self._runtime = runtime
         self._instance = secrets.token_hex(8)
         self._plain = False
         """The dispatcher is older than the fields of `Hello` that have defaults."""
@@ -255,7 +262,7 @@ class Link:
 
     async def _greet(self, socket: aiohttp.ClientWebSocketResponse) -> Welcome | Refusal:
         """Say who calls, and prove it; only then does anything count."""
-        hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, "local")
+        hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
             hello = msgspec.structs.replace(hello, instance=self._instance, host=self._host)
         await socket.send_str(encode(hello).decode())

@@ -20,12 +20,13 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
-from federator_agent.hands import Hands, Surroundings
+from federator_agent.hands import Hands
 from federator_agent.home import place
 from federator_agent.link import Bulk, Link
 from federator_agent.local import traces
-from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.watchdog import read_renewal
+from federator_agent.runtime import Surroundings, Tasks
+from federator_agent.runtimes import kind, runtime
 from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
@@ -48,11 +49,14 @@ class Agent:
         self._identity = identity
         self._spool = spool
         self._clock: Clock = parse_clock(settings.clock)
-        self._state = State(site=settings.site)
+        self._kind = kind(settings)
+        self._state = State(site=settings.site, outlives=self._kind.outlives)
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0
         self._report_every(settings.report_every_s or 5.0)
-        self._link = Link(identity, key, traces.boot_id(), self, place(settings.state_dir))
+        self._tasks = Tasks()
+        home, name = place(settings.state_dir), self._kind.name
+        self._link = Link(identity, key, traces.boot_id(), self, home, name)
         self._hands: Hands
 
     # What the link tells -------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ class Agent:
     def _report_every(self, every_s: float) -> None:
         """Take up a pace. Every report asks for a renewal, so a slow one does not go together with `stop_within`."""
         self._report_every_s = every_s
-        fences = SELF_FENCING and every_s <= RENEW_WITHIN_S
+        fences = self._kind.self_fencing and every_s <= RENEW_WITHIN_S
         self._state = msgspec.structs.replace(self._state, self_fencing=fences)
 
     # The loop ------------------------------------------------------------------------------------------------------
@@ -109,14 +113,19 @@ class Agent:
         """Run until cancelled. What runs here goes on without the agent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
         async with aiohttp.ClientSession(timeout=timeout) as http:
-            bulk = Bulk(self._link, http)
-            environment = self._settings.environment
-            around = Surroundings(self._identity.site, environment, self._clock, self._spool, bulk)
-            self._hands = Hands(around, self.tell)
+            around = Surroundings(
+                site=self._identity.site,
+                environment=self._settings.environment,
+                clock=self._clock,
+                spool=self._spool,
+                bulk=Bulk(self._link, http),
+                tasks=self._tasks,
+                tell=self.tell,
+            )
+            self._hands = Hands(around, runtime(self._settings, around))
             try:
                 self._begin()
-                self._hands.spawn(self._hands.logs.run())
-                self._hands.spawn(self._link.run(http))
+                self._tasks.spawn(self._link.run(http))
                 await self._turn_for_ever()
             finally:
                 await self._hands.let_go()
@@ -131,12 +140,11 @@ class Agent:
         specs = {name: spec for name in hashes if (spec := self._spool.spec(name))}
         self._state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
         self._tidy()
-        unfinished = (Phase.RUNNING, Phase.STOPPING, Phase.COLLECTING)
-        self._hands.resume([record for record in state.records.values() if record.phase in unfinished])
+        self._hands.begin(list(state.records.values()))
         renewed_s = read_renewal(self._spool.renewals)
         if renewed_s is not None:
             renewed_s /= self._clock.real_delay_s(1.0) or 1.0
-        self._handle(ev.Awake(traces.boot_id(), renewed_s))
+        self._handle(ev.Awake(self._kind.boot_id, renewed_s))
 
     async def _turn_for_ever(self) -> None:
         while True:

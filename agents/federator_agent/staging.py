@@ -24,21 +24,13 @@ from federator_agent.link import Bulk
 from federator_agent.local import traces
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.local.watchdog import Fence
+from federator_agent.runtime import StagingError
 from federator_agent.spool import write_durably
 
 SHOW_EVERY_S = 0.25
 KEEP_SETUPS = 50
 """Set-up trees and work directories that are kept for later placements, each; the least recently used go."""
 log = logging.getLogger("federator_agent.staging")
-
-
-class StagingError(FederatorError):
-    """It can never start: `cause` says which part is at fault."""
-
-    def __init__(self, cause: Cause, message: str, exit_code: int | None = None) -> None:
-        self.cause = cause
-        self.exit_code = exit_code
-        super().__init__(message)
 
 
 @dataclass

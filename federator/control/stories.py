@@ -22,7 +22,7 @@ REASONS = {
 }
 NEVER_AGAIN = frozenset({Cause.MAX_DURATION})
 """Endings that would only repeat themselves: `retry` does not apply."""
-NOT_THE_NODE = frozenset({Cause.INTERRUPTED, Cause.CUT_OFF})
+NOT_THE_NODE = frozenset({Cause.INTERRUPTED, Cause.CUT_OFF, Cause.EVICTED})
 """Losses that no job is suspected for."""
 SUSPECT_LOSSES = 3
 REFUSED_BACKOFF_S = 5.0

@@ -61,6 +61,8 @@ class Cause(StrEnum):
     """Its site was not answered for so long that it has ended it by itself (`stop_within`)."""
     INTERRUPTED = "interrupted"
     """The rented machine was taken away, by its provider or by us: not the work's doing."""
+    EVICTED = "evicted"
+    """The site's own scheduler took it off its nodes, for local work or for their upkeep: not the work's doing, nor the nodes'."""
     CANNOT = "cannot"
     """The site refuses: no such shape, not lent, unknown blob."""
 

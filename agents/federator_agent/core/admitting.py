@@ -8,8 +8,8 @@ from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
-from federator_agent.core.lending import free_hosts, lent_hosts, seat
-from federator_agent.core.reporting import taken_slots
+from federator_agent.core.lending import seat
+from federator_agent.core.reporting import free_now
 from federator_agent.core.state import Phase, Record
 
 RESERVE_FOR_S = 300.0
@@ -37,7 +37,7 @@ def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
         return "it names no rank to run here"
     if draft.state.paused:
         return "the site's owner has paused new work"
-    if site.pool(entry.pool) is None:
+    if draft.state.pool(entry.pool) is None:
         return f"there is no pool {entry.pool!r} here"
     if site.lend.pools and entry.pool not in site.lend.pools:
         return f"the site does not lend its pool {entry.pool}"
@@ -75,11 +75,13 @@ def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
     """Give all ranks their slots, or refuse: a gang is whole. What may have been given up for lost meanwhile does not begin."""
     if fencing.stop_if_due(draft, record):
         return
-    pool = draft.state.site.pool(record.entry.pool)
-    assert pool is not None
+    pool = draft.state.pool(record.entry.pool)
+    if pool is None:
+        ending.refuse(draft, record, f"there is no pool {record.entry.pool!r} here any more")
+        return
     why = pool.suits(spec.resources)
     if not why:
-        free = free_hosts(lent_hosts(draft.state.site, pool), taken_slots(draft.records))
+        free = free_now(draft.state, pool, draft.records)
         slots = seat(free, pool.name, record.entry.ranks, spec.resources)
         if slots is not None:
             _seated(draft, replace(record, slots=slots))

@@ -103,7 +103,7 @@ def stop_siblings(draft: Draft, record: Record, ended: RankEnded) -> None:
 def fail_staging(draft: Draft, record: Record, event: StagingFailed) -> None:
     """It cannot start. The set-up's log still goes home before this is told."""
     verdict = Verdict(
-        status=PlacementStatus.FAILED,
+        status=event.status,
         cause=event.cause,
         detail=event.detail,
         exit_code=event.exit_code,
@@ -154,16 +154,21 @@ def judge(record: Record, now_at: float) -> Verdict:
     assert first is not None
     where = next((slot.host for slot in record.slots if slot.rank == first.rank), "")
     if _lost(first):
-        detail = f"rank {first.rank} on {where}: {first.detail or 'its process vanished'}"
-        return Verdict(status=PlacementStatus.LOST, cause=Cause.NODE_LOST, detail=detail, ended_at=ended_at)
+        return _lost_verdict(first, where, ended_at)
     detail = f"rank {first.rank} on {where} ended with exit code {first.exit_code}{_why(first)}"
     return Verdict(
         status=PlacementStatus.FAILED,
-        cause=Cause.OUT_OF_MEMORY if first.detail else Cause.EXIT,
+        cause=first.cause or Cause.EXIT,
         detail=detail,
         exit_code=first.exit_code,
         ended_at=ended_at,
     )
+
+
+def _lost_verdict(rank: RankState, where: str, ended_at: float) -> Verdict:
+    detail = f"rank {rank.rank} on {where}: {rank.detail or 'its process vanished'}"
+    cause = rank.cause or Cause.NODE_LOST
+    return Verdict(status=PlacementStatus.LOST, cause=cause, detail=detail, ended_at=ended_at)
 
 
 def _why(rank: RankState) -> str:

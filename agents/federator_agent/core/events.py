@@ -5,8 +5,9 @@ from typing import NamedTuple
 import msgspec
 
 from federator.model.jobs import JobSpec
-from federator.model.placements import Cause
+from federator.model.placements import Cause, PlacementStatus
 from federator.wire.link import Desired
+from federator_agent.core.lending import Seen
 
 
 class Now(NamedTuple):
@@ -86,19 +87,23 @@ class SettingUp(msgspec.Struct, frozen=True):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """Everything is ready to start; `master_port` was free a moment ago."""
+    """Everything is ready to start; `master_port` was free a moment ago. `hosts`: where the site's own scheduler has put its ranks."""
 
     placement: str
     master_port: int
+    hosts: dict[int, str] = {}
 
 
 class StagingFailed(msgspec.Struct, frozen=True):
-    """It can never start: the work directory or the set-up is at fault."""
+    """It cannot start, and nothing of it is left. `status` FAILED: the work directory or the set-up is at fault; REFUSED: the site has no room after all;
+    LOST: its allocation has vanished.
+    """
 
     placement: str
     cause: Cause
     detail: str
     exit_code: int | None = None
+    status: PlacementStatus = PlacementStatus.FAILED
 
 
 class StagingStopped(msgspec.Struct, frozen=True):
@@ -123,13 +128,14 @@ class RankAbsent(msgspec.Struct, frozen=True):
 
 
 class RankEnded(msgspec.Struct, frozen=True):
-    """Nothing of a rank runs any more. `exit_code` None: it was lost, and `detail` says how. With one, `detail` says that it was killed for want of memory."""
+    """Nothing of a rank runs any more. `exit_code` None: it was lost, and `detail` says how. `cause`: why, where more is known than that."""
 
     placement: str
     rank: int
     ended_at: float
     exit_code: int | None = None
     detail: str = ""
+    cause: Cause | None = None
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -137,6 +143,12 @@ class Collected(msgspec.Struct, frozen=True):
 
     placement: str
     detail: str = ""
+
+
+class CapacitySeen(msgspec.Struct, frozen=True):
+    """The site's own scheduler has been looked at."""
+
+    seen: Seen
 
 
 class Paused(msgspec.Struct, frozen=True):
@@ -171,6 +183,7 @@ Event = (
     | RankAbsent
     | RankEnded
     | Collected
+    | CapacitySeen
     | Paused
     | ReportDue
     | Tick

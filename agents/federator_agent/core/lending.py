@@ -4,12 +4,15 @@ Lending is by *slots*, not by totals: with three GPUs lent of two hosts with two
 lends one. So a shape that is reported can always be taken.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec.structs import replace
 
 from federator.model.jobs import Resources
+from federator.model.sites import LocalWork
 
 
 class HostPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,10 +89,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     price_usd_gpu_h: float | None = None
 
-    def pool(self, name: str) -> HostPool | None:
-        """The declared pool of that name."""
-        return next((pool for pool in self.pools if pool.name == name), None)
-
 
 class Host(msgspec.Struct, frozen=True):
     """What is lent and unused of one host; `gpus` are indices on that host."""
@@ -98,6 +97,20 @@ class Host(msgspec.Struct, frozen=True):
     gpus: tuple[int, ...]
     cpus_milli: int
     memory_mib: int
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a site with a scheduler of its own has, as it was seen a moment ago; a site of bare hosts needs none.
+
+    `hosts`: by pool, what is free on each host, with everything taken off that runs there, ours and others'. Devices are chosen by that scheduler, so `Host.gpus` only
+    counts. `counted`: our placements that are taken off already.
+    """
+
+    pools: tuple[HostPool, ...]
+    hosts: dict[str, tuple[Host, ...]] = {}
+    counted: frozenset[str] = frozenset()
+    local_work: tuple[LocalWork, ...] = ()
+    health: str = "ok"
 
 
 class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,20 +139,47 @@ def lent_hosts(site: Site, pool: HostPool) -> list[Host]:
     return hosts
 
 
-def free_hosts(hosts: list[Host], slots: list[Slot]) -> list[Host]:
-    """The hosts with everything taken off that `slots` hold."""
+def lent_gpus(site: Site, pool: HostPool) -> int:
+    """How many GPUs of a pool are lent, busy or free, whatever the hour."""
+    if site.lend.pools and pool.name not in site.lend.pools:
+        return 0
+    has = pool.nodes * pool.gpus_per_node
+    return min(has, site.lend.gpus.get(pool.name, has))
+
+
+def free_hosts(hosts: Iterable[Host], slots: Iterable[Slot], *, by_number: bool = True) -> list[Host]:
+    """The hosts with everything taken off that `slots` hold. `by_number`: the very GPUs that they name; else as many."""
     taken: dict[str, list[Slot]] = {}
     for slot in slots:
         taken.setdefault(slot.host, []).append(slot)
-    return [
-        Host(
-            host.name,
-            tuple(sorted(set(host.gpus) - {gpu for slot in taken.get(host.name, ()) for gpu in slot.gpus})),
-            max(0, host.cpus_milli - sum(slot.cpus_milli for slot in taken.get(host.name, ()))),
-            max(0, host.memory_mib - sum(slot.memory_mib for slot in taken.get(host.name, ()))),
-        )
-        for host in hosts
-    ]
+    return [_less(host, taken.get(host.name, []), by_number=by_number) for host in hosts]
+
+
+def _less(host: Host, slots: list[Slot], *, by_number: bool) -> Host:
+    if not slots:
+        return host
+    held = [gpu for slot in slots for gpu in slot.gpus]
+    gpus = tuple(sorted(set(host.gpus) - set(held))) if by_number else host.gpus[len(held) :]
+    cpus_milli = max(0, host.cpus_milli - sum(slot.cpus_milli for slot in slots))
+    return Host(host.name, gpus, cpus_milli, max(0, host.memory_mib - sum(slot.memory_mib for slot in slots)))
+
+
+def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterable[Slot]]) -> list[Host]:
+    """What is lent and free of a pool that was seen. `held`: by placement, all slots that ours hold.
+
+    What was not yet there to be seen is taken off where it was seated: its scheduler may choose other hosts, and the next look shows them.
+    """
+    new = [slot for name, slots in held.items() if name not in seen.counted for slot in slots]
+    hosts = free_hosts(seen.hosts.get(pool.name, ()), new, by_number=False)
+    if not pool.gpus_per_node:
+        return hosts if not site.lend.pools or pool.name in site.lend.pools else []
+    ours = sum(len(slot.gpus) for slots in held.values() for slot in slots if slot.pool == pool.name)
+    left, lent = max(0, lent_gpus(site, pool) - ours), []
+    for host in hosts:
+        gpus = host.gpus[:left]
+        left -= len(gpus)
+        lent += [replace(host, gpus=gpus)] if gpus else []
+    return lent
 
 
 def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) -> tuple[Slot, ...] | None:

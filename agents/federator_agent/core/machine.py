@@ -20,6 +20,7 @@ from federator_agent.core.draft import Draft
 from federator_agent.core.events import (
     Acknowledged,
     Awake,
+    CapacitySeen,
     Collected,
     DesiredChanged,
     Event,
@@ -96,6 +97,8 @@ def _awake(draft: Draft, event: Awake) -> None:
 def _resume(draft: Draft, record: Record) -> None:
     """Take up a record where the life before left it."""
     spec = draft.state.specs.get(record.entry.spec_hash)
+    if draft.state.outlives:
+        record = _timed_anew(draft, record)
     if record.phase is Phase.FETCHING:
         draft.do(FetchSpec(record.entry.spec_hash))
     elif record.phase is Phase.RESERVED:
@@ -109,6 +112,18 @@ def _resume(draft: Draft, record: Record) -> None:
     elif record.phase is Phase.COLLECTING and spec is not None:
         draft.do(Collect(record, spec))
     draft.drop_if_done(record)
+
+
+def _timed_anew(draft: Draft, record: Record) -> Record:
+    """Its times by this host's boot clock, which may be another than it was: from the wall clock, and what is being ended has its grace at most."""
+    boot_s = draft.now.boot_s
+    if record.started_at is not None:
+        record = replace(record, started_boot_s=boot_s - max(0.0, draft.now.at - record.started_at))
+    if record.stop is not None:
+        kill_boot_s = min(record.stop.kill_boot_s, boot_s + record.entry.grace_s)
+        record = replace(record, stop=replace(record.stop, kill_boot_s=kill_boot_s))
+    draft.records[record.entry.placement] = record
+    return record
 
 
 def _link_up(draft: Draft, event: LinkUp) -> None:
@@ -212,7 +227,8 @@ def _staged(draft: Draft, event: Staged) -> None:
     if record is None or record.phase is not Phase.STAGING:
         return
     ranks = tuple(RankState(rank=slot.rank) for slot in record.slots)
-    record = replace(record, phase=Phase.RUNNING, ranks=ranks, master_port=event.master_port)
+    slots = tuple(replace(slot, host=event.hosts.get(slot.rank, slot.host)) for slot in record.slots)
+    record = replace(record, phase=Phase.RUNNING, slots=slots, ranks=ranks, master_port=event.master_port)
     record = draft.put(replace(record, boot_id=draft.state.boot_id))
     draft.do(StartRanks(record, draft.state.specs[record.entry.spec_hash], record.live_ranks))
 
@@ -271,6 +287,7 @@ def _rank_ended(draft: Draft, event: RankEnded) -> None:
         exit_code=event.exit_code,
         ended_at=event.ended_at,
         detail=event.detail,
+        cause=event.cause,
     )
     if record is None:
         return
@@ -314,6 +331,10 @@ def _acknowledged(draft: Draft, event: Acknowledged) -> None:
             else:
                 draft.records[record.entry.placement] = acknowledged
             draft.drop_if_done(acknowledged)
+
+
+def _capacity_seen(draft: Draft, event: CapacitySeen) -> None:
+    draft.set(seen=event.seen)
 
 
 def _paused(draft: Draft, event: Paused) -> None:
@@ -360,6 +381,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     RankAbsent: _rank_absent,
     RankEnded: _rank_ended,
     Collected: _collected,
+    CapacitySeen: _capacity_seen,
     Paused: _paused,
     ReportDue: _report_due,
     Tick: _tick,

@@ -1,4 +1,4 @@
-"""What the agent reports: shapes that are lent and unused, with every placement that is already taken off them."""
+"""What is lent and unused, and what of it the agent reports: shapes, with every placement that is already taken off them."""
 
 from collections import Counter
 
@@ -7,40 +7,50 @@ from msgspec.structs import replace
 from federator.model.capacity import Pool, Shape
 from federator.model.sites import SiteReport
 from federator_agent.core.events import Now
-from federator_agent.core.lending import HostPool, Slot, free_hosts, lent_hosts
+from federator_agent.core.lending import Host, HostPool, Slot, free_hosts, free_seen, lent_gpus, lent_hosts
 from federator_agent.core.state import Phase, Record, State
 
 HOLDING = frozenset({Phase.RESERVED, Phase.STAGING, Phase.UNSTAGING, Phase.RUNNING, Phase.STOPPING})
 """Phases in which a placement's slots are taken."""
 
 
-def taken_slots(records: dict[str, Record]) -> list[Slot]:
-    """All slots that placements hold now."""
-    return [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
+def held_slots(records: dict[str, Record]) -> dict[str, tuple[Slot, ...]]:
+    """The slots that placements hold now."""
+    return {name: record.slots for name, record in records.items() if record.phase in HOLDING}
+
+
+def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[Host]:
+    """The hosts of a pool with what is lent and unused of each, whatever the hour."""
+    held = held_slots(records)
+    if state.seen is not None:
+        return free_seen(state.site, pool, state.seen, held)
+    return free_hosts(lent_hosts(state.site, pool), [slot for slots in held.values() for slot in slots])
 
 
 def site_report(state: State, now: Now) -> SiteReport:
     """The report of this moment."""
-    taken = taken_slots(state.records)
+    seen = state.seen
     return SiteReport(
         taken_at=now.at,
-        pools=tuple(_pool(state, pool, taken, now.at) for pool in state.site.pools),
+        pools=tuple(_pool(state, pool, now.at) for pool in state.pools),
         counted=tuple(
             sorted(name for name, record in state.records.items() if record.phase is not Phase.FETCHING)
         ),
+        local_work=seen.local_work if seen else (),
         labels=state.site.labels,
         lends_to=state.site.lend.queues,
         paused=state.paused,
+        health=seen.health if seen else "ok",
         price_usd_gpu_h=state.site.price_usd_gpu_h,
         self_fencing=state.self_fencing,
     )
 
 
-def _pool(state: State, pool: HostPool, taken: list[Slot], at: float) -> Pool:
-    hosts = lent_hosts(state.site, pool) if state.site.lend.open_at(at) else []
+def _pool(state: State, pool: HostPool, at: float) -> Pool:
+    lends = state.site.lend.open_at(at)
     free = Counter(
         (len(host.gpus), host.cpus_milli, host.memory_mib)
-        for host in free_hosts(hosts, taken)
+        for host in (free_now(state, pool, state.records) if lends else ())
         if host.gpus or host.cpus_milli
     )
     return Pool(
@@ -52,7 +62,7 @@ def _pool(state: State, pool: HostPool, taken: list[Slot], at: float) -> Pool:
         cpus_milli_per_node=pool.cpus_milli_per_node,
         memory_mib_per_node=pool.memory_mib_per_node,
         free=tuple(Shape(*size, count=count) for size, count in sorted(free.items())),
-        lent_gpus=sum(len(host.gpus) for host in hosts),
+        lent_gpus=lent_gpus(state.site, pool) if lends else 0,
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, DesiredEntry, PlacementReport, PlacementStatus
 from federator.model.sites import SiteReport
-from federator_agent.core.lending import Site, Slot
+from federator_agent.core.lending import HostPool, Seen, Site, Slot
 
 
 class Phase(StrEnum):
@@ -40,6 +40,8 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     exit_code: int | None = None
     ended_at: float | None = None
     detail: str = ""
+    cause: Cause | None = None
+    """Why it ended, where more is known than an exit code, or its want."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +133,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Everything. `seq` is the last number given to a status; `seq_ceiling` is on disk and never below it."""
 
     site: Site
+    seen: Seen | None = None
+    """Of a site with a scheduler of its own: what it has. None: not looked at yet, or the hosts are those that `site` declares."""
+    outlives: bool = False
+    """Work runs on other machines than the agent: a new boot of this one proves nothing, and its boot clock has not measured them."""
     boot_id: str = ""
     records: dict[str, Record] = {}
     desired: dict[str, DesiredEntry] = {}
@@ -152,6 +158,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     reported: SiteReport | None = None
     """The last report that was sent in this session."""
+
+    @property
+    def pools(self) -> tuple[HostPool, ...]:
+        """What the site has, seen or declared."""
+        return self.seen.pools if self.seen else self.site.pools
+
+    def pool(self, name: str) -> HostPool | None:
+        """The pool of that name."""
+        return next((pool for pool in self.pools if pool.name == name), None)
 
 
 def restore(state: State, changes: list[Change]) -> State:

@@ -23,7 +23,7 @@ from federator_agent.local.watchdog import ASKED, Fence
 
 SHIM = Path(__file__).with_name("shim.sh").read_text()
 """Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
-PACKAGES = Path(__file__).parents[3]
+PACKAGES = Path(__file__).parents[2]
 """Where a bare interpreter finds this package."""
 SELF_FENCING = True
 """Ranks that are cut off for too long are ended even if the agent is dead: by the watchdog."""

@@ -1,10 +1,7 @@
 """How the ranks of a gang find each other: at their own host when all are there, where its rank 0 is when not."""
 
-from pathlib import Path
-
 import pytest
 
-from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.unit.agent.worlds import entry, spec
@@ -14,9 +11,8 @@ GANG = spec(gpus=2, nodes=3)
 
 def seen(rank: int, rendezvous: str = "") -> dict[str, str]:
     record = Record(entry=entry("p", GANG, rendezvous=rendezvous), master_port=29500)
-    slot = Slot(rank=rank, pool="gpu", host="gpu/0", gpus=(0, 1), cpus_milli=1000, memory_mib=1000)
-    where = Where(site="here", address="127.0.0.1", checkpoints=Path("/tmp/checkpoints"))
-    return rank_environment({}, record, GANG, slot, where)
+    where = Where(site="here", address="127.0.0.1", checkpoints="/checkpoints")
+    return rank_environment(record, GANG, rank, where)
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,12 @@ def test_a_set_up_that_a_new_life_of_the_agent_repeats_has_its_whole_time_again(
 def test_what_the_kernel_killed_for_want_of_memory_is_told_so_and_a_bare_137_is_only_explained() -> None:
     world = World()
     world.connect()
-    for name, detail in (("starved", "the kernel killed it"), ("killed", "")):
+    for name, detail, cause in (
+        ("starved", "the kernel killed it", Cause.OUT_OF_MEMORY),
+        ("killed", "", None),
+    ):
         world.run(name, JOB)
-        world.end(name, code=137, detail=detail)
+        world.end(name, code=137, detail=detail, cause=cause)
         world.tell(ev.Collected(name))
     starved, killed = world.last("starved"), world.last("killed")
     assert (starved.cause, starved.exit_code) == (Cause.OUT_OF_MEMORY, 137)

@@ -6,7 +6,7 @@ import msgspec
 
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Accelerators, JobSpec, Resources
-from federator.model.placements import DesiredEntry, Order, PlacementReport
+from federator.model.placements import Cause, DesiredEntry, Order, PlacementReport
 from federator.wire.link import Desired, desired_digest
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -53,8 +53,9 @@ def entry(placement: str, of: JobSpec, **fields: Any) -> DesiredEntry:
 class World:
     """An agent's core, its disk and its time. `said` is what the dispatcher heard."""
 
-    def __init__(self, site: Site = SITE, boot_id: str = "boot-1") -> None:
+    def __init__(self, site: Site = SITE, boot_id: str = "boot-1", *, outlives: bool = False) -> None:
         self.site = site
+        self.outlives = outlives
         self.boot_id = boot_id
         self.at = 1_760_000_000.0
         self.boot_s = 1000.0
@@ -63,7 +64,7 @@ class World:
         self.desired: dict[str, DesiredEntry] = {}
         self.generation = 0
         self.said: list[PlacementReport] = []
-        self.state = State(site=site)
+        self.state = State(site=site, outlives=outlives)
         self.tell(ev.Awake(boot_id))
 
     def tell(self, *events: ev.Event) -> list[do.Instruction]:
@@ -111,9 +112,14 @@ class World:
             self.tell(ev.RankStarted(placement, rank, self.at))
 
     def end(
-        self, placement: str, rank: int = 0, code: int | None = 0, detail: str = ""
+        self,
+        placement: str,
+        rank: int = 0,
+        code: int | None = 0,
+        detail: str = "",
+        cause: Cause | None = None,
     ) -> list[do.Instruction]:
-        return self.tell(ev.RankEnded(placement, rank, self.at, code, detail))
+        return self.tell(ev.RankEnded(placement, rank, self.at, code, detail, cause))
 
     def advance(self, seconds: float) -> list[do.Instruction]:
         self.at += seconds
@@ -123,7 +129,7 @@ class World:
     def crash(self, boot_id: str | None = None) -> list[do.Instruction]:
         """Lose the memory, keep the disk, wake up again."""
         self.boot_id = boot_id or self.boot_id
-        remembered = restore(State(site=self.site), self.disk)
+        remembered = restore(State(site=self.site, outlives=self.outlives), self.disk)
         self.state = msgspec.structs.replace(remembered, specs=dict(self.specs))
         return self.tell(ev.Awake(self.boot_id))
 

@@ -5,7 +5,6 @@ runs (`run`, `command`, `workdir`, `setup`, `outputs`) is shown by real processe
 """
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
 from federator.wire.jobfile import KNOWN, LATER, read_job
-from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
@@ -101,8 +99,8 @@ async def environment(**fields: Any) -> dict[str, str]:
     entry = world.core.hub._board.entry(placement, "lab")
     record = Record(entry=entry)
     spec = world.core.records.spec(placement.spec_hash)
-    where = Where(site="lab", address="127.0.0.1", checkpoints=Path("checkpoints"))
-    return rank_environment({}, record, spec, Slot(rank=0, pool="main", host="0", gpus=(0,), cpus_milli=1000, memory_mib=0), where) | {
+    where = Where(site="lab", address="127.0.0.1", checkpoints="checkpoints")
+    return rank_environment(record, spec, 0, where) | {
         "signal": entry.signal, "grace": f"{entry.grace_s:g}", "limit": f"{entry.max_duration_s}",
     }  # fmt: skip
 

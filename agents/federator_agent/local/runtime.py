@@ -1,0 +1,133 @@
+"""Runs ranks as processes of this host, each under its shim."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator_agent import archives
+from federator_agent.core import events as ev
+from federator_agent.core.state import Record
+from federator_agent.environment import Where, command_of, rank_environment, setup_environment
+from federator_agent.local.ranks import Found, LocalRanks
+from federator_agent.local.watchdog import Fence
+from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.staging import Staging, free_port
+
+ADDRESS = "127.0.0.1"
+"""Where the ranks of a gang find each other when all of them are on this host."""
+log = logging.getLogger("federator_agent.local")
+
+
+class LocalRuntime:
+    """The `local` runtime. The core has seated every rank on this host, down to its GPUs."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._ranks = LocalRanks(around.clock)
+        self._staging = Staging(around.spool.directory, around.bulk, self._ranks)
+
+    def resume(self, records: Sequence[Record]) -> None:
+        """End set-ups whose result nobody would learn."""
+        del records
+        self._staging.clear()
+
+    async def observe(self) -> None:
+        """The hosts are those that the site file declares."""
+
+    def find_port(self) -> int:
+        """One that is free at this moment."""
+        return free_port()
+
+    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+        """The work directory, and what the set-up script makes of it."""
+        log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
+        environment = setup_environment(self._around.environment, spec, self._around.site)
+        work, fence = self._work(record.entry.placement), self._fence(record, spec)
+        await self._staging.prepare(spec, work, log_file, environment, setting_up, fence)
+        return Prepared(free_port())
+
+    async def unprepare(self, placement: str) -> None:
+        """A preparation that is cancelled ends its set-up itself."""
+
+    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+        """Start them; a rank that cannot be started is lost."""
+        placement, now = record.entry.placement, self._around.clock.now()
+        checkpoints = self._around.checkpoints(record)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
+        log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
+        command = command_of(spec)
+        where, fence = Where(self._around.site, ADDRESS, str(checkpoints)), self._fence(record, spec)
+        for slot in record.slots:
+            if slot.rank not in ranks:
+                continue
+            devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus))}
+            environment = self._around.environment | devices
+            environment |= rank_environment(record, spec, slot.rank, where)
+            directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
+            try:
+                self._ranks.start(directory, self._work(placement), command, environment, ended, fence)
+            except (OSError, ValueError) as error:
+                ended(self._around.clock.now(), None, f"it could not be started: {error}")
+            else:
+                self._around.tell(ev.RankStarted(placement, slot.rank, now))
+
+    def find(self, record: Record, rank: int) -> None:
+        """Look at what its shim has left."""
+        self._around.tasks.spawn(self._find(record.entry.placement, rank))
+
+    async def _find(self, placement: str, rank: int) -> None:
+        directory = self._rank(placement, rank)
+        found = await self._ranks.find(directory, self._on_end(placement, rank))
+        if found is Found.ABSENT:
+            self._around.tell(ev.RankAbsent(placement, rank))
+        else:
+            self._around.tell(ev.RankStarted(placement, rank, self._ranks.started_at(directory)))
+
+    def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
+        """To their process groups."""
+        for rank in ranks:
+            self._ranks.signal(self._rank(placement, rank), signal)
+
+    async def finish_logs(self, record: Record) -> None:
+        """The ranks have written them."""
+
+    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+        """All ranks have worked in one directory."""
+        if not spec.outputs or not record.ranks:
+            return False
+        work = self._work(record.entry.placement)
+        return await asyncio.to_thread(archives.pack, work, spec.outputs, archive) > 0
+
+    async def discard(self, placement: str, checkpoints_of: str | None) -> None:
+        """All of it is in the agent's own directory."""
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._ranks.close()
+
+    def _on_end(self, placement: str, rank: int) -> Callable[[float, int | None, str], None]:
+        """With an exit code, the only thing that a shim says of an end is that the kernel wanted its memory."""
+
+        def ended(at: float, code: int | None, detail: str) -> None:
+            cause = Cause.OUT_OF_MEMORY if code is not None and detail else None
+            self._around.tell(ev.RankEnded(placement, rank, at, code, detail, cause))
+
+        return ended
+
+    def _fence(self, record: Record, spec: JobSpec) -> Fence | None:
+        """What its watchdog has to know, in real seconds."""
+        if not spec.stop_within_s:
+            return None
+        real_s = self._around.clock.real_delay_s
+        stop_within_s, grace_s = real_s(spec.stop_within_s), real_s(record.entry.grace_s)
+        return Fence(str(self._around.spool.renewals), stop_within_s, grace_s, record.entry.signal)
+
+    def _work(self, placement: str) -> Path:
+        return self._around.spool.placements / placement / "work"
+
+    def _rank(self, placement: str, rank: int) -> Path:
+        return self._around.log_file(placement, rank).parent

@@ -1,0 +1,172 @@
+"""What an agent needs from whatever runs its work: `local` processes, the pods of a `kube` cluster, the jobs of a `slurm` cluster.
+
+The core decides when a placement is prepared, started, signalled and forgotten, in one way for all of them. Exactly-once rests on the *gate* between `prepare`
+and `start`: preparing may be repeated, gets everything that a placement needs, its nodes included, and runs no command; the command of a rank begins only after `start`, which
+the core asks for once it has written so to its disk. `tests/contract/runtimes` holds what every runtime must do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import FederatorError
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause, PlacementStatus
+from federator_agent.core.events import Event
+from federator_agent.core.state import Record
+from federator_agent.link import Bulk
+from federator_agent.spool import Spool
+
+log = logging.getLogger("federator_agent")
+
+
+class StagingError(FederatorError):
+    """It can never start here: `cause` says which part is at fault."""
+
+    status = PlacementStatus.FAILED
+
+    def __init__(self, cause: Cause, message: str, exit_code: int | None = None) -> None:
+        self.cause = cause
+        self.exit_code = exit_code
+        super().__init__(message)
+
+
+class StagingRefused(StagingError):
+    """The site has no room for it after all, and nothing of it is left: the dispatcher looks for another place."""
+
+    status = PlacementStatus.REFUSED
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Cause.CANNOT, message)
+
+
+class StagingLost(StagingError):
+    """What was prepared has vanished, and whether it still comes cannot be known: it is over, and is not prepared again."""
+
+    status = PlacementStatus.LOST
+
+    def __init__(self, message: str, cause: Cause = Cause.NODE_LOST) -> None:
+        super().__init__(cause, message)
+
+
+class Prepared(NamedTuple):
+    """A placement at its gate."""
+
+    master_port: int
+    """Where rank 0 may listen."""
+    hosts: Mapping[int, str] = MappingProxyType({})
+    """Where each rank is, when somebody else than the core has chosen."""
+
+
+class Tasks:
+    """What runs beside the loop. A failure is logged; all ends with the agent."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something beside the loop."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a task of the agent failed", exc_info=error)
+
+    async def end_all(self) -> None:
+        """Give all of it up; returns when none is left."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class Surroundings(NamedTuple):
+    """What a runtime works with. `tell`: how it says what has happened; `environment`: what local work gets of the agent's own."""
+
+    site: str
+    environment: dict[str, str]
+    clock: Clock
+    spool: Spool
+    bulk: Bulk
+    tasks: Tasks
+    tell: Callable[[Event], None]
+
+    def checkpoints(self, record: Record) -> Path:
+        """Where a job's checkpoints are kept on this host, from one placement to the next."""
+        return self.spool.checkpoints / record.entry.job
+
+    def log_file(self, placement: str, rank: int) -> Path:
+        """A rank's log, which is only ever appended to and uploaded as it grows."""
+        return self.spool.placements / placement / f"rank-{rank}" / "log"
+
+
+class Runtime(Protocol):
+    """Runs ranks. What takes long is a task; whatever goes wrong in one, an event comes: nothing may stay in limbo."""
+
+    def resume(self, records: Sequence[Record]) -> None:
+        """At the agent's start, with all that it remembers, what is over and not yet discarded included: tidy up what is not of these, go on bringing logs.
+
+        `prepare`, `unprepare` and `find` follow for what is not over.
+        """
+        ...
+
+    async def observe(self) -> None:
+        """Tell what the site has (`CapacitySeen`) whenever that changes, for ever; or return at once, where the core knows."""
+        ...
+
+    def find_port(self) -> int:
+        """A port on which rank 0 of a gang over several members could listen."""
+        ...
+
+    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+        """Bring a placement to its gate, all ranks of it, or leave nothing. Called again for the same placement after a restart.
+
+        `setting_up` is called when the set-up script begins. Cancelled when `unprepare` follows. Raises `StagingError`.
+        """
+        ...
+
+    async def unprepare(self, placement: str) -> None:
+        """Give up a preparation, however far it came; returns when nothing of it runs or waits."""
+        ...
+
+    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+        """Open the gate; for ranks of which it is open already, change nothing. Tells `RankStarted` and, one day, `RankEnded` of each."""
+        ...
+
+    def find(self, record: Record, rank: int) -> None:
+        """After a restart of the agent: what became of a rank that `start` may have been asked for.
+
+        Tells `RankStarted`, then `RankEnded` in time; or `RankAbsent`, when its gate is provably shut.
+        """
+        ...
+
+    def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
+        """Send a signal to the command of these ranks; `KILL` to everything they ever started. A rank that is over is passed over."""
+        ...
+
+    async def finish_logs(self, record: Record) -> None:
+        """When nothing of it runs: return when its logs are whole. Raises `FederatorError`, `OSError`."""
+        ...
+
+    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+        """Then: pack the outputs that it declares, of all ranks; whether there are any. Raises `FederatorError`, `OSError`."""
+        ...
+
+    async def discard(self, placement: str, checkpoints_of: str | None) -> None:
+        """The dispatcher knows the end: remove what is left outside of the agent's own directory, with `checkpoints_of` that job's checkpoints too.
+
+        Called again if it failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop watching. Everything that runs goes on."""
+        ...

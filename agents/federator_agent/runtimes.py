@@ -1,0 +1,38 @@
+"""Which runtime a site file asks for. The heavy ones are imported when they are."""
+
+from typing import NamedTuple
+
+from federator.kernel.errors import Invalid
+from federator_agent.config import AgentSettings
+from federator_agent.local import traces
+from federator_agent.local.ranks import SELF_FENCING
+from federator_agent.local.runtime import LocalRuntime
+from federator_agent.runtime import Runtime, Surroundings
+
+
+class Kind(NamedTuple):
+    """What is to be known of a runtime before there is one."""
+
+    name: str
+    boot_id: str
+    """Another one proves that all work is gone. That of work on other machines never changes."""
+    self_fencing: bool = False
+    """Whether something outside of the agent's process ends work that is cut off for too long (`stop_within`)."""
+    outlives: bool = True
+    """Whether work goes on when this host does not."""
+
+
+def kind(settings: AgentSettings) -> Kind:
+    """Which one it is."""
+    if settings.kube is not None:
+        return Kind("kube", boot_id="kube")
+    if settings.slurm is not None:
+        return Kind("slurm", boot_id="slurm")
+    return Kind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
+
+
+def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:
+    """It, made."""
+    if settings.kube is not None or settings.slurm is not None:
+        raise Invalid("is not supported yet", field="$.kube" if settings.kube else "$.slurm")
+    return LocalRuntime(around)
