@@ -152,6 +152,7 @@ def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
         Column("GPUS", lambda row: f"{row.gpus} {row.model}"),
         Column("MARKET", lambda row: row.market),
         Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True),
+        Column("PRICE FROM", lambda row: row.price_source or "settings", wide=True),
         Column("BOOTS IN", lambda row: duration(row.delay_s), right=True),
         Column("AVAILABLE", lambda row: str(row.available), right=True),
         Column(

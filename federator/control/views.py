@@ -213,6 +213,7 @@ class Views:
                 delay_s=offer.delay_s,
                 available=offer.available,
                 avoid_until_at=self._inventory.avoided(provider, offer.name)[0],
+                price_source=offer.price_source,
             )
             for provider, offers in self._inventory.offers.items()
             for offer in offers

@@ -86,6 +86,8 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     available: int = 1
     """How many more could be had, as far as the provider says."""
     egress_usd_per_gib: float = 0.0
+    price_source: str = ""
+    """Where the price is from, for people; empty: from the settings."""
 
 
 class LeaseStatus(StrEnum):

@@ -188,6 +188,8 @@ class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float
     available: int
     avoid_until_at: float | None = None
+    price_source: str = ""
+    """Where the price is from, and of when; empty: from the settings."""
 
 
 class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +229,15 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     region: str = ""
     default_queue: str = ""
     expires_in: str = ""
+    member: str = ""
+    """Of a join token: under which name the agent joins; may be that of one whose key was revoked."""
+
+
+class TokenRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/tokens/{name}/rotate: for how long the old token still counts, and, by an admin, for how long the new one does."""
+
+    keep: str = ""
+    expires_in: str = ""
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +252,8 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
     status: str
     """valid, expired or revoked."""
+    id: str = ""
+    """Names this one among several of a name."""
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):

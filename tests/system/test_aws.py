@@ -40,9 +40,11 @@ JOB: Document = {
 
 
 class AwsFederation(Federation):
-    """Its provider is EC2, at `url`; time runs as it does."""
+    """Its provider is EC2; time runs as it does."""
 
-    url = ""
+    def __init__(self, folder: Path, ec2: Ec2Proxy) -> None:
+        super().__init__(folder, 1.0)
+        self._addresses = ec2.addresses
 
     def _settings(self) -> Document:
         settings = super()._settings()
@@ -54,7 +56,7 @@ class AwsFederation(Federation):
                 "image": IMAGE,
                 "offers": [{"instance_type": "g5.xlarge", "boot_delay": "5s", "max_instances": 1}],
                 "boot": f"exec {sys.executable} -m federator_agent serve",
-                "endpoint_url": self.url,
+                **self._addresses,
             },
         }
         return settings
@@ -77,8 +79,7 @@ async def federation(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     (tmp_path / "world").mkdir()
-    made = AwsFederation(tmp_path / "world", 1.0)
-    made.url = ec2.url
+    made = AwsFederation(tmp_path / "world", ec2)
     try:
         await made.start_dispatcher()
         await made.apply_policies(POLICIES)

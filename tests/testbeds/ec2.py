@@ -1,11 +1,12 @@
 """EC2 for tests: moto's server in a process of its own, and a proxy before it that adds what moto lacks.
 
 The proxy knows client tokens, zones that are sold out, throttling, replies that get lost after the request took effect, machines that are not listed
-yet, spot prices, and spot machines that are taken back. It also turns moto's times into those of the test's clock, so that bills are exact.
+yet, spot prices, AWS's price list, and spot machines that are taken back. It also turns moto's times into those of the test's clock, so that bills are exact.
 """
 
 import asyncio
 import atexit
+import json
 import socket
 import subprocess
 import sys
@@ -88,6 +89,8 @@ class Ec2Proxy:
         """Whether machines launched from now on are unlisted."""
         self.spot_usd_h: dict[tuple[str, str], float] = {}
         """By type and zone."""
+        self.on_demand_usd_h: dict[str, float] = {}
+        """What the price list says, by type; it has no others."""
         self._launching = asyncio.Lock()
         self._notices: dict[str, float] = {}
         self._taken: set[str] = set()
@@ -106,6 +109,11 @@ class Ec2Proxy:
         await site.start()
         host, port = self._runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
+
+    @property
+    def addresses(self) -> dict[str, object]:
+        """The settings by which a provider comes here."""
+        return {"endpoint_url": self.url, "pricing_endpoint_url": self.url}
 
     async def close(self) -> None:
         """Stop listening."""
@@ -143,6 +151,8 @@ class Ec2Proxy:
         await self._ask({"Action": "TerminateInstances", "InstanceId.1": machine})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if "X-Amz-Target" in request.headers:
+            return self._products(json.loads(await request.read()))
         form = dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))
         action = form["Action"]
         self.calls.append(form)
@@ -155,6 +165,17 @@ class Ec2Proxy:
             assert request.transport is not None
             request.transport.abort()
         return web.Response(status=status, body=body, content_type="text/xml")
+
+    def _products(self, asked: dict[str, Any]) -> web.Response:
+        """The price list, which has an API of its own kind."""
+        filters = {each["Field"]: each["Value"] for each in asked["Filters"]}
+        self.calls.append({"Action": "GetProducts", "ServiceCode": asked["ServiceCode"], **filters})
+        if left := self.refusals.get("GetProducts"):
+            status, code = left.pop(0)
+            return web.json_response({"__type": code, "message": "so it is"}, status=status)
+        usd_h = self.on_demand_usd_h.get(filters["instanceType"])
+        entries = [] if usd_h is None else [json.dumps(_product(filters, usd_h))]
+        return web.json_response({"FormatVersion": "aws_v1", "PriceList": entries})
 
     async def _act(self, action: str, form: Form) -> tuple[int, bytes]:
         if action == "DescribeSpotPriceHistory":
@@ -225,6 +246,19 @@ class Ec2Proxy:
             if machine not in self._taken
         )
         return f"<R><spotInstanceRequestSet>{items}</spotInstanceRequestSet></R>".encode()
+
+
+def _product(attributes: dict[str, str], usd_h: float) -> dict[str, Any]:
+    """An entry as the price list has it, with its rate for begun reservations beside that of hours."""
+    rates = {
+        "SKU.JRTCKXETXF.6YS6EN2CT7": {"unit": "Hrs", "pricePerUnit": {"USD": f"{usd_h:.10f}"}},
+        "SKU.JRTCKXETXF.2TG2D8R56U": {"unit": "Quantity", "pricePerUnit": {"USD": "99999"}},
+    }
+    return {
+        "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": "SKU"},
+        "serviceCode": "AmazonEC2",
+        "terms": {"OnDemand": {"SKU.JRTCKXETXF": {"priceDimensions": rates, "sku": "SKU"}}},
+    }
 
 
 def _iso(at: float) -> str:

@@ -5,18 +5,16 @@ name and the zone, so that a request repeated after a lost reply finds the first
 dies between two zones' answers while EC2 does not list the machine yet – the next listing finds: of two machines with one name it ends the younger.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import NoCapacity, NotFound, Transient, Unavailable
+from federator.kernel.errors import NoCapacity, NotFound, Unavailable
 from federator.model.capacity import Instance, LaunchRequest, Market, Offer
-from federator_providers.aws.calls import FAULT_S, MISMATCH, Ec2, Refusal
+from federator_providers.aws.calls import FAULT_S, MISMATCH, Api, Refusal
 from federator_providers.aws.machines import (
     FEDERATION,
     NAME,
@@ -29,9 +27,8 @@ from federator_providers.aws.machines import (
     tagged,
     tags,
 )
+from federator_providers.aws.prices import Prices
 from federator_providers.aws.settings import AwsConfiguration
-
-log = logging.getLogger(__name__)
 
 KEEP_ENDED_S = 2 * 3600.0
 """How long we remember machines that have ended: EC2 itself forgets them after about an hour."""
@@ -48,10 +45,8 @@ class AwsProvider:
         self._configuration = configuration
         self._settings = configuration.given
         self._clock = clock
-        self._ec2 = Ec2(name, configuration.given)
-        self._spot_usd_h: dict[tuple[str, str], float] = {}
-        """By instance type and zone, as the API said last."""
-        self._asked_prices_s: float | None = None
+        self._ec2 = Api(name, configuration.given)
+        self._prices = Prices(name, configuration, self._ec2, clock)
         self._unsure: dict[str, str] = {}
         """The zone in which a launch may have happened, by name."""
         self._notices: dict[str, float] = {}
@@ -60,14 +55,10 @@ class AwsProvider:
 
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, at the prices of now, each with how many more there may be."""
-        await self._refresh_prices()
+        await self._prices.refresh()
         live = self._live(await self._machines())
         return [
-            msgspec.structs.replace(
-                offer,
-                price_usd_h=self._price_usd_h(offer),
-                available=max(0, offer.available - live[offer.name]),
-            )
+            replace(self._prices.priced(offer), available=max(0, offer.available - live[offer.name]))
             for offer in self._configuration.offers.values()
         ]
 
@@ -121,7 +112,7 @@ class AwsProvider:
     async def _run(self, request: LaunchRequest, zone: str) -> Instance:
         """One machine in this zone. Raises `Refusal` when there is none to be had."""
         ceiling_usd_h = request.offer.price_usd_h
-        usd_h = min(ceiling_usd_h, self._spot_usd_h.get((request.offer.instance_type, zone), ceiling_usd_h))
+        usd_h = min(ceiling_usd_h, self._prices.in_zone(request.offer, zone) or ceiling_usd_h)
         spot = request.offer.market is Market.SPOT
         own = {"ResourceType": "instance", "Tags": tags(request, usd_h if spot else ceiling_usd_h)}
         arguments: dict[str, Any] = {
@@ -163,7 +154,7 @@ class AwsProvider:
         """In the order in which they are tried. First the one that may have it already."""
         zones = list(self._settings.zones)
         if offer.market is Market.SPOT:
-            zones.sort(key=lambda zone: self._spot_usd_h.get((offer.instance_type, zone), offer.price_usd_h))
+            zones.sort(key=lambda zone: self._prices.in_zone(offer, zone) or offer.price_usd_h)
         return sorted(zones, key=lambda zone: zone != self._unsure.get(name))
 
     async def _machines(self, **only: object) -> list[Any]:
@@ -212,39 +203,3 @@ class AwsProvider:
             self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
             self._ended[made.name] = made
         return self._ended[made.name]
-
-    async def _refresh_prices(self) -> None:
-        """What spot machines cost now, in each zone. Without an answer the last one, or the settings', goes on to hold."""
-        now_s = self._clock.boot()
-        due = self._asked_prices_s is None or now_s - self._asked_prices_s >= self._configuration.refresh_s
-        offers = self._configuration.offers.values()
-        types = sorted({each.instance_type for each in offers if each.market is Market.SPOT})
-        if not types or not due:
-            return
-        try:
-            history = await self._ec2.pages(
-                "describe_spot_price_history",
-                "SpotPriceHistory",
-                InstanceTypes=types,
-                ProductDescriptions=["Linux/UNIX"],
-                StartTime=datetime.now(UTC),
-            )
-        except Transient as error:
-            log.warning("provider %s: spot prices stay as they were: %s", self.name, error)
-        else:
-            self._asked_prices_s = now_s
-            for each in sorted(history, key=lambda entry: entry["Timestamp"]):
-                if each["AvailabilityZone"] in self._settings.zones:
-                    key = each["InstanceType"], each["AvailabilityZone"]
-                    self._spot_usd_h[key] = float(each["SpotPrice"])
-
-    def _price_usd_h(self, offer: Offer) -> float:
-        """Of a spot machine the dearest zone's: the launch may have to go there, and what is committed must pay for it."""
-        if offer.market is not Market.SPOT:
-            return offer.price_usd_h
-        known = [
-            usd_h
-            for zone in self._settings.zones
-            if (usd_h := self._spot_usd_h.get((offer.instance_type, zone))) is not None
-        ]
-        return max(known, default=offer.price_usd_h)

@@ -1,4 +1,4 @@
-"""boto3's one door: calls to EC2 in a bounded pool of threads, and its errors as our named situations.
+"""boto3's one door: calls to EC2, and to AWS's price list, in a bounded pool of threads, and their errors as our named situations.
 
 boto3 blocks, so every call runs in a thread; there are as many threads as calls may be under way. botocore's standard retries answer
 short trouble; what is left is a situation that the caller's own loop comes back to. Neither credentials nor user data reach a log:
@@ -39,6 +39,7 @@ MISMATCH = "IdempotentParameterMismatch"
 THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled"})
 REFUSED = frozenset(
     {
+        "AccessDeniedException",
         "AuthFailure",
         "Blocked",
         "ExpiredToken",
@@ -48,12 +49,17 @@ REFUSED = frozenset(
         "RequestExpired",
         "SignatureDoesNotMatch",
         "UnauthorizedOperation",
+        "UnrecognizedClientException",
     }
 )
 FAULTS = frozenset({"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"})
 THROTTLED_S = 10.0
 """How long nobody calls after EC2 has said that it is too much, for the third time."""
 FAULT_S = 5.0
+
+
+PRICING_REGIONS = ("us-east-1", "eu-central-1", "ap-south-1")
+"""Where the price list of all regions is to be had."""
 
 
 class Refusal(Exception):
@@ -64,58 +70,57 @@ class Refusal(Exception):
         super().__init__(code)
 
 
-class Ec2:
-    """EC2 of one region. Threads and connections are made when first needed, again after `close`."""
+class Api:
+    """EC2 of one region, and the price list. Threads and connections are made when first needed, again after `close`."""
 
     def __init__(self, provider: str, settings: AwsSettings) -> None:
         self._provider = provider
         self._settings = settings
         self._making = threading.Lock()
-        self._client: Any = None
+        self._clients: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         """The decoded answer. Raises `Refusal` for `SOLD_OUT` and `MISMATCH`, otherwise as `federator.ports.Provider` says."""
-        return await self._in_thread(operation, lambda client: getattr(client, operation)(**arguments))
+        return await self._in_thread("ec2", operation, lambda client: getattr(client, operation)(**arguments))
 
-    async def pages(self, operation: str, key: str, **arguments: Any) -> list[Any]:
+    async def pages(self, operation: str, key: str, *, service: str = "ec2", **arguments: Any) -> list[Any]:
         """What stands under `key` on all pages. Raises like `call`."""
 
         def collect(client: Any) -> list[Any]:
             pages = client.get_paginator(operation).paginate(**arguments)
             return [entry for page in pages for entry in page[key]]
 
-        return await self._in_thread(operation, collect)
+        return await self._in_thread(service, operation, collect)
 
     async def close(self) -> None:
         """Let go of threads and connections; what is under way is finished first."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(pool.shutdown)
-        client, self._client = self._client, None
-        if client is not None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
             client.close()
 
-    async def _in_thread(self, operation: str, work: Callable[[Any], T]) -> T:
+    async def _in_thread(self, service: str, operation: str, work: Callable[[Any], T]) -> T:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._settings.calls_at_once, f"aws-{self._provider}")
         try:
             return await asyncio.get_running_loop().run_in_executor(
-                self._pool, lambda: work(self._connected())
+                self._pool, lambda: work(self._connected(service))
             )
         except (BotoCoreError, ClientError) as error:
             raise self._situation(operation, error) from None
 
-    def _connected(self) -> Any:
+    def _connected(self, service: str) -> Any:
         with self._making:
-            if self._client is None:
+            if service not in self._clients:
                 for name in ("boto3", "botocore"):
                     logging.getLogger(name).setLevel(logging.INFO)
                 session = boto3.Session(profile_name=self._settings.profile or None)
-                self._client = session.client(
-                    "ec2",
-                    region_name=self._settings.region,
-                    endpoint_url=self._settings.endpoint_url or None,
+                self._clients[service] = session.client(
+                    service,
+                    **self._address(service),
                     config=Config(
                         retries={"mode": "standard", "total_max_attempts": 3},
                         connect_timeout=5,
@@ -123,7 +128,14 @@ class Ec2:
                         max_pool_connections=self._settings.calls_at_once,
                     ),
                 )
-            return self._client
+            return self._clients[service]
+
+    def _address(self, service: str) -> dict[str, str | None]:
+        given = self._settings
+        if service == "ec2":
+            return {"region_name": given.region, "endpoint_url": given.endpoint_url or None}
+        region = given.region if given.region in PRICING_REGIONS else PRICING_REGIONS[0]
+        return {"region_name": region, "endpoint_url": given.pricing_endpoint_url or None}
 
     def _situation(self, operation: str, error: BotoCoreError | ClientError) -> FederatorError | Refusal:
         """What went wrong, in our words. Of refused credentials the code alone is told: EC2's text may repeat what was signed."""

@@ -1,10 +1,10 @@
-"""GPU machines of Amazon EC2 and what they cost in us-east-1, as of a date: what is known before anybody has asked the API.
+"""GPU machines of Amazon EC2 and what they cost in us-east-1, as of a date: what is known until the API has answered.
 
 Prices in USD per hour, restated from open collections, both Apache-2.0:
 
 - on demand, as published 2026-07-20: aws/karpenter-provider-aws at 1d927085dd81 (generated price tables);
 - spot: that price less the average saving of AWS's Spot Advisor of 2025-06-28, by alexei-led/spotinfo at 05e933139449. It is an
-  estimate, known to be high for p3 and p5, and serves until the API has said what each zone asks now.
+  estimate, known to be high for p3 and p5.
 
 GPU model, memory and count, vCPUs and memory are those of the public instance specifications.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 REGION = "us-east-1"
 """Where these prices hold."""
 AS_OF = "2026-07-20"
+SPOT_AS_OF = "2025-06-28"
 
 
 class InstanceType(NamedTuple):

@@ -30,7 +30,7 @@ mkdir -p "$dir"
 cat >"$dir/user-data" <<'END_OF_USER_DATA'
 {user_data}
 END_OF_USER_DATA
-export FEDERATOR_USER_DATA_FILE="$dir/user-data" FEDERATOR_AGENT_STATE_DIR="$dir/state"
+export FEDERATOR_USER_DATA_FILE="$dir/user-data" FEDERATOR_AGENT_STATE_DIR="$dir/state" FEDERATOR_NOTICES=ec2
 {boot}
 """
 

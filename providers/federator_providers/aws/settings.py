@@ -3,19 +3,21 @@
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer
 from federator.wire.fields import duration_s
 from federator.wire.records import decode
-from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, InstanceType
+from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
 from federator_providers.offers import check_offer, offers_by_name
 
 BOOT = """\
 systemd-run --unit=federator-agent \
 --setenv=FEDERATOR_USER_DATA_FILE="$FEDERATOR_USER_DATA_FILE" --setenv=FEDERATOR_AGENT_STATE_DIR="$FEDERATOR_AGENT_STATE_DIR" \
-federator-agent serve"""
+--setenv=FEDERATOR_NOTICES="$FEDERATOR_NOTICES" federator-agent serve"""
 """A unit of its own, so that cloud-init ends and the agent stays."""
+CATALOGUED = f"catalogue of {AS_OF}"
 
 
 class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +28,7 @@ class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     market: tuple[Literal["on-demand", "spot"], ...] = ("on-demand",)
     """Where it is rented: each market is an offer of its own."""
     price_usd_h: float | None = None
-    """On demand, in USD per hour; the catalogue's in its region."""
+    """On demand, in USD per hour: what you pay, whatever the price list says; by default the catalogue's in its region, until the price list has answered."""
     spot_price_usd_h: float | None = None
     """What is assumed on the spot market, in USD per hour, until the API has answered; the catalogue's in its region."""
     boot_delay: str = "3m"
@@ -56,12 +58,14 @@ class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Profile of the AWS configuration whose credentials are used; empty: boto3's own search."""
     endpoint_url: str = ""
     """Another address of EC2's API, such as that of a VPC endpoint."""
+    pricing_endpoint_url: str = ""
+    """Another address of the Price List API."""
     boot: str = BOOT
-    """What root's shell runs at first boot, with `FEDERATOR_USER_DATA_FILE` and `FEDERATOR_AGENT_STATE_DIR` set."""
+    """What root's shell runs at first boot, with `FEDERATOR_USER_DATA_FILE`, `FEDERATOR_AGENT_STATE_DIR` and `FEDERATOR_NOTICES` set."""
     egress_usd_per_gib: float = 0.09
     """Price of a GiB that leaves a machine for the internet."""
     refresh_prices_every: str = "10m"
-    """How often the API is asked what spot machines cost."""
+    """How often EC2 is asked what spot machines cost, and, until it has answered, the price list what others do; that is good for a day."""
     calls_at_once: int = 4
     """Threads, and so requests to the API, at the same time."""
 
@@ -72,6 +76,15 @@ class AwsConfiguration(msgspec.Struct, frozen=True):
     given: AwsSettings
     offers: dict[str, Offer]
     refresh_s: float
+
+    @property
+    def catalogued(self) -> list[str]:
+        """Names of the offers on demand whose price is the catalogue's, for want of a newer one."""
+        return [
+            offer.name
+            for offer in self.offers.values()
+            if offer.market is Market.ON_DEMAND and offer.price_source == CATALOGUED
+        ]
 
 
 def read_settings(provider: str, settings: object) -> AwsConfiguration:
@@ -116,7 +129,6 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
             remedy=f"take one of {', '.join(CATALOGUE)}",
         )
     check_offer(given, ("price_usd_h", "spot_price_usd_h", "max_instances"), path)
-    listed = {Market.ON_DEMAND: row.on_demand_usd_h, Market.SPOT: row.spot_usd_h}
     written = {
         Market.ON_DEMAND: ("price_usd_h", given.price_usd_h),
         Market.SPOT: ("spot_price_usd_h", given.spot_price_usd_h),
@@ -130,8 +142,10 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
                 field=f"{path}.{key}",
                 remedy="write the price in USD per hour",
             )
-        usd_h = listed[market] if price_usd_h is None else price_usd_h
-        made.append(_offer(provider, settings, given, row, market, usd_h, path))
+        offer = _offer(provider, settings, given, row, market, path)
+        if price_usd_h is not None:
+            offer = replace(offer, price_usd_h=price_usd_h, price_source="")
+        made.append(offer)
     return made
 
 
@@ -141,9 +155,10 @@ def _offer(
     given: OfferSettings,
     row: InstanceType,
     market: Market,
-    usd_h: float,
     path: str,
 ) -> Offer:
+    """At the catalogue's price."""
+    spot = market is Market.SPOT
     return Offer(
         name=f"{settings.region}/{row.name}/{market}",
         provider=provider,
@@ -155,7 +170,8 @@ def _offer(
         gpus=row.gpus,
         cpus_milli=row.vcpus * 1000,
         memory_mib=row.memory_gib * 1024,
-        price_usd_h=usd_h,
+        price_usd_h=row.spot_usd_h if spot else row.on_demand_usd_h,
+        price_source=f"estimate of {SPOT_AS_OF}" if spot else CATALOGUED,
         delay_s=duration_s(given.boot_delay, f"{path}.boot_delay", low_s=0.0),
         available=given.max_instances,
         egress_usd_per_gib=settings.egress_usd_per_gib,

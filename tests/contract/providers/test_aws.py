@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ async def rented(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
 def make(ec2: Ec2Proxy, clock: ManualClock, **settings: object) -> AwsProvider:
     both = {"instance_type": "g5.xlarge", "market": ["on-demand", "spot"], "max_instances": 20}
     given: dict[str, object] = {"region": "us-east-1", "zones": [A, B, C], "image": IMAGE, "offers": [both]}
-    return entry_point("p", given | {"endpoint_url": ec2.url} | settings, clock)
+    return entry_point("p", given | ec2.addresses | settings, clock)
 
 
 async def ask(provider: Provider, name: str = "a", offer: str = ON_DEMAND, token: str = TOKEN) -> Instance:
@@ -213,6 +214,51 @@ async def test_spot_prices_are_asked_for_seldom_and_may_fail(
     clock.advance(600)
     await rented.offers()
     assert ec2.count("DescribeSpotPriceHistory") == ATTEMPTS + 2
+
+
+async def test_prices_on_demand_are_the_price_lists_once_a_day_and_the_catalogues_till_then(
+    rented: Provider, ec2: Ec2Proxy, clock: ManualClock
+) -> None:
+    async def on_demand() -> tuple[float, str]:
+        (offer,) = [offer for offer in await rented.offers() if offer.name == ON_DEMAND]
+        return offer.price_usd_h, offer.price_source
+
+    ec2.refusals["GetProducts"] = [(400, "AccessDeniedException")]
+    ec2.on_demand_usd_h = {"g5.xlarge": 1.25, "g5.4xlarge": 7.0}
+    assert await on_demand() == (1.006, "catalogue of 2026-07-20")
+    assert await on_demand() == (1.006, "catalogue of 2026-07-20")
+    assert ec2.count("GetProducts") == 1, "not asked again at once"
+    clock.advance(600)
+    today = f"AWS price list, {datetime.fromtimestamp(clock.now(), UTC):%Y-%m-%d}"
+    assert await on_demand() == (1.25, today)
+    asked = ec2.calls[-2] if ec2.calls[-1]["Action"] != "GetProducts" else ec2.calls[-1]
+    assert asked == {
+        "Action": "GetProducts",
+        "ServiceCode": "AmazonEC2",
+        "operatingSystem": "Linux",
+        "preInstalledSw": "NA",
+        "tenancy": "Shared",
+        "capacitystatus": "Used",
+        "instanceType": "g5.xlarge",
+        "regionCode": "us-east-1",
+    }
+    await ask(rented)
+    clock.advance(3600)
+    assert (await only(rented)).billed_usd == pytest.approx(1.25)
+    ec2.on_demand_usd_h = {}
+    assert await on_demand() == (1.25, today)
+    assert ec2.count("GetProducts") == 2
+    clock.advance(24 * 3600)
+    assert await on_demand() == (1.006, "catalogue of 2026-07-20"), "no longer in the price list"
+
+
+async def test_a_price_of_the_owners_own_is_not_replaced(ec2: Ec2Proxy, clock: ManualClock) -> None:
+    ec2.on_demand_usd_h = {"g5.xlarge": 1.25}
+    made = make(ec2, clock, offers=[{"instance_type": "g5.xlarge", "price_usd_h": 0.8}])
+    (offer,) = await made.offers()
+    assert (offer.price_usd_h, offer.price_source) == (0.8, "")
+    assert ec2.count("GetProducts") == 0
+    await made.close()
 
 
 async def test_a_spot_machine_gets_notice_and_is_taken_back_with_its_bill_closed(
