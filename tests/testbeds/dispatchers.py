@@ -6,7 +6,6 @@ Judged is by what the jobs have written down themselves, and by what clients are
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from federator.wire.http import TokenRequest
 from tests.kills.judge import judge, read_attempts
 from tests.partitions.proxy import Proxy
 from tests.testbeds.etcd import EtcdCluster
+from tests.testbeds.ports import free_ports
 
 TERM_S = 3.0
 MARGIN_S = 1.0
@@ -41,7 +41,7 @@ class Dispatchers:
         self.journal = folder / "journal"
         self.journal.mkdir()
         self.processes = Processes(folder)
-        self.ports = {name: _free_port() for name in names}
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.proxies: dict[str, list[Proxy]] = {name: [] for name in proxied}
         self.nodes: dict[str, int] = {}
         """Acknowledged jobs, and how many ranks each has."""
@@ -244,9 +244,3 @@ class Dispatchers:
     async def site_ready(self) -> bool:
         """Whether the leader hears the site."""
         return any(row.status == "READY" and row.age_s is not None for row in await self.admin.sites())
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

