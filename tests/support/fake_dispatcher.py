@@ -13,6 +13,8 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
+from tests.support.waiting import PATIENCE_S
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -108,10 +110,10 @@ def fake_dispatcher() -> Iterator[FakeDispatcher]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()), daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE_S)
     try:
         yield fake
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(PATIENCE_S)
         loop.close()

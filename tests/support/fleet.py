@@ -47,7 +47,7 @@ class Dispatcher:
         self.url = ""
         self.token = ""
 
-    async def start(self, limit_s: float = 60.0) -> None:
+    async def start(self, limit_s: float = 120.0) -> None:
         """Start it, and return once it answers."""
         settings = self._folder / "dispatcher.yaml"
         state = self._folder / "dispatcher"

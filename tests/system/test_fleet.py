@@ -14,7 +14,7 @@ pytestmark = pytest.mark.system
 
 AGENTS = 200
 DOWN_S = 1.5
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 JOB = {"run": "sleep 1000", "resources": {"cpus": 1}}
 
 

@@ -6,10 +6,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from federator.kernel.errors import Unavailable
-from tests.testbeds.dispatchers import TERM_S, Dispatchers
+from tests.testbeds.dispatchers import READY_S, TERM_S, Dispatchers
 from tests.testbeds.etcd import EtcdCluster
 
 pytestmark = pytest.mark.system
@@ -42,6 +43,10 @@ async def test_a_leader_that_is_killed_or_stopped_is_succeeded(tmp_path: Path, c
         await world.submit(0.2)
         assert await world.faults() == []
         assert len(world.placements(long)) == 1, "work goes on as it was through both"
+
+        await world.until(
+            lambda: _stands_by(world, first, world.url(third)), "the first is back, and stands by"
+        )
         status, problem = await world.ask(first, "GET", "/v1/jobs")
         assert (status, problem["code"]) == (503, "not-leading")
         assert world.url(third) in problem["detail"]
@@ -108,7 +113,7 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
             await world.submit(0.2)
         cluster.kill(1)
         world.admin.transport.patience_s = 0.0
-        await world.until(lambda: _refuses(world), "nobody leads", limit_s=4 * TERM_S + 20)
+        await world.until(lambda: _refuses(world), "nobody leads", limit_s=4 * TERM_S + READY_S)
         cluster.start(0)
         cluster.start(1)
         cluster.wait_healthy()
@@ -124,8 +129,7 @@ async def test_a_store_restored_from_a_backup_is_adopted_and_what_it_forgot_is_f
     """One job had not been placed when the backup was made, one has ended since; both sides of the difference are made up."""
     async with Dispatchers(tmp_path / "world", cluster, "a") as world:
         short = await world.submit(0.5)
-        late = await world.submit(6.0)
-        await world.admin.hold(late)
+        late = await _held(world, 6.0)
         await world.running(short)
         snapshot = tmp_path / "backup.db"
         cluster.ctl("snapshot", "save", str(snapshot))
@@ -148,13 +152,26 @@ async def test_a_store_restored_from_a_backup_is_adopted_and_what_it_forgot_is_f
         assert any("the restored store is older" in text for text in history)
 
 
+async def _held(world: Dispatchers, run_s: float) -> str:
+    """A job that was held before it had a place. One that was quicker is let go, and may run as any other."""
+    while True:
+        job = await world.submit(run_s)
+        if (await world.admin.hold(job)).job.epoch == 0:
+            return job
+        await world.admin.release(job)
+
+
 async def _is(world: Dispatchers, job: str, status: str) -> bool:
     return bool((await world.admin.job(job)).job.status == status)
 
 
-async def _stands_by(world: Dispatchers, name: str) -> bool:
-    _, answer = await world.ask(name, "GET", "/readyz")
-    return bool(answer["status"] == "standby")
+async def _stands_by(world: Dispatchers, name: str, leader: str = "") -> bool:
+    """Whether it says so; and who leads, where that is asked."""
+    try:
+        _, answer = await world.ask(name, "GET", "/readyz")
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
+    return answer.get("status") == "standby" and leader in answer.get("leader", "")
 
 
 async def _refuses(world: Dispatchers) -> bool:

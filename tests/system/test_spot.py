@@ -14,6 +14,8 @@ from federator_providers.local.folder import InstanceFolder
 from tests.support.waiting import until
 
 SPEED = 60.0
+NOTICE = "20m"
+"""Twenty real seconds: what the job writes has to come home within them, on a slow machine too."""
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue
@@ -27,8 +29,8 @@ spec: {who: {queues: [default]}, when: {mode: always}, limits: {usd: {total: 100
 """
 JOB: dict[str, Any] = {
     "name": "train",
-    # The shell answers the signal between two naps: a real second is a minute of the federation's.
-    "run": "trap 'echo saved; exit 0' TERM; for n in $(seq 60); do sleep 0.1; done; echo done",
+    # It goes on until it is told to save itself, and is done when it starts again. The shell answers the signal between two naps.
+    "run": "trap 'echo saved; touch {saved}; exit 0' TERM; echo ready; until [ -e {saved} ]; do sleep 0.1; done; echo done",
     "resources": {"gpus": "A100:1"},
     "estimate": "5m",
     "finish_within": "8h",
@@ -43,7 +45,7 @@ class SpotFederation(Federation):
     def _settings(self) -> Document:
         settings = super()._settings()
         offer = {"instance_type": "a2-highgpu-1g", "market": ["on-demand", "spot"], "boot_delay": "2m"}
-        settings["providers"][PROVIDER]["settings"] |= {"offers": [offer], "spot": {"notice": "3m"}}
+        settings["providers"][PROVIDER]["settings"] |= {"offers": [offer], "spot": {"notice": NOTICE}}
         return settings
 
 
@@ -68,9 +70,11 @@ async def log_of(federation: Federation, job: str, placement: str) -> str:
 
 @pytest.mark.system
 @pytest.mark.timeout(600)
-async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(federation: Federation) -> None:
+async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(
+    federation: Federation, tmp_path: Path
+) -> None:
     admin = federation.admin
-    (job,) = (await admin.submit(JOB)).jobs
+    (job,) = (await admin.submit({**JOB, "run": JOB["run"].format(saved=tmp_path / "saved")})).jobs
 
     async def running() -> bool:
         return (await admin.job(job)).job.status is JobStatus.RUNNING
@@ -81,6 +85,11 @@ async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(federati
     assert first.evidence is not None
     assert first.evidence.fallback_finish_at is not None
     attempt = (await admin.job(job)).job.placement or ""
+
+    async def ready() -> bool:
+        return "ready" in await log_of(federation, job, attempt)
+
+    await until(ready, "the job to listen for its signal")
     interrupt(federation.machines, first.id)
 
     async def two() -> bool:

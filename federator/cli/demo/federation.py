@@ -20,7 +20,7 @@ from federator.wire.http import PolicyVerdict, TokenRequest
 
 DISPATCHER = "dispatcher"
 FEDERATION = "demo"
-READY_S = 30.0
+READY_S = 60.0
 """How long anything may take to come up, in real seconds."""
 PATIENCE_S = 20.0
 REPORT_S = 1.0

@@ -4,6 +4,7 @@ Everything here is real processes. Each test's processes are found by an argumen
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -81,7 +82,8 @@ def world(tmp_path: Path) -> Iterator[World]:
     for folder in made.state_dir.iterdir() if made.state_dir.exists() else ():
         kill_tagged(TAG, str(folder))
     for pid in made.sleepers():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def processes() -> list[int]:
@@ -90,13 +92,16 @@ def processes() -> list[int]:
 
 def command_line(pid: int) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
     except OSError:
         return []
 
 
 def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended since it was listed
+        return 0
 
 
 async def ended(provider: Provider, name: str = "m") -> float:

@@ -21,7 +21,7 @@ from federator.store.sqlite import SqliteStore
 from tests.testbeds.etcd import shared_cluster
 
 HISTORY_LIMIT = 100
-LATE_S = 10.0
+LATE_S = 60.0
 """Real seconds that a key may stay beyond its time."""
 
 
@@ -33,6 +33,9 @@ class World(Protocol):
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass for expiring keys."""
+
+    def overslept(self, key: str) -> bool:
+        """Whether its time is over already, because the machine kept this test waiting: then it may be gone."""
 
     async def forget_history(self) -> None:
         """Make every revision up to now a compacted one."""
@@ -48,6 +51,10 @@ class ManualWorld:
     async def pass_time(self, seconds: float) -> None:
         """Let time pass for expiring keys."""
         self.clock.advance(seconds)
+
+    def overslept(self, key: str) -> bool:
+        """Never: the clock waits for the test."""
+        return False
 
     async def forget_history(self) -> None:
         """Make every revision up to now a compacted one."""
@@ -84,6 +91,8 @@ class FreshEtcd:
         self.inner = store
         self._base = base
         self.due_s: dict[str, float] = {}
+        self.ends_s: dict[str, float] = {}
+        """Until when each key has to be there, at least: its time from before it was written."""
         self.last_due_s = 0.0
         self.cuts = 0
         """How often the connections of watches have broken."""
@@ -103,7 +112,7 @@ class FreshEtcd:
         return Page(tuple(map(self._shifted, page.items)), page.revision - self._base, page.next_after)
 
     async def commit(self, transaction: Transaction) -> int:
-        base = self._base
+        base, asked_s = self._base, time.monotonic()
         compares = tuple(
             Compare(each.key, each.revision + base if each.revision else 0) for each in transaction.compares
         )
@@ -117,6 +126,7 @@ class FreshEtcd:
         for put in puts:
             self.due_s.pop(put.key, None)
             if put.expires_in_s is not None:
+                self.ends_s[put.key] = asked_s + put.expires_in_s
                 self.due_s[put.key] = time.monotonic() + put.expires_in_s
                 self.last_due_s = max(self.last_due_s, self.due_s[put.key])
         return revision
@@ -167,6 +177,10 @@ class EtcdWorld:
                 while await store.get(key) is not None:
                     await asyncio.sleep(0.02)
         await asyncio.sleep(until_s - time.monotonic())
+
+    def overslept(self, key: str) -> bool:
+        """By the real clock."""
+        return time.monotonic() >= self.store.ends_s[key]
 
     async def forget_history(self) -> None:
         """Write something newer, compact, and break the connections of all watches: what was on its way is lost."""

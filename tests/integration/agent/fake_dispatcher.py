@@ -1,6 +1,7 @@
 """A dispatcher of some hundred lines that speaks the agent's protocol and remembers what it is told."""
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -124,8 +125,11 @@ class FakeDispatcher:
         await self.want(msgspec.structs.replace(entry, order=Order.STOP, reason="test", **changes))
 
     async def _send(self, message: Down) -> None:
-        for socket in self.sockets:
-            await socket.send_str(encode(message).decode())
+        for socket in list(self.sockets):
+            with contextlib.suppress(
+                ConnectionError
+            ):  # of an agent that was killed a moment ago: its next session hears it
+                await socket.send_str(encode(message).decode())
 
     async def until(self, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> Any:
         """Wait until the agent has made the condition true; its value."""

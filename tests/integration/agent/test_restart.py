@@ -98,7 +98,7 @@ async def test_a_rank_whose_shim_is_gone_is_lost_and_nothing_of_it_runs(
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or while it is read
         return False
 
 

@@ -116,7 +116,7 @@ async def test_a_watch_that_breaks_in_the_middle_of_a_transaction_goes_on_in_the
     first = await store.commit(Transaction(puts=tuple(Put(f"w/{number}", b"") for number in range(4))))
     monkeypatch.setattr(store._link, "watching", breaking)
     changes = store.watch("w/", from_revision=first)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert [(await anext(changes)).key for _ in range(4)] == ["w/0", "w/1", "w/2", "w/3"]
 
 
@@ -132,7 +132,7 @@ async def test_without_a_quorum_a_write_is_of_unknown_outcome_and_a_read_fails_a
         await put(store, "b")
     with pytest.raises(Unavailable, match="does not answer"):
         await store.get("a")
-    assert time.monotonic() - started_s < 30
+    assert time.monotonic() - started_s < 60, "it gives up"
     cluster.start(0)
     cluster.start(1)
     cluster.wait_healthy()

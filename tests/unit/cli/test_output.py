@@ -15,6 +15,7 @@ from federator.cli.phrases import ago, gpus, plain, usd, when
 from federator.kernel import errors
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.wire.http import JobRow
+from tests.support.waiting import PATIENCE_S
 
 NOW = 1_760_000_000.0
 REASON = "no GPUs are free at north before 14:00, and policy research-burst does not permit renting for waiting alone"
@@ -134,7 +135,7 @@ def test_help_imports_nothing_heavy() -> None:
         "sys.stderr.write(' '.join(heavy & set(sys.modules)))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "submit" in ran.stdout

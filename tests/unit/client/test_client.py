@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
 from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Problem, SubmitResult, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import PATIENCE_S
 
 
 def detail(
@@ -183,19 +186,39 @@ async def test_an_update_sends_only_what_is_to_change(client: Client, fake: Fake
         await client.update("job-1", JobPatch())
 
 
+async def seen_by(client_has: threading.Event) -> None:
+    """Break off no sooner than the client has what was sent: what is on its way when a connection breaks may be lost."""
+    await asyncio.to_thread(client_has.wait, PATIENCE_S)
+
+
+async def read(log: AsyncIterator[bytes], client_has: threading.Event) -> bytes:
+    """All of it; whoever sends it is told of the first part."""
+    parts = []
+    async for part in log:
+        parts.append(part)
+        client_has.set()
+    return b"".join(parts)
+
+
 async def test_events_go_on_where_the_connection_broke(client: Client, fake: FakeDispatcher) -> None:
+    client_has = threading.Event()
+
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b": alive\n\n" + frame(event(1)) + frame(event(2))[:-9])
-        await asyncio.sleep(0.05)
+        await seen_by(client_has)
         assert request.transport is not None
         request.transport.abort()
         return response
 
     fake.handle("GET /v1/jobs/job-1/events", broken)
     fake.answer("GET /v1/jobs/job-1/events", frame(event(2)) + frame(event(3)))
-    assert [seen.id async for seen in client.events("job-1")] == ["ev-1", "ev-2", "ev-3"]
+    seen = []
+    async for each in client.events("job-1"):
+        seen.append(each.id)
+        client_has.set()
+    assert seen == ["ev-1", "ev-2", "ev-3"]
     assert fake.heard[1].headers["Last-Event-ID"] == "ev-1"
 
 
@@ -211,11 +234,13 @@ async def test_waiting_ends_with_the_job_and_not_with_the_stream(
 async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
     client: Client, fake: FakeDispatcher
 ) -> None:
+    client_has = threading.Event()
+
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"one\ntw")
-        await asyncio.sleep(0.05)
+        await seen_by(client_has)
         assert request.transport is not None
         request.transport.abort()
         return response
@@ -227,7 +252,7 @@ async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
     fake.handle("GET /v1/jobs/job-1/logs", broken)
     fake.answer("GET /v1/jobs/job-1/logs", b"o\n")
     fake.answer("GET /v1/jobs/job-1/logs", b"three\n")
-    assert b"".join([chunk async for chunk in client.logs("train", follow=True)]) == b"one\ntwo\nthree\n"
+    assert await read(client.logs("train", follow=True), client_has) == b"one\ntwo\nthree\n"
     asked = [
         (heard.query["placement"], heard.query["offset"]) for heard in fake.of("GET /v1/jobs/job-1/logs")
     ]
@@ -237,11 +262,13 @@ async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
 async def test_the_tail_of_a_log_goes_on_from_where_the_server_says_it_began(
     client: Client, fake: FakeDispatcher
 ) -> None:
+    client_has = threading.Event()
+
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"X-Federator-Offset": "100"})
         await response.prepare(request)
         await response.write(b"last\n")
-        await asyncio.sleep(0.05)
+        await seen_by(client_has)
         assert request.transport is not None
         request.transport.abort()
         return response
@@ -250,7 +277,7 @@ async def test_the_tail_of_a_log_goes_on_from_where_the_server_says_it_began(
     fake.answer("GET /v1/jobs/train", detail(JobStatus.SUCCEEDED))
     fake.handle("GET /v1/jobs/job-1/logs", broken)
     fake.answer("GET /v1/jobs/job-1/logs", b"more\n")
-    assert b"".join([chunk async for chunk in client.logs("train", tail=1, follow=True)]) == b"last\nmore\n"
+    assert await read(client.logs("train", tail=1, follow=True), client_has) == b"last\nmore\n"
     first, second = fake.of("GET /v1/jobs/job-1/logs")
     assert (first.query["tail"], second.query["offset"]) == ("1", "105")
 

@@ -49,7 +49,7 @@ async def test_when_none_leads_all_are_asked_again_while_patience_lasts(
         fake.answer("GET /v1/sites", STANDBY, status=503)
     other.answer("GET /v1/sites", STANDBY, status=503)
     fake.answer("GET /v1/sites", [])
-    async with both(fake, other, patience_s=5.0) as client:
+    async with both(fake, other, patience_s=60.0) as client:
         assert await client.sites() == []
     async with both(other, other) as client:
         with pytest.raises(errors.NotLeading, match="http://b leads"):
@@ -87,7 +87,7 @@ async def test_one_that_hangs_is_left_when_another_leads(
     async with both(fake, other) as client:
         async with asyncio.timeout(60):
             assert await client.sites() == []
-    assert len(other.of("GET /readyz")) == 2
+    assert len(other.of("GET /readyz")) >= 2, "it is asked again until it leads"
 
 
 async def test_one_that_is_slow_is_waited_for_while_no_other_leads(

@@ -14,6 +14,7 @@ from federator.kernel.errors import Conflict, Permanent, Unavailable
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import QUERIES, SCHEMA_VERSION, read_queries
+from tests.support.waiting import PATIENCE_S
 
 
 def reopen(path: Path, clock: ManualClock | None = None) -> SqliteStore:
@@ -118,7 +119,11 @@ async def test_a_second_process_is_turned_away_with_the_owner_and_the_remedy(pat
         "from federator.store.sqlite import SqliteStore; SqliteStore.open(Path(sys.argv[1]), SystemClock())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode != 0
     assert f"in use by process {os.getpid()}" in done.stderr
