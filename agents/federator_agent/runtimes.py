@@ -8,6 +8,7 @@ from federator_agent.local import traces
 from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.runtime import Runtime, Surroundings
+from federator_agent.slurm.runtime import SlurmRuntime
 
 
 class Kind(NamedTuple):
@@ -33,6 +34,8 @@ def kind(settings: AgentSettings) -> Kind:
 
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:
     """It, made."""
-    if settings.kube is not None or settings.slurm is not None:
-        raise Invalid("is not supported yet", field="$.kube" if settings.kube else "$.slurm")
+    if settings.slurm is not None:
+        return SlurmRuntime(settings.slurm, around)
+    if settings.kube is not None:
+        raise Invalid("is not supported yet", field="$.kube")
     return LocalRuntime(around)

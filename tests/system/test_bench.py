@@ -102,7 +102,7 @@ async def test_a_real_slurm_runs_a_job_and_leaves_nothing(tmp_path: Path) -> Non
     async with Slurm(tmp_path / "slurm", cpus=4) as slurm:
         job = await slurm.submit("#!/bin/sh\necho done by $SLURM_JOB_ID\n", f"--output={out}")
         await slurm.idle()
-        pids = [slurm.pid(daemon) for daemon in ("slurmctld", "slurmd")]
+        pids = [slurm.pid(daemon) for daemon in ("slurmctld", "n0")]
         await slurm.submit("#!/bin/sh\nsleep 1000\n", f"--output={tmp_path}/endless")
         while not (await slurm.command("squeue", "--noheader", "--states=RUNNING")).strip():
             pass

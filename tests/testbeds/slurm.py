@@ -1,7 +1,8 @@
-"""A real Slurm on this machine: one slurmctld and one slurmd on loopback, from Debian's packages, ended with everything that they started.
+"""A real Slurm on this machine: one slurmctld and a slurmd for each node, on loopback, from Debian's packages, ended with everything that they started.
 
 It needs neither munge nor root: whoever runs the tests is Slurm's user, and nothing listens beyond loopback. The nodes are declared larger than the
-machine is (`config_overrides`), so that there can be many slots.
+machine is (`config_overrides`), so that there can be many slots; their GPUs are links to /dev/null, which Slurm hands out like any others. Clusters do not
+know of each other: several can stand side by side.
 """
 
 import asyncio
@@ -12,16 +13,34 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "scancel", "srun")
 REMEDY = "install Slurm: on Debian and Ubuntu, apt-get install slurm-wlm"
 READY_S = 60.0
 TERM_S = 10.0
 POLL_S = 0.1
-NODE = "bench"
+GPU_MODEL = "a100"
+_DEFAULTS = {
+    "AuthType": "auth/none",
+    "CredType": "cred/none",
+    "CommunicationParameters": "NoInAddrAny,NoCtldInAddrAny",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "JobAcctGatherType": "jobacct_gather/none",
+    "AccountingStorageType": "accounting_storage/none",
+    "SlurmdParameters": "config_overrides",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core",
+    "GresTypes": "gpu",
+    "MpiDefault": "none",
+    "ReturnToService": "2",
+    "MaxJobCount": "100000",
+    "MaxArraySize": "10001",
+    "MinJobAge": "2",
+}
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
 
@@ -40,13 +59,28 @@ def missing() -> str:
 
 
 class Slurm:
-    """One cluster with one node of `cpus` slots, and the partition `main`. `async with Slurm(folder) as slurm`."""
+    """One cluster of equal nodes `n0`, `n1` … and the partition `main` of all of them. `async with Slurm(folder) as slurm`."""
 
-    def __init__(self, folder: Path, *, cpus: int = 64, memory_mib: int = 65536) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cpus: int = 64,
+        memory_mib: int = 65536,
+        nodes: int = 1,
+        gpus: int = 0,
+        partitions: Sequence[str] = ("main Nodes=ALL Default=YES MaxTime=INFINITE",),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`cpus`, `memory_mib` and `gpus` are of each node; `partitions` and `settings` are what slurm.conf is to say beyond, or instead of, the usual."""
         self.folder = folder
         self.configuration = folder / "slurm.conf"
+        self.nodes = tuple(f"n{number}" for number in range(nodes))
         self._cpus = cpus
         self._memory_mib = memory_mib
+        self._gpus = gpus
+        self._partitions = partitions
+        self._settings = _DEFAULTS | dict(settings or {})
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -62,9 +96,9 @@ class Slurm:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._configure()
         try:
-            self._start("slurmctld", ["-D", "-f", str(self.configuration)])
-            self._start("slurmd", ["-D", "-f", str(self.configuration), "-N", NODE])
-            await self._ready()
+            for daemon in ("slurmctld", *self.nodes):
+                self.start(daemon)
+            await self.ready()
         except BaseException:
             await asyncio.to_thread(self._end)
             raise
@@ -75,8 +109,13 @@ class Slurm:
         await asyncio.to_thread(self._end)
 
     def pid(self, daemon: str) -> int:
-        """The process of `slurmctld` or `slurmd`."""
+        """The process of `slurmctld`, or of the slurmd of a node."""
         return self._daemons[daemon].pid
+
+    def kill(self, daemon: str) -> None:
+        """Kill `slurmctld`, or the slurmd of a node. What runs there goes on."""
+        self._daemons[daemon].kill()
+        self._daemons.pop(daemon).wait()
 
     async def command(self, program: str, *arguments: str, stdin: str = "") -> str:
         """What one of Slurm's commands prints. Raises `SlurmFailed` with what it says when it fails."""
@@ -104,46 +143,45 @@ class Slurm:
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]
-        ctld, node = _free_ports(2)
+        ctld, *ports = _free_ports(1 + len(self.nodes))
         user = pwd.getpwuid(os.getuid()).pw_name
-        for name in ("state", "spool", "jobs"):
+        for name in ("state", "jobs", *(f"spool-{node}" for node in self.nodes)):
             (self.folder / name).mkdir(exist_ok=True)
+        gpus = f"Gres=gpu:{GPU_MODEL}:{self._gpus} " if self._gpus else ""
         lines = [
             "ClusterName=testbed",
             f"SlurmctldHost={host}(127.0.0.1)",
             f"SlurmctldPort={ctld}",
             f"SlurmUser={user}",
             f"SlurmdUser={user}",
-            "AuthType=auth/none",
-            "CredType=cred/none",
-            "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
             f"StateSaveLocation={self.folder}/state",
-            f"SlurmdSpoolDir={self.folder}/spool",
+            f"SlurmdSpoolDir={self.folder}/spool-%n",
             f"SlurmctldPidFile={self.folder}/slurmctld.pid",
-            f"SlurmdPidFile={self.folder}/slurmd.pid",
+            f"SlurmdPidFile={self.folder}/slurmd-%n.pid",
             f"SlurmctldLogFile={self.folder}/slurmctld.log",
-            f"SlurmdLogFile={self.folder}/slurmd.log",
-            "ProctrackType=proctrack/pgid",
-            "TaskPlugin=task/none",
-            "JobAcctGatherType=jobacct_gather/none",
-            "AccountingStorageType=accounting_storage/none",
-            "SlurmdParameters=config_overrides",
-            "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_Core",
-            "MpiDefault=none",
-            "ReturnToService=2",
-            "MaxJobCount=100000",
-            "MaxArraySize=10001",
-            "MinJobAge=2",
-            f"NodeName={NODE} NodeHostName={host} NodeAddr=127.0.0.1 Port={node} CPUs={self._cpus} RealMemory={self._memory_mib}",
-            f"PartitionName=main Nodes={NODE} Default=YES MaxTime=INFINITE State=UP",
+            f"SlurmdLogFile={self.folder}/%n.log",
+            *(f"{key}={value}" for key, value in self._settings.items()),
+            f"NodeName=DEFAULT CPUs={self._cpus} RealMemory={self._memory_mib} {gpus}",
+            *(
+                f"NodeName={node} NodeHostName={host} NodeAddr=127.0.0.1 Port={port}"
+                for node, port in zip(self.nodes, ports, strict=True)
+            ),
+            *(f"PartitionName={partition} State=UP" for partition in self._partitions),
         ]
         self.configuration.write_text("\n".join(lines) + "\n")
+        devices = [self.folder / f"gpu{number}" for number in range(self._gpus)]
+        for device in devices:
+            device.symlink_to(os.devnull)
+        (self.folder / "gres.conf").write_text(
+            "".join(f"Name=gpu Type={GPU_MODEL} File={device}\n" for device in devices)
+        )
 
-    def _start(self, program: str, arguments: Sequence[str]) -> None:
-        with (self.folder / f"{program}.out").open("wb") as out:
-            self._daemons[program] = subprocess.Popen(
-                [program, *arguments],
+    def start(self, daemon: str) -> None:
+        """Start `slurmctld`, or the slurmd of a node."""
+        program = ["slurmctld"] if daemon == "slurmctld" else ["slurmd", "-N", daemon]
+        with (self.folder / f"{daemon}.out").open("ab") as out:
+            self._daemons[daemon] = subprocess.Popen(
+                [*program, "-D", "-f", str(self.configuration)],
                 env=self.environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -152,41 +190,42 @@ class Slurm:
                 start_new_session=True,
             )
 
-    async def _ready(self) -> None:
+    async def ready(self) -> None:
+        """Return when all nodes take work. Raises `SlurmFailed`."""
         until = time.monotonic() + READY_S
         said = ""
         while time.monotonic() < until:
-            for program, process in self._daemons.items():
+            for daemon, process in self._daemons.items():
                 if process.poll() is not None:
-                    raise SlurmFailed(f"{program} has ended: {self._said(program)}")
+                    raise SlurmFailed(f"{daemon} has ended: {self._said(daemon)}")
             try:
-                said = (await self.command("sinfo", "--noheader", "--format=%T")).strip()
+                said = await self.command("sinfo", "--noheader", "--Node", "--format=%N %T")
             except SlurmFailed as failed:
                 said = str(failed)
-            if said == "idle":
+            if {f"{node} idle" for node in self.nodes} == set(said.splitlines()):
                 return
             await asyncio.sleep(POLL_S)
-        raise SlurmFailed(f"its node is not idle after {READY_S:g} s but: {said}; {self._said('slurmd')}")
+        raise SlurmFailed(
+            f"its nodes are not idle after {READY_S:g} s but: {said}; {self._said(self.nodes[0])}"
+        )
 
-    def _said(self, program: str) -> str:
+    def _said(self, daemon: str) -> str:
         text = "".join(
             file.read_text(errors="replace")
-            for file in (self.folder / f"{program}.out", self.folder / f"{program}.log")
+            for file in (self.folder / f"{daemon}.out", self.folder / f"{daemon}.log")
             if file.exists()
         )
         return " / ".join(text.strip().splitlines()[-4:])
 
     def _end(self) -> None:
         """Jobs first, while there is somebody to end them; what then still lives below the folder, by force."""
-        for program in ("slurmd", "slurmctld"):
-            process = self._daemons.get(program)
-            if process is None:
-                continue
-            if program == "slurmd" and process.poll() is None and self._daemons["slurmctld"].poll() is None:
-                subprocess.run(
-                    ["scancel", "--full", "--signal=KILL", f"--user={os.getuid()}"],
-                    env=self.environment, capture_output=True, check=False, timeout=30,
-                )  # fmt: skip
+        if all(process.poll() is None for process in self._daemons.values()) and "slurmctld" in self._daemons:
+            subprocess.run(
+                ["scancel", "--full", "--signal=KILL", f"--user={os.getuid()}"],
+                env=self.environment, capture_output=True, check=False, timeout=30,
+            )  # fmt: skip
+        for daemon in sorted(self._daemons, key=lambda name: name == "slurmctld"):
+            process = self._daemons[daemon]
             process.terminate()
             try:
                 process.wait(TERM_S)

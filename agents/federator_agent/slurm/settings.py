@@ -1,17 +1,133 @@
-"""The `slurm:` part of a site file."""
+"""The `slurm:` part of a site file: where the cluster is, what of it is lent, and in whose name jobs are submitted there."""
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
+from federator.kernel.errors import Invalid
 from federator.wire import fields
+from federator.wire.accelerators import read_accelerators
+
+KEYS = ("shared_dir", "partitions", "gpus", "queues", "start_within", "conf")
+QUEUE_KEYS = ("account", "qos", "partition", "user")
+UNTYPED = "gpu"
+"""How `gpus` names GPUs for which the cluster's gres.conf says no type."""
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
+ANY_QUEUE = "*"
+
+
+class GpuType(msgspec.Struct, frozen=True):
+    """What a type of the cluster's GPUs is called in the federation."""
+
+    model: str
+    memory_mib: int = 0
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """In whose name the jobs of a queue are submitted; empty: as Slurm decides."""
+
+    account: str = ""
+    qos: str = ""
+    partition: str = ""
+    """Instead of the one that the pool is named after: say, one whose jobs local work may preempt."""
+    user: str = ""
+    """Runs them as this user; the agent must be root for it."""
 
 
 class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the cluster, and what of it to use."""
 
+    shared_dir: Path
+    """A directory of this agent's alone, on a file system that all nodes and this host see under the same path."""
+    partitions: tuple[str, ...] = ()
+    """The partitions to lend; empty: all that are up."""
+    gpus: dict[str, GpuType] = {}
+    """By the type in gres.conf; a type that is not here is a model of that name, of unknown memory."""
+    queues: dict[str, Account] = {}
+    """By queue of the federation, each with all queues below it, the longest name first; `*`: all others."""
+    start_within_s: float = 600.0
+    """So long may a job wait in Slurm's queue before the site gives it back to the federation."""
+    conf: Path | None = None
+    """The slurm.conf of the cluster; None: as Slurm's commands find it."""
+
+    def account(self, queue: str) -> Account:
+        """In whose name work of that queue is submitted."""
+        parts = queue.split("/")
+        for length in range(len(parts), 0, -1):
+            found = self.queues.get("/".join(parts[:length]))
+            if found is not None:
+                return found
+        return self.queues.get(ANY_QUEUE, Account())
+
 
 def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
     """Settings from the site file. Raises `Invalid` that names the field."""
-    fields.known_only(value, path, ())
-    return SlurmSettings()
+    fields.known_only(value, path, KEYS)
+    if "shared_dir" not in value:
+        remedy = (
+            "name a directory that all nodes and this host see under the same path, such as /shared/federator"
+        )
+        raise Invalid("is missing", field=f"{path}.shared_dir", remedy=remedy)
+    settings = SlurmSettings(
+        shared_dir=_absolute(value["shared_dir"], f"{path}.shared_dir"),
+        partitions=fields.words(value.get("partitions", ()), f"{path}.partitions", fields.name),
+        gpus=_gpus(value.get("gpus", {}), f"{path}.gpus"),
+        queues=_queues(value.get("queues", {}), f"{path}.queues"),
+        conf=_absolute(value["conf"], f"{path}.conf") if "conf" in value else None,
+    )
+    if "start_within" in value:
+        start_within_s = fields.duration_s(value["start_within"], f"{path}.start_within", low_s=1.0)
+        settings = msgspec.structs.replace(settings, start_within_s=start_within_s)
+    return settings
+
+
+def _absolute(value: object, path: str) -> Path:
+    text = fields.text(value, path, limit=1000)
+    if not text.startswith("/") or "%" in text or "\n" in text:
+        # Slurm replaces what follows a % in the names of files.
+        remedy = "write the whole path, from /, and without %"
+        raise Invalid(f"{text[:80]!r} is not the path of a place", field=path, remedy=remedy)
+    return Path(text)
+
+
+def _gpus(value: object, path: str) -> dict[str, GpuType]:
+    return {
+        _word(name, f"{path}.{name}"): _gpu(each, f"{path}.{name}")
+        for name, each in fields.mapping(value, path).items()
+    }
+
+
+def _gpu(value: object, path: str) -> GpuType:
+    found = read_accelerators(value, path)
+    if len(found.models) != 1 or found.count != 1:
+        remedy = "write the model, and its memory if jobs ask for that: A100 or A100:80GB"
+        raise Invalid("is not one model of GPU", field=path, remedy=remedy)
+    return GpuType(found.models[0], found.memory_mib)
+
+
+def _queues(value: object, path: str) -> dict[str, Account]:
+    queues: dict[str, Account] = {}
+    for name, each in fields.mapping(value, path).items():
+        where = f"{path}.{name}"
+        queue = ANY_QUEUE if name == ANY_QUEUE else fields.queue(name.removesuffix("/*"), where)
+        if queue in queues:
+            raise Invalid(f"{queue!r} is said twice", field=where, remedy="leave one of them out")
+        queues[queue] = _account(fields.mapping(each, where), where)
+    return queues
+
+
+def _account(value: Mapping[str, object], path: str) -> Account:
+    fields.known_only(value, path, QUEUE_KEYS)
+    return Account(**{key: _word(each, f"{path}.{key}") for key, each in value.items()})
+
+
+def _word(value: object, path: str) -> str:
+    """A name of Slurm's: nothing that a command could take for an option or for more than one word."""
+    word = fields.text(value, path, limit=128)
+    if not _WORD.fullmatch(word):
+        raise Invalid(
+            f"{word!r} is not a name of Slurm's", field=path, remedy="write it as Slurm's commands show it"
+        )
+    return word

@@ -1,0 +1,131 @@
+"""The cluster as everything else here sees it: its queue, its capacity, and jobs cancelled for certain.
+
+Slurm's silence means waiting: while slurmctld does not answer, nothing has ended and nothing is gone.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from federator_agent.core.lending import Seen
+from federator_agent.slurm import output
+from federator_agent.slurm.capacity import View, lent_partitions, view
+from federator_agent.slurm.commands import Commands, Rejected, Unreachable
+from federator_agent.slurm.output import WAITING
+from federator_agent.slurm.queue import Look, Queue
+from federator_agent.slurm.script import Target
+from federator_agent.slurm.settings import SlurmSettings
+
+TRY_AGAIN_S = 2.0
+CANCEL_AGAIN_S = 5.0
+OBSERVE_S = 5.0
+BREATH = 20.0
+"""Between two looks at all nodes and jobs there is at least this many times what the last one took."""
+log = logging.getLogger("federator_agent.slurm")
+
+
+class Cluster:
+    """One Slurm cluster, through its commands."""
+
+    def __init__(self, settings: SlurmSettings, environment: dict[str, str]) -> None:
+        self.settings = settings
+        self.commands = Commands(settings, environment)
+        self.queue = Queue(self.commands, [each.user for each in settings.queues.values() if each.user])
+        self._view: View | None = None
+        self._viewed = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._silent = False
+
+    async def look(self, within_s: float = 0.0) -> Look:
+        """The queue, however long Slurm takes to answer."""
+        while True:
+            try:
+                look = await self.queue.look(within_s)
+            except (Unreachable, Rejected) as error:
+                if not self._silent:
+                    log.warning("%s; what runs is left alone until it does", error)
+                self._silent = True
+                await asyncio.sleep(TRY_AGAIN_S)
+            else:
+                if self._silent:
+                    log.info("Slurm answers again")
+                self._silent = False
+                return look
+
+    async def cancel(self, name: str) -> None:
+        """Cancel all jobs of that name; returns when Slurm says that nothing of them runs or waits."""
+        loop = asyncio.get_running_loop()
+        cancelled_s = -CANCEL_AGAIN_S
+        while left := [job.id for job in (await self.look()).get(name, ()) if not job.over]:
+            if loop.time() - cancelled_s >= CANCEL_AGAIN_S:
+                cancelled_s = loop.time()
+                with contextlib.suppress(Unreachable, Rejected):
+                    await self.commands.run("scancel", *left)
+            await asyncio.sleep(0.1)
+        self.changed()
+
+    async def target(self, pool: str) -> Target | None:
+        """Where a pool is, once the cluster has been looked at; None: there is no such pool."""
+        await self._viewed.wait()
+        assert self._view is not None
+        return self._view.targets.get(pool)
+
+    async def address(self, node: str) -> str:
+        """Under which other nodes reach it."""
+        with contextlib.suppress(Unreachable, Rejected):
+            for found in output.read_nodes(
+                await self.commands.run("scontrol", "show", "node", node, "--oneliner")
+            ):
+                return found.address
+        return node
+
+    def changed(self) -> None:
+        """One of our jobs has started or ended: the capacity is worth another look."""
+        self._changed.set()
+
+    async def observe(self, ours: Callable[[], Iterable[str]], tell: Callable[[Seen], None]) -> None:
+        """Tell what the cluster has whenever that changes, for ever. `ours`: the names of our jobs."""
+        loop = asyncio.get_running_loop()
+        told: Seen | None = None
+        while True:
+            self._changed.clear()
+            began_s = loop.time()
+            try:
+                seen = await self._observe(frozenset(ours()))
+            except (Unreachable, Rejected) as error:
+                if self._view is None and not self._silent:
+                    log.warning("%s", error)
+                    self._silent = True
+                pools = self._view.seen.pools if self._view else ()
+                seen = Seen(pools, health=f"Slurm: {error.describe()}"[:500])
+            if seen != told:
+                tell(seen)
+                told = seen
+            pause_s = max(OBSERVE_S, BREATH * (loop.time() - began_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+
+    async def _observe(self, ours: frozenset[str]) -> Seen:
+        """Our own jobs first: one that starts meanwhile is then taken off twice for a moment, and never not at all."""
+        look = await self.queue.look()
+        running = [name for name in ours if any(_holds_nodes(job) for job in look.get(name, ()))]
+        show = self.commands.run
+        nodes = output.read_nodes(await show("scontrol", "show", "node", "--details", "--oneliner"))
+        partitions = output.read_partitions(await show("scontrol", "show", "partition", "--oneliner"))
+        jobs = output.read_other_jobs(await show("scontrol", "show", "job", "--details", "--oneliner"))
+        self._view = view(self.settings, nodes, partitions, jobs, ours, running)
+        self._viewed.set()
+        if not lent_partitions(self.settings, partitions):
+            wanted = ", ".join(self.settings.partitions) or "any that is up"
+            return msgspec.structs.replace(
+                self._view.seen, health=f"Slurm has no partition of these: {wanted}"
+            )
+        return self._view.seen
+
+
+def _holds_nodes(job: output.Job) -> bool:
+    return not job.over and job.state not in WAITING

@@ -1,0 +1,58 @@
+"""What became of a rank, from what it left and what Slurm says of its job. Pure: every combination is a case of a test.
+
+Slurm's word on the job goes before the exit code: it ends jobs with TERM, and a command that was told to go for the sake of local work has not failed.
+"""
+
+from typing import NamedTuple
+
+from federator.model.placements import Cause
+from federator_agent.slurm.folder import Exit
+
+KILLED = 137
+TERMINATED = 143
+FORGOTTEN = ""
+"""The state of a job that Slurm does not know any more."""
+
+
+class Fate(NamedTuple):
+    """How a rank ended; without a code it is lost."""
+
+    code: int | None
+    detail: str = ""
+    cause: Cause | None = None
+
+
+_EVICTED = {
+    "PREEMPTED": "Slurm preempted its job for other work of the site",
+    "REVOKED": "Slurm revoked its job",
+}
+_LIMITED = {
+    "TIMEOUT": "its job reached Slurm's time limit",
+    "DEADLINE": "its job reached a deadline set in Slurm",
+}
+_NODES = {
+    "NODE_FAIL": "Slurm says that a node of its job failed",
+    "BOOT_FAIL": "Slurm says that a node of its job could not be booted",
+}
+_CANCELLED = "its job was cancelled at the site, not by the federation"
+OUT_OF_MEMORY = "Slurm killed it for want of memory"
+
+
+def fate(mark: Exit | None, state: str, *, killed: bool) -> Fate:
+    """Of a rank whose job is over. `state`: Slurm's, or `FORGOTTEN`; `killed`: the federation has cancelled the job."""
+    code = mark.code if mark else None
+    if state == "CANCELLED" and not killed:
+        return Fate(None, _CANCELLED, Cause.EVICTED)
+    if state in _EVICTED:
+        return Fate(None, _EVICTED[state], Cause.EVICTED)
+    if state in _LIMITED:
+        return Fate(code or TERMINATED, _LIMITED[state], Cause.MAX_DURATION)
+    if state in _NODES and code != 0:
+        # Of the other ranks Slurm has ended the commands itself.
+        return Fate(None, _NODES[state], Cause.NODE_LOST)
+    if state == "OUT_OF_MEMORY" and code != 0:
+        return Fate(code or KILLED, OUT_OF_MEMORY, Cause.OUT_OF_MEMORY)
+    if code is not None or killed:
+        return Fate(KILLED if code is None else code)
+    why = f"Slurm says {state}" if state else "Slurm no longer knows its job"
+    return Fate(None, f"it has left no exit code; {why}", Cause.NODE_LOST)

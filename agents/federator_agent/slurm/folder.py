@@ -1,0 +1,133 @@
+"""A placement's directory on the file system that the agent shares with the nodes, and the marks that ranks leave in it."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from federator_agent.slurm.script import RANK_SCRIPT
+from federator_agent.spool import write_durably
+
+
+class Exit(NamedTuple):
+    """A command's end: its code, and when by the clock of its node."""
+
+    code: int
+    real_at: float
+
+
+class Marks(NamedTuple):
+    """What ranks have left, by rank."""
+
+    nodes: dict[int, tuple[str, str]]
+    """Which have come to the gate: the Slurm job, and the node."""
+    started: dict[int, float]
+    ended: dict[int, Exit]
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """On the agent's disk before Slurm is asked for anything. `slurm_job`: once it has answered."""
+
+    asked_at: float
+    slurm_job: str = ""
+
+
+class Folder:
+    """One placement's. `path` is shared with the nodes; what only the agent needs to know is on its own disk."""
+
+    def __init__(self, path: Path, intent: Path) -> None:
+        self.path = path
+        self._intent = intent
+
+    @property
+    def work(self) -> Path:
+        """The work directory of all ranks."""
+        return self.path / "work"
+
+    def make(self, ranks: tuple[int, ...], link: Path) -> None:
+        """The directory, with a log's place for each rank; `link` leads to it from where the agent looks for logs."""
+        for rank in ranks:
+            (self.path / f"rank-{rank}").mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(self.path)
+
+    def write_scripts(self, batch: str) -> None:
+        """What Slurm is to run."""
+        for name, text in (("rank.sh", RANK_SCRIPT), ("batch.sh", batch)):
+            write_durably(self.path / name, text.encode(), 0o644)
+
+    @property
+    def intent(self) -> Intent | None:
+        """What Slurm has been, or may have been, asked for."""
+        try:
+            return msgspec.json.decode(self._intent.read_bytes(), type=Intent)
+        except FileNotFoundError:
+            return None
+
+    def intend(self, intent: Intent) -> None:
+        """Note it, durably."""
+        self._intent.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(self._intent, msgspec.json.encode(intent))
+
+    def give_up_intent(self) -> None:
+        """Slurm has said that it does not take it."""
+        self._intent.unlink(missing_ok=True)
+
+    @property
+    def admitted(self) -> str:
+        """The Slurm job whose ranks may pass; empty while the gate is shut."""
+        try:
+            return (self.path / "go").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def write_commands(self, commands: dict[int, str]) -> None:
+        """What each rank runs once it has passed. They may hold secrets."""
+        for rank, script in commands.items():
+            write_durably(self.path / f"command-{rank}", script.encode())
+
+    def admit(self, slurm_job: str) -> None:
+        """Open the gate to that job."""
+        write_durably(self.path / "go", f"{slurm_job}\n".encode(), 0o644)
+
+    def marks(self) -> Marks:
+        """What is there now."""
+        marks = Marks({}, {}, {})
+        try:
+            names = os.listdir(self.path)  # noqa: PTH208 - a look at the directory makes NFS look, too
+        except FileNotFoundError:
+            return marks
+        for name in names:
+            kind, _, number = name.rpartition("-")
+            if kind in ("at-gate", "started", "exit") and number.isdigit():
+                self._read(marks, kind, int(number), (self.path / name).read_text().split())
+        return marks
+
+    @staticmethod
+    def _read(marks: Marks, kind: str, rank: int, words: list[str]) -> None:
+        if kind == "at-gate" and len(words) == 2:
+            marks.nodes[rank] = (words[0], words[1])
+        elif kind == "started" and words:
+            marks.started[rank] = float(words[0])
+        elif kind == "exit" and len(words) == 2:
+            marks.ended[rank] = Exit(int(words[0]), float(words[1]))
+
+    def said(self) -> str:
+        """The end of what Slurm itself has written about the job."""
+        try:
+            with (self.path / "slurm.out").open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def remove(self, link: Path) -> None:
+        """All of it, the intent last: while it is there, this is done again."""
+        if link.is_symlink():
+            link.unlink()
+        if self.path.exists():
+            shutil.rmtree(self.path)
+        self._intent.unlink(missing_ok=True)

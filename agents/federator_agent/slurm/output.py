@@ -1,0 +1,201 @@
+"""Reads what Slurm's commands print, without I/O.
+
+Written against 22.05 and recordings of it in the tests. What is not understood is passed over, field by field and line by line: newer versions say more, and a job
+with a strange name must not blind the agent to all others.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+QUEUE_COLUMNS = (
+    ("JobID", 20), ("State", 20), ("Reason", 60), ("PreemptTime", 24), ("SubmitTime", 24), ("Name", 140),
+)  # fmt: skip
+QUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in QUEUE_COLUMNS)
+"""For `squeue --Format`. Columns of fixed width: nothing that a user writes can shift them."""
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+OVER = frozenset(
+    {
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "REVOKED",
+    }
+)  # fmt: skip
+"""States in which Slurm has cleaned up on all nodes: nothing of the job runs. Any other state, also one unknown, is not over."""
+_FIELD = re.compile(r"(?:^|\s+)([A-Za-z][A-Za-z0-9_/:&.]*)=")
+_GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d+)(?:\([^)]*\))?")
+_TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*))?[:=]?(\d+)?(?=,|$)")
+_WORDS = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.IGNORECASE)
+_WHY = {"PREEMPTION": "PREEMPTED", "TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL"}
+
+
+class Job(NamedTuple):
+    """A job in the queue, as `squeue` shows it. `preempting`: it has been told to go, and has a grace."""
+
+    id: str
+    name: str
+    state: str
+    reason: str = ""
+    preempting: bool = False
+    submitted_at: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs or waits any more."""
+        return self.state in OVER
+
+
+class Node(NamedTuple):
+    """A node, as `scontrol show node` shows it. `gpus`: by type, how many it has and how many are allocated."""
+
+    name: str
+    address: str
+    partitions: tuple[str, ...]
+    states: frozenset[str]
+    cpus: int
+    cpus_taken: int
+    memory_mib: int
+    memory_taken_mib: int
+    gpus: dict[str, tuple[int, int]]
+
+
+class Partition(NamedTuple):
+    """A partition, as `scontrol show partition` shows it. `max_time_s` None: it does not limit."""
+
+    name: str
+    up: bool
+    max_time_s: float | None
+    default_memory: bool
+    """Whether it says how much memory a job gets that asks for none."""
+
+
+class OtherJob(NamedTuple):
+    """A job of whomever, as `scontrol show job` shows it. `gpus` over all of its nodes."""
+
+    name: str
+    state: str
+    partition: str
+    nodes: int
+    gpus: int
+    ends_at: float | None
+
+
+def read_queue(text: str) -> list[Job]:
+    """The lines of `squeue --noheader --Format=QUEUE_FORMAT`."""
+    jobs = []
+    for line in text.splitlines():
+        words, at = [], 0
+        for _, width in QUEUE_COLUMNS:
+            words.append(line[at : at + width].strip())
+            at += width
+        number, state, reason, preempt_time, submitted, name = words
+        if number.isdigit() and state:
+            preempting = _time(preempt_time) is not None
+            jobs.append(Job(number, name, state, reason, preempting, _time(submitted)))
+    return jobs
+
+
+def read_nodes(text: str) -> list[Node]:
+    """The lines of `scontrol show node --details --oneliner`."""
+    return [_node(fields) for fields in _records(text) if "NodeName" in fields]
+
+
+def _node(fields: dict[str, str]) -> Node:
+    used = dict(_gres(fields.get("GresUsed", "")))
+    state = fields.get("State", "UNKNOWN").upper()
+    return Node(
+        name=fields["NodeName"],
+        address=fields.get("NodeAddr") or fields["NodeName"],
+        partitions=tuple(part for part in fields.get("Partitions", "").split(",") if part),
+        states=frozenset(part.rstrip("*~#!%$@^-") for part in state.split("+"))
+        | (frozenset({"NOT_RESPONDING"}) if "*" in state else frozenset()),
+        cpus=_whole(fields.get("CPUEfctv") or fields.get("CPUTot")),
+        cpus_taken=_whole(fields.get("CPUAlloc")),
+        memory_mib=max(0, _whole(fields.get("RealMemory")) - _whole(fields.get("MemSpecLimit"))),
+        memory_taken_mib=_whole(fields.get("AllocMem")),
+        gpus={kind: (count, used.get(kind, 0)) for kind, count in _gres(fields.get("Gres", ""))},
+    )
+
+
+def read_partitions(text: str) -> list[Partition]:
+    """The lines of `scontrol show partition --oneliner`."""
+    return [_partition(fields) for fields in _records(text) if "PartitionName" in fields]
+
+
+def _partition(fields: dict[str, str]) -> Partition:
+    unset = {"UNLIMITED", "0", ""}
+    memory = {fields.get(key, "") for key in ("DefMemPerNode", "DefMemPerCPU")}
+    return Partition(
+        name=fields["PartitionName"],
+        up=fields.get("State", "").upper() == "UP",
+        max_time_s=_span_s(fields.get("MaxTime", "")),
+        default_memory=not memory <= unset,
+    )
+
+
+def read_other_jobs(text: str) -> list[OtherJob]:
+    """The lines of `scontrol show job --details --oneliner`."""
+    return [_other(fields) for fields in _records(text) if "JobId" in fields and "JobState" in fields]
+
+
+def _other(fields: dict[str, str]) -> OtherJob:
+    nodes = _whole(fields.get("NumNodes", "1").partition("-")[0]) or 1
+    return OtherJob(
+        name=fields.get("JobName", ""),
+        state=fields["JobState"],
+        partition=fields.get("Partition", ""),
+        nodes=nodes,
+        gpus=_job_gpus(fields, nodes),
+        ends_at=_time(fields.get("EndTime", "")),
+    )
+
+
+def _job_gpus(fields: dict[str, str], nodes: int) -> int:
+    """What it has, where it runs; else what it asks for."""
+    if "JOB_GRES" in fields:
+        return sum(count for _, count in _gres(fields["JOB_GRES"]))
+    tasks = _whole(fields.get("NumTasks")) or nodes
+    for key, times in (("TresPerJob", 1), ("TresPerNode", nodes), ("TresPerTask", tasks)):
+        if key in fields:
+            return times * sum(int(count or 1) for _, count in _TRES.findall(fields[key]))
+    return 0
+
+
+def last_words(text: str) -> str:
+    """The state that a job's own output tells of, for one that Slurm has forgotten; empty: it tells of none."""
+    found = _WORDS.findall(text)
+    return _WHY.get(found[-1].upper(), "CANCELLED") if found else ""
+
+
+def _records(text: str) -> Iterator[dict[str, str]]:
+    for line in text.splitlines():
+        parts = _FIELD.split(line)
+        fields: dict[str, str] = {}
+        for key, value in zip(parts[1::2], parts[2::2], strict=True):
+            fields.setdefault(key, value.strip())
+        if fields:
+            yield fields
+
+
+def _gres(text: str) -> list[tuple[str, int]]:
+    """GPUs by type; of no type, by the empty one."""
+    return [
+        ("" if kind in ("", "(null)", "no_consume") else kind, int(count))
+        for kind, count in _GRES.findall(text)
+    ]
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _time(text: str) -> float | None:
+    """Seconds since the epoch; None for the many words that Slurm has for none."""
+    return float(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _span_s(text: str) -> float | None:
+    """`[days-]hours:minutes:seconds`; None: no limit."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -1,0 +1,302 @@
+"""The `slurm` runtime: a placement is one job of a Slurm cluster, which waits on its nodes at a gate until the core lets it begin.
+
+Everything that the agent must find again is in files: the intent on its own disk, the rest in a directory that it shares with the nodes. Slurm is asked through its commands.
+"""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator_agent import archives
+from federator_agent.core import events as ev
+from federator_agent.core.state import Phase, Record
+from federator_agent.environment import Where, command_of, rank_environment, setup_environment
+from federator_agent.local.ranks import LocalRanks
+from federator_agent.runtime import Prepared, StagingError, Surroundings
+from federator_agent.slurm.allocating import Allocating
+from federator_agent.slurm.cluster import Cluster
+from federator_agent.slurm.commands import Rejected, Unreachable
+from federator_agent.slurm.fates import FORGOTTEN, fate
+from federator_agent.slurm.folder import Folder
+from federator_agent.slurm.script import command_script
+from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.slurm.watching import Watch
+from federator_agent.staging import Staging, free_port
+
+HERE = "127.0.0.1"
+FIRST_PORT, PORTS = 20_000, 12_000
+"""Where rank 0 may listen: below the ports that systems hand out by themselves, and another for each job of a node."""
+TRY_AGAIN_S = 2.0
+log = logging.getLogger("federator_agent.slurm")
+
+
+class SlurmRuntime:
+    """The `slurm` runtime."""
+
+    self_fencing = False
+    """Nothing on the nodes knows whether the agent is cut off."""
+    boot_id = "slurm"
+    """Jobs outlive the agent's host."""
+
+    def __init__(self, settings: SlurmSettings, around: Surroundings) -> None:
+        """Raises `Invalid` when the shared directory is not there."""
+        shared = settings.shared_dir
+        if not shared.is_dir():
+            remedy = "mount it here and on all nodes, or name another"
+            raise Invalid(f"{shared} is not a directory", field="$.slurm.shared_dir", remedy=remedy)
+        self._around = around
+        self._settings = settings
+        self._cluster = Cluster(settings, _for_jobs(around.environment))
+        self._allocating = Allocating(self._cluster, around.clock)
+        self._ranks = LocalRanks(around.clock)
+        self._staging = Staging(shared, around.bulk, self._ranks)
+        self._placements = shared / "placements"
+        self._placements.mkdir(exist_ok=True)
+        self._intents = around.spool.directory / "slurm"
+        self._intents.mkdir(exist_ok=True)
+        self._watches: dict[str, Watch] = {}
+        self._killing: set[str] = set()
+
+    def resume(self, records: Sequence[Record]) -> None:
+        """What no record tells of is cancelled and removed; set-ups whose result nobody would learn are ended."""
+        self._staging.clear()
+        known = {record.entry.placement for record in records}
+        left = {
+            path.name for folder in (self._intents, self._placements) for path in folder.iterdir()
+        } - known
+        for placement in left:
+            if not placement.startswith("."):
+                self._around.tasks.spawn(self.discard(placement, None))
+
+    async def observe(self) -> None:
+        """Look at nodes, partitions and jobs, for ever."""
+        await self._cluster.observe(self._ours, lambda seen: self._around.tell(ev.CapacitySeen(seen)))
+
+    def _ours(self) -> Iterable[str]:
+        return [path.name for path in self._intents.iterdir()]
+
+    def find_port(self) -> int:
+        """One that is free on this host: a gang over several members has no use for it."""
+        return free_port()
+
+    # Up to the gate ------------------------------------------------------------------------------------------------
+
+    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+        """Stage it into the shared directory, submit its job, and wait for its ranks at the gate."""
+        placement = record.entry.placement
+        folder = self._folder(placement)
+        if folder.intent is None:
+            await self._stage(record, spec, folder, setting_up)
+            await self._allocating.submit(record, spec, folder)
+        slurm_job, nodes = await self._allocating.at_gate(record, folder)
+        return Prepared(FIRST_PORT + int(slurm_job) % PORTS, nodes)
+
+    async def _stage(
+        self, record: Record, spec: JobSpec, folder: Folder, setting_up: Callable[[], None]
+    ) -> None:
+        placement = record.entry.placement
+        log_file = self._around.log_file(placement, record.slots[0].rank)
+        try:
+            ranks = tuple(slot.rank for slot in record.slots)
+            await asyncio.to_thread(folder.make, ranks, self._link(placement))
+            self._checkpoints(record).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
+        environment = setup_environment(self._around.environment, spec, self._around.site)
+        await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
+        await self._give(record, folder.path, self._checkpoints(record))
+
+    async def _give(self, record: Record, *paths: Path) -> None:
+        """To the user in whose name its queue's jobs run, if it is another than the agent's."""
+        user = self._settings.account(record.entry.queue).user
+        if not user:
+            return
+        words = ["chown", "-R", "-h", "--", f"{user}:", *map(str, paths)]
+        chown = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
+        _, said = await chown.communicate()
+        if chown.returncode != 0:
+            why = said.decode(errors="replace").strip()[:200]
+            raise StagingError(Cause.STAGING, f"its files cannot be given to {user}: {why}")
+
+    async def unprepare(self, placement: str) -> None:
+        """Cancel its job, if there may be one."""
+        await self._allocating.submitted(placement)
+        if self._folder(placement).intent is not None:
+            await self._cluster.cancel(placement)
+
+    # Beyond it -----------------------------------------------------------------------------------------------------
+
+    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+        """Open the gate."""
+        self._around.tasks.spawn(self._start(record, spec, ranks))
+
+    async def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+        placement = record.entry.placement
+        folder = self._folder(placement)
+        try:
+            if not folder.admitted:
+                await self._admit(record, spec, folder)
+        except (OSError, StagingError) as error:
+            log.exception("%s cannot be started", placement)
+            await self._cluster.cancel(placement)
+            for rank in ranks:
+                self._tell_lost(placement, rank, f"it could not be started: {error}", Cause.NODE_LOST)
+        else:
+            self._watch(placement, folder, ranks)
+
+    async def _admit(self, record: Record, spec: JobSpec, folder: Folder) -> None:
+        intent = folder.intent
+        if intent is None:
+            raise StagingError(Cause.STAGING, "the agent does not remember its job")
+        first = min(record.slots, key=lambda slot: slot.rank)
+        address = HERE if len(record.slots) == 1 else await self._cluster.address(first.host)
+        where = Where(self._around.site, address, str(self._checkpoints(record)))
+        command = command_of(spec)
+        commands = {
+            slot.rank: command_script(command, rank_environment(record, spec, slot.rank, where))
+            for slot in record.slots
+        }
+        log.info(
+            "%s of job %s starts as Slurm's job %s",
+            record.entry.placement,
+            record.entry.job,
+            intent.slurm_job,
+        )
+        await asyncio.to_thread(folder.write_commands, commands)
+        await self._give(record, folder.path)
+        await asyncio.to_thread(folder.admit, intent.slurm_job)
+
+    def find(self, record: Record, rank: int) -> None:
+        """Look at the gate, and at the marks behind it."""
+        self._around.tasks.spawn(self._find(record, rank))
+
+    async def _find(self, record: Record, rank: int) -> None:
+        """Behind an open gate, marks tell. Before a shut one nothing has begun: it can be opened while the job waits there."""
+        placement = record.entry.placement
+        folder = self._folder(placement)
+        killed = record.stop is not None and record.stop.killed
+        if folder.admitted:
+            self._watch(placement, folder, (rank,), killed=killed)
+            return
+        if record.phase is Phase.STOPPING:
+            await self._cluster.cancel(placement)
+            self._around.tell(ev.RankAbsent(placement, rank))
+            return
+        jobs = (await self._cluster.look()).get(placement, ())
+        if any(not job.over for job in jobs):
+            self._around.tell(ev.RankAbsent(placement, rank))
+        else:
+            how = fate(None, jobs[0].state if jobs else FORGOTTEN, killed=False)
+            self._tell_lost(placement, rank, f"before it began: {how.detail}", how.cause or Cause.NODE_LOST)
+
+    def _tell_lost(self, placement: str, rank: int, detail: str, cause: Cause) -> None:
+        now = self._around.clock.now()
+        self._around.tell(ev.RankEnded(placement, rank, now, None, detail, cause))
+
+    def _watch(self, placement: str, folder: Folder, ranks: tuple[int, ...], *, killed: bool = False) -> None:
+        watch = self._watches.get(placement)
+        if watch is None:
+            watch = Watch(
+                self._cluster, folder, placement, folder.admitted, self._around.clock, self._around.tell
+            )
+            self._watches[placement] = watch
+            watch.add(ranks)
+            self._around.tasks.spawn(self._run_watch(placement, watch))
+        else:
+            watch.add(ranks)
+        watch.killed = watch.killed or killed
+
+    async def _run_watch(self, placement: str, watch: Watch) -> None:
+        """Also when a file system fails for a while: nothing may stay untold."""
+        try:
+            while True:
+                try:
+                    await watch.run()
+                except (OSError, ValueError):
+                    log.exception("what became of %s cannot be read; trying again", placement)
+                    await asyncio.sleep(TRY_AGAIN_S)
+                else:
+                    return
+        finally:
+            del self._watches[placement]
+
+    def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
+        """To all ranks that still run: Slurm passes it on to each, and each to its command."""
+        del ranks
+        watch = self._watches.get(placement)
+        if watch is None:
+            return
+        watch.hurry()
+        if signal == "KILL":
+            watch.killed = True
+            if placement not in self._killing:
+                self._killing.add(placement)
+                task = self._around.tasks.spawn(self._cluster.cancel(placement))
+                task.add_done_callback(lambda _: self._killing.discard(placement))
+        else:
+            self._around.tasks.spawn(self._signal(placement, signal, watch))
+
+    async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
+        """Until Slurm has taken it, or there is nobody left to take it."""
+        while self._watches.get(placement) is watch and not watch.killed:
+            try:
+                await self._cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)
+            except Unreachable:
+                await asyncio.sleep(TRY_AGAIN_S)
+            except Rejected as error:
+                log.warning("%s is not sent %s: %s", placement, signal, error)
+                if "signal" not in error.message.lower() or signal == "TERM":
+                    return
+                signal = "TERM"
+            else:
+                return
+
+    # Afterwards ----------------------------------------------------------------------------------------------------
+
+    async def finish_logs(self, record: Record) -> None:
+        """The ranks have written them; to open one is what makes a networked file system show its true length."""
+        for slot in record.slots:
+            log_file = self._around.log_file(record.entry.placement, slot.rank)
+            with contextlib.suppress(FileNotFoundError):
+                await asyncio.to_thread(lambda file: file.open("rb").close(), log_file)
+
+    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+        """All ranks have worked in one directory."""
+        if not spec.outputs or not record.ranks:
+            return False
+        work = self._folder(record.entry.placement).work
+        return await asyncio.to_thread(archives.pack, work, spec.outputs, archive) > 0
+
+    async def discard(self, placement: str, checkpoints_of: str | None) -> None:
+        """Cancel what may be left of it in Slurm, then remove its files."""
+        folder = self._folder(placement)
+        await self.unprepare(placement)
+        await asyncio.to_thread(folder.remove, self._link(placement))
+        if checkpoints_of:
+            doomed = self._settings.shared_dir / "checkpoints" / checkpoints_of
+            await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._ranks.close()
+        self._cluster.queue.close()
+
+    def _folder(self, placement: str) -> Folder:
+        return Folder(self._placements / placement, self._intents / placement)
+
+    def _link(self, placement: str) -> Path:
+        return self._around.spool.placements / placement
+
+    def _checkpoints(self, record: Record) -> Path:
+        return self._settings.shared_dir / "checkpoints" / record.entry.job
+
+
+def _for_jobs(environment: dict[str, str]) -> dict[str, str]:
+    """What Slurm's commands, and through them the jobs, get of the agent's own environment: not what is true of its host alone."""
+    return {name: value for name, value in environment.items() if name not in ("HOSTNAME", "TMPDIR")}

@@ -1,0 +1,99 @@
+"""What is handed to Slurm and to the ranks: the options of `sbatch`, the batch script, and each rank's command.
+
+One placement is one Slurm job with a task for each rank, so that Slurm starts all or none. `--gpus-per-task` with `--ntasks` lets several ranks share a node, unevenly too.
+But the step is told nothing of it: Slurm 22.05 would give each task devices of its own choice, and none where it cannot tell devices apart; the ranks
+divide what the job has on their node among themselves.
+"""
+
+import math
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from federator.model.jobs import Resources
+from federator_agent.core.state import Record
+from federator_agent.slurm.settings import Account
+
+RANK_SCRIPT = (Path(__file__).with_name("rank.sh")).read_text()
+"""Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
+GATE_S = 1800
+"""So long ranks wait at their gate for an agent that is away, before they give their nodes back."""
+_MARGIN_S = 300.0
+"""What Slurm's time limit allows for beyond the job's: it is only there for when the agent is not."""
+
+
+class Target(NamedTuple):
+    """Where in the cluster a pool is, and what its nodes are like."""
+
+    partition: str
+    gpu_type: str
+    max_time_s: float | None
+    node_cpus: int
+    node_gpus: int
+    node_memory_mib: int
+    default_memory: bool
+
+
+def sbatch_options(record: Record, need: Resources, target: Target, account: Account) -> list[str]:
+    """The options for a placement, without those of its files. Sizes are per rank."""
+    entry = record.entry
+    cpus = max(1, math.ceil(need.cpus_milli / 1000))
+    options = [
+        "--parsable",
+        "--no-requeue",
+        f"--job-name={entry.placement}",
+        f"--comment=federator job={entry.job} epoch={entry.epoch}",
+        f"--partition={account.partition or target.partition}",
+        f"--ntasks={len(record.slots)}",
+        f"--cpus-per-task={cpus}",
+        f"--time={_time_limit(record, target)}",
+    ]
+    if need.gpus.count:
+        kind = f"{target.gpu_type}:" if target.gpu_type else ""
+        options.append(f"--gpus-per-task={kind}{need.gpus.count}")
+    memory_mib = need.memory_mib or _share_mib(cpus, need.gpus.count, target)
+    if memory_mib:
+        options.append(f"--mem-per-cpu={math.ceil(memory_mib / cpus)}M")
+    for option, value in (("account", account.account), ("qos", account.qos), ("uid", account.user)):
+        options += [f"--{option}={value}"] if value else []
+    return options
+
+
+def _time_limit(record: Record, target: Target) -> str:
+    """In minutes. Never more than the partition takes: there the job's own limit comes first, or the person is told."""
+    max_duration_s = record.entry.max_duration_s
+    if max_duration_s is None:
+        return "UNLIMITED" if target.max_time_s is None else str(int(target.max_time_s // 60))
+    limit_s = max_duration_s + record.entry.grace_s + _MARGIN_S
+    if target.max_time_s is not None:
+        limit_s = min(limit_s, target.max_time_s)
+    return str(max(1, math.floor(limit_s / 60)))
+
+
+def _share_mib(cpus: int, gpus: int, target: Target) -> int:
+    """For a rank that names no memory: as much of a node's as it takes of its CPUs or GPUs. Slurm would give it all of the node's."""
+    if target.default_memory or not target.node_cpus:
+        return 0
+    share = cpus / target.node_cpus
+    if target.node_gpus:
+        share = max(share, gpus / target.node_gpus)
+    return max(1, math.floor(target.node_memory_mib * min(1.0, share)))
+
+
+def batch_script(directory: Path, ranks: int, need: Resources) -> str:
+    """Runs on the first node: says that it is there, then starts the ranks and waits for them."""
+    where = shlex.quote(str(directory))
+    cpus = max(1, math.ceil(need.cpus_milli / 1000))
+    return f"""#!/bin/bash
+unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_TRES_BIND SLURM_GPUS
+cd {where} || exit 74
+printf '%s\\n' "$SLURM_JOB_ID $SLURM_JOB_NODELIST $(cat /proc/sys/kernel/random/boot_id)" >batch
+srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task={cpus} \\
+    --output=slurm.out --open-mode=append bash {where}/rank.sh {where} {need.gpus.count} {GATE_S}
+"""
+
+
+def command_script(command: list[str], environment: dict[str, str]) -> str:
+    """A rank's command, on top of the environment that Slurm has given it."""
+    variables = " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items())
+    return f"cd work && exec env {variables} /bin/sh -c 'exec \"$@\"' sh {shlex.join(command)}\n"
