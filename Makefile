@@ -10,6 +10,10 @@ ARGS ?=
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Who takes long is not waited for while others could run.
+QUICK := -m "not real" -n 2 --dist worksteal
+# With ARGS one of the two parts may have nothing to run, which pytest calls 5.
+NONE_IS_FINE = $(if $(ARGS),|| [ $$? = 5 ])
 LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
@@ -27,8 +31,10 @@ demo: $(VENV)/.demo-installed  ## install what the demo needs, then run it (ARGS
 dev: $(VENV)/.dev-installed  ## install everything that working on Federator needs
 
 test: lint  ## check everything and run every test; what CI runs
-	@echo "== tests: all of them"
-	@$(BIN)/python -m pytest $(ARGS)
+	@echo "== tests without real processes, on two cores"
+	@$(BIN)/python -m pytest $(QUICK) $(ARGS) $(NONE_IS_FINE)
+	@echo "== tests of real processes, one after the other"
+	@$(BIN)/python -m pytest -m real $(ARGS) $(NONE_IS_FINE)
 
 lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generated pages
 	@echo "== ruff: style and format"
@@ -47,7 +53,7 @@ fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by 
 	@$(BIN)/ruff format --quiet $(LINTED)
 
 unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
-	@$(BIN)/python -m pytest tests/unit tests/scenarios tests/properties tests/contract tests/architecture $(ARGS)
+	@$(BIN)/python -m pytest $(QUICK) $(ARGS)
 
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills

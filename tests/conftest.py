@@ -1,12 +1,28 @@
-"""What holds for every test: no traffic leaves this machine, and a property that fails prints how to see it again."""
+"""What holds for every test: no traffic leaves this machine, a property that fails prints how to see it again, and who gets a second try.
+
+Tests of real processes get one, because a shared machine may stop for longer than any of them waits. It is never silent: the closing section names
+each, with how it failed. All other tests are on their own: what fails there once in a thousand runs is a defect of ours.
+"""
 
 import ipaddress
 import os
 import socket
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+HERE = Path(__file__).parent
+REAL = ("system/", "integration/", "docs/test_walkthroughs.py")
+"""Where tests start processes of their own, or talk over real connections."""
+CONTRACT = "contract/"
+SERVERS = {"aws", "etcd", "kubernetes", "local", "slurm"}
+PRETENDED = {"fake", "limited", "memory"}
+"""Parameters of the contract suites: what stands for real processes, and what does without."""
+PROCESS_FREE = ("contract/stores/", "contract/wire/")
+"""Suites that start no process, but for a parameter that does."""
 
 # Examples are drawn anew on each run at home, and are the same on each run in CI; both print the blob that reproduces a
 # failure. There is no deadline: nothing asserts on the speed of the machine.
@@ -37,3 +53,50 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark those with real processes: they run one by one, and get a second try."""
+    for item in items:
+        if _has_real_processes(item):
+            item.add_marker(pytest.mark.real)
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _has_real_processes(item: pytest.Item) -> bool:
+    path = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    if not path.startswith(CONTRACT):
+        return path.startswith(REAL)
+    call = getattr(item, "callspec", None)
+    words = {value for value in call.params.values() if isinstance(value, str)} if call else set()
+    return bool(words & SERVERS) or not (path.startswith(PROCESS_FREE) or words & PRETENDED)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """The second try has the whole time again: the plugin sets its timer once for both, and once it has gone off there is none."""
+    if getattr(item, "execution_count", 1) > 1 and (
+        timeout := item.config.pluginmanager.get_plugin("timeout")
+    ):
+        limit = timeout._get_item_settings(item)
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=limit)
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Whoever reads the end of a run sees what was not well, although the run is green."""
+    again = terminalreporter.stats.get("rerun", [])
+    if not again:
+        return
+    terminalreporter.section("needed a second try", yellow=True)
+    for report in again:
+        terminalreporter.write_line(f"{report.nodeid} ({report.when}), the first time:", bold=True)
+        terminalreporter.write_line(report.longreprtext)
+        for title, content in report.sections:
+            terminalreporter.write_line(f"{title}:\n{content}")
+    names = sorted({report.nodeid for report in again})
+    terminalreporter.write_line(
+        f"{len(names)} of these tests passed or failed only at the second try. Each is a defect of the test or of the product, to be looked into:"
+    )
+    for name in names:
+        terminalreporter.write_line(f"  {name}")
