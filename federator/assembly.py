@@ -205,7 +205,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ),
         turn=turn,
         executor=executor,
-        fences=Fences(records, inventory, progress, clock),
+        fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
         solver=solver,

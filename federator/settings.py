@@ -78,6 +78,8 @@ class LinkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often an agent reports when nothing changes."""
     unreachable_after_s: float = 30.0
     """Silence after which a member is UNREACHABLE and gets no new work."""
+    look_s: float = 1.0
+    """How often it is looked for work that must be over because its site was cut off (`stop_within`)."""
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

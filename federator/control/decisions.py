@@ -62,6 +62,8 @@ class DecisionLog:
 
     async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
         """Keep this decision, of which so many actions were committed (None: all), and drop the oldest over the limits."""
+        if not self._retention.decisions:
+            return
         record = Record(
             zlib.compress(msgspec.json.encode(problem), 1), zlib.compress(msgspec.json.encode(plan), 1)
         )

@@ -25,7 +25,6 @@ MARGIN_SHARE = 0.01
 """Of D: clocks that differ by one second in a hundred are within the margin."""
 RESERVE_WITHIN_S = 120.0
 """A reservation that not all members have accepted by then is given up. Agents hold theirs for 300 s (`admitting.RESERVE_FOR_S`)."""
-LOOK_S = 1.0
 LEAST_PAUSE_S = 0.05
 log = logging.getLogger(__name__)
 
@@ -38,11 +37,20 @@ def margin_s(stop_within_s: float) -> float:
 class Fences:
     """Gives up placements that are over by their own promise."""
 
-    def __init__(self, records: Records, inventory: Inventory, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self,
+        records: Records,
+        inventory: Inventory,
+        progress: Progress,
+        clock: Clock,
+        *,
+        look_s: float = 1.0,
+    ) -> None:
         self._records = records
         self._inventory = inventory
         self._progress = progress
         self._clock = clock
+        self._look_s = look_s
         self._since_boot_s: float | None = None
 
     def begin(self) -> None:
@@ -50,10 +58,10 @@ class Fences:
         self._since_boot_s = self._clock.boot()
 
     async def run(self) -> None:
-        """Look again every second of the clock, until cancelled."""
+        """Look again and again, until cancelled."""
         while True:
             await self.step()
-            await asyncio.sleep(max(LEAST_PAUSE_S, self._clock.real_delay_s(LOOK_S)))
+            await asyncio.sleep(max(LEAST_PAUSE_S, self._clock.real_delay_s(self._look_s)))
 
     async def step(self) -> list[str]:
         """Give up what must be over by now; returns those placements."""

@@ -125,7 +125,7 @@ class Turn:
     async def _fast_path(self, problem: Problem) -> bool:
         """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""
         quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
-        if not quick:
+        if not quick or not self._settings.fast_path:
             return False
         made = await asyncio.to_thread(plan_quickly, problem)
         actions = tuple(

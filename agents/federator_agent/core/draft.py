@@ -18,7 +18,7 @@ from federator_agent.core.instructions import (
     SendReport,
     SendStatuses,
 )
-from federator_agent.core.reporting import site_report, unchanged
+from federator_agent.core.reporting import HOLDING, site_report, unchanged
 from federator_agent.core.state import (
     Change,
     DesiredChange,
@@ -37,6 +37,10 @@ SEQ_BLOCK = 1000
 """Numbers of statuses are reserved on disk in blocks, so that giving one costs no write. Gaps are harmless."""
 DERIVED = frozenset({Phase.FETCHING, Phase.COLLECTING})
 """Phases that a restart derives again, from the desired set and from what the runtime finds; they are not written."""
+UNREPORTED = frozenset(
+    {"specs", "desired", "generation", "seq", "seq_ceiling", "renewed_boot_s", "incarnation", "left", "term"}
+)
+"""Parts of the state that no report depends on."""
 
 
 class Draft:
@@ -50,10 +54,13 @@ class Draft:
         self._instructions: list[Instruction] = []
         self._statuses: list[PlacementReport] = []
         self._report = False
+        self._moved = state.site.lend.hours is not None
+        """Whether a report may say something else than the last one: to find that out costs a look at every host."""
 
     def set(self, **fields: Any) -> None:
         """Change other parts of the state than its records."""
         self.state = replace(self.state, **fields)
+        self._moved = self._moved or not fields.keys() <= UNREPORTED
 
     def do(self, instruction: Instruction) -> None:
         """Have something done, once what is durable is on disk."""
@@ -61,6 +68,8 @@ class Draft:
 
     def put(self, record: Record) -> Record:
         """Replace a record; durable where its phase cannot be derived again."""
+        before = self.records.get(record.entry.placement)
+        self._moved = self._moved or _reported(before) != _reported(record)
         self.records[record.entry.placement] = record
         if record.phase not in DERIVED:
             self._changes.append(RecordChange(record))
@@ -68,6 +77,7 @@ class Draft:
 
     def forget(self, placement: str) -> None:
         """Drop the record of a placement that is over, acknowledged and no longer desired."""
+        self._moved = self._moved or _reported(self.records.get(placement)) != _reported(None)
         self.records.pop(placement, None)
         self._changes.append(RecordGone(placement))
 
@@ -162,11 +172,20 @@ class Draft:
         reports = tuple(sorted(newest.values(), key=lambda report: report.seq))
         pages = range(0, len(reports), MAX_STATUSES)
         instructions.extend(SendStatuses(reports[first : first + MAX_STATUSES]) for first in pages)
+        if not (self._moved or self._report):
+            return state, instructions
         report = site_report(state, self.now)
         if self._report or not unchanged(state.reported, report):
             state = replace(state, reported=report)
             instructions.append(SendReport(report))
         return state, instructions
+
+
+def _reported(record: Record | None) -> tuple[object, ...]:
+    """What a report shows of a record; of one that is only being fetched, as of none, nothing."""
+    if record is None or record.phase is Phase.FETCHING:
+        return ()
+    return (record.slots if record.phase in HOLDING else (),)
 
 
 def rank_statuses(record: Record) -> tuple[RankStatus, ...]:

@@ -12,6 +12,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lending import HostPool, Lending, Site
 from federator_agent.core.machine import step
+from federator_agent.core.reporting import site_report, unchanged
 from federator_agent.core.state import Change, State, restore
 
 POOL = HostPool(
@@ -69,7 +70,10 @@ class World:
 
     def tell(self, *events: ev.Event) -> list[do.Instruction]:
         """Play what has come by now; what is to be done after what is durable is on the disk."""
-        self.state, instructions = step(self.state, events, ev.Now(self.at, self.boot_s))
+        now = ev.Now(self.at, self.boot_s)
+        self.state, instructions = step(self.state, events, now)
+        if self.state.linked:
+            assert unchanged(self.state.reported, site_report(self.state, now)), "the dispatcher was not told"
         for index, instruction in enumerate(instructions):
             if isinstance(instruction, do.Persist):
                 assert index == 0, "what follows from a change must come after it is on disk"

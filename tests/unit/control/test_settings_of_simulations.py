@@ -1,0 +1,34 @@
+"""Settings that exist for simulations above all: no fast path, no record of decisions. Each changes what it says, and nothing else."""
+
+import msgspec
+
+from federator.settings import RetentionSettings, TurnSettings
+from tests.support.dispatch import World, make_world
+
+SHORT = {"resources": {"gpus": "A100:1"}, "estimate": "10s"}
+
+
+async def world_with(**turn: bool) -> World:
+    world = await make_world()
+    await world.add_site("home")
+    world.core.turn._settings = msgspec.structs.replace(TurnSettings(solver=False), **turn)
+    return world
+
+
+async def test_without_the_fast_path_short_work_is_started_by_the_whole_plan() -> None:
+    fast, whole = await world_with(), await world_with(fast_path=False)
+    for world, expected in ((fast, True), (whole, False)):
+        job = await world.submit(**SHORT)
+        await world.turn()
+        assert ("fast path" in world.placement(job).winner_because) is expected
+
+
+async def test_no_decision_is_recorded_where_none_is_to_be_kept() -> None:
+    world = await world_with()
+    await world.submit(**SHORT)
+    await world.turn()
+    assert len(world.core.decisions.rows()) == 1
+    world.core.decisions._retention = RetentionSettings(decisions=0)
+    await world.submit(**SHORT)
+    await world.turn()
+    assert len(world.core.decisions.rows()) == 1
