@@ -7,6 +7,17 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 
+VERBS = (
+    ("join", "bind this host to a site of a federation, once, with a one-time token"),
+    ("serve", "run the agent"),
+    ("status", "show what this agent has on its disk: who it is, and its placements"),
+    ("check", "prove the site file, the way to the dispatcher, and that work can be started here"),
+    ("pause", "take no new work from now on; what runs goes on"),
+    ("resume", "take new work again"),
+    ("rotate-key", "change this agent's key for a new one; what runs and the session go on"),
+    ("leave", "forget the federation; refused while work is here"),
+)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit code: 0 done, 1 cannot, 2 wrong usage."""
@@ -19,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     from federator_agent import commands
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(getattr(commands, options.verb.replace("-", "_"))(options))
     except FederatorError as error:
         print(f"federator-agent: {error.describe()}", file=sys.stderr)
         return 1
@@ -33,33 +44,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for name, says in (
-        ("join", "bind this host to a site of a federation, once, with a one-time token"),
-        ("serve", "run the agent"),
-        ("status", "show what this agent has on its disk: who it is, and its placements"),
-        ("check", "prove the site file, the way to the dispatcher, and that work can be started here"),
-        ("pause", "take no new work from now on; what runs goes on"),
-        ("resume", "take new work again"),
-        ("leave", "forget the federation; refused while work is here"),
-    ):
+    for name, says in VERBS:
         sub = verbs.add_parser(name, help=says, description=says)
         sub.add_argument(
             "--config", type=Path, help="site.yaml; without it the user data of a rented machine is read"
         )
         sub.set_defaults(verb=name)
-        if name == "serve":
-            sub.add_argument(
-                "--moved",
-                action="store_true",
-                help="the state directory was moved here, and nothing of it runs where it was",
-            )
-        if name in ("join", "check"):
-            sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
-        if name == "join":
-            sub.add_argument(
-                "--token", default="", help="one-time join token; '-' reads it from standard input"
-            )
+        _add_options(name, sub)
     return parser
+
+
+def _add_options(name: str, sub: argparse.ArgumentParser) -> None:
+    """The options that not every verb has."""
+    if name == "serve":
+        sub.add_argument(
+            "--moved",
+            action="store_true",
+            help="the state directory was moved here, and nothing of it runs where it was",
+        )
+    if name in ("join", "check"):
+        sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
+        sub.add_argument(
+            "--ca", default="", help="PEM file of the authority to believe; default: from the site file"
+        )
+    if name == "join":
+        sub.add_argument(
+            "--new-key",
+            action="store_true",
+            help="join under a new key, because the old one was revoked; what runs here stays known",
+        )
+        sub.add_argument("--token", default="", help="one-time join token; '-' reads it from standard input")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import shutil
 import signal
 import sys
@@ -16,18 +17,22 @@ import aiohttp
 import msgspec
 
 from federator.kernel.clock import SystemClock
-from federator.kernel.errors import Conflict, Invalid, Transient
+from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
+from federator.kernel.way import Way
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
 from federator_agent.home import settle
-from federator_agent.link import join as join_dispatcher
-from federator_agent.link import load_key
+from federator_agent.joining import change_key, reason
+from federator_agent.joining import join as join_dispatcher
+from federator_agent.keys import Keys
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
-from federator_agent.spool import Identity, Spool
+from federator_agent.spool import Identity, Spool, write_durably
 
+CA_FILE = "ca.pem"
+"""In the state directory: the authority that `join` was told to believe, for a site file that names none."""
 JOIN_PAUSE_S = 2.0
 _CHECK_CODE = 7
 log = logging.getLogger("federator_agent")
@@ -50,14 +55,34 @@ def join(options: argparse.Namespace) -> int:
     token = given or settings.join_token
     if not token:
         raise Invalid("no join token is given", remedy="a site admin makes one; give it with --token")
-    identity = _join(settings, Spool(settings.state_dir), options.dispatcher.rstrip("/"), token)
+    way = _way(settings, options.ca)
+    spool = Spool(settings.state_dir)
+    with Keys(spool.directory).alone():
+        identity = _join(settings, spool, options.dispatcher.rstrip("/"), token, way, new_key=options.new_key)
+    if options.ca:
+        write_durably(spool.directory / CA_FILE, Path(options.ca).read_bytes())
     _say(
         f"joined {identity.dispatcher} as {identity.member} of site {identity.site}; next: federator-agent serve"
     )
     return 0
 
 
-def _join(settings: AgentSettings, spool: Spool, dispatcher: str, token: str) -> Identity:
+def _way(settings: AgentSettings, ca: str = "") -> Way:
+    """How the dispatcher is reached. Raises `Invalid`."""
+    left = settings.state_dir / CA_FILE
+    return Way(
+        ca=ca or settings.ca or (str(left) if left.exists() else ""),
+        proxy=settings.proxy,
+        environ=settings.proxies,
+        ca_field="--ca" if ca else "$.ca",
+        proxy_field="$.proxy",
+        server_field="$.dispatcher",
+    )
+
+
+def _join(
+    settings: AgentSettings, spool: Spool, dispatcher: str, token: str, way: Way, *, new_key: bool = False
+) -> Identity:
     dispatcher = dispatcher or settings.dispatcher
     if not dispatcher:
         raise Invalid(
@@ -66,10 +91,13 @@ def _join(settings: AgentSettings, spool: Spool, dispatcher: str, token: str) ->
     known = spool.identity()
     if known is not None and known.dispatcher != dispatcher:
         raise Conflict(f"this host has joined {known.dispatcher}", remedy="run federator-agent leave first")
-    key = load_key(spool.directory / "key")
+    keys = Keys(spool.directory)
+    key = keys.next_for_joining() if new_key else keys.present
     site = settings.site.name
+    # A host that joins again is to be the member that it was.
+    member = settings.member if known is None else known.member
     identity = asyncio.run(
-        join_dispatcher(dispatcher, token, key, settings.member, settings.site.labels, site)
+        join_dispatcher(dispatcher, token, key, member, settings.site.labels, site, way=way)
     )
     if identity.site != site:
         # A dispatcher of before SITE_HEADER does not look; by now it has used the token.
@@ -78,7 +106,14 @@ def _join(settings: AgentSettings, spool: Spool, dispatcher: str, token: str) ->
             field="$.site",
             remedy=f"write 'site: {identity.site}' in the file and join again with it, or ask for a token for site {site}",
         )
+    if known is not None and known.member != identity.member:
+        raise Conflict(
+            f"this host is {known.member}, and the token has let it in as {identity.member}; it is used up",
+            remedy=f"ask for one that is made for it: federator token create --site {site} --member {known.member}",
+        )
     spool.keep_identity(identity)
+    if new_key:
+        keys.finish()
     return identity
 
 
@@ -89,19 +124,20 @@ def serve(options: argparse.Namespace) -> int:
     spool.lock()
     settle(settings.state_dir, moved=options.moved)
     identity = spool.identity()
+    way = _way(settings)
     while identity is None:
         if not settings.join_token:
             raise Invalid("this host has not joined a federation", remedy="run federator-agent join first")
         try:
-            identity = _join(settings, spool, "", settings.join_token)
-        except Transient as error:
+            identity = _join(settings, spool, "", settings.join_token, way)
+        except (Transient, Untrusted) as error:
             log.warning("joining: %s; trying again", error)
             time.sleep(JOIN_PAUSE_S * random.uniform(0.5, 1.0))
     if settings.dispatcher:
         # The site file may name dispatchers that came later than this host did.
         identity = msgspec.structs.replace(identity, dispatcher=settings.dispatcher)
     log.info("%s of site %s, state in %s", identity.member, identity.site, settings.state_dir)
-    asyncio.run(_serve(Agent(settings, identity, spool, load_key(spool.directory / "key"))))
+    asyncio.run(_serve(Agent(settings, identity, spool, way)))
     return 0
 
 
@@ -124,6 +160,8 @@ def status(options: argparse.Namespace) -> int:
         f"{identity.member} of site {identity.site} at {identity.dispatcher}" if identity else "not joined"
     )
     _say(f"member      {member}")
+    if Keys(spool.directory).unfinished:
+        _say("key         a change of key was begun and not finished: run federator-agent rotate-key again")
     _say(
         f"agent       {'running' if spool.in_use() else 'not running'}, {'paused' if spool.paused else 'takes new work'}"
     )
@@ -151,7 +189,7 @@ def check(options: argparse.Namespace) -> int:
         _say(
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
-    failures = [_check_shim(settings), _check_dispatcher(options.dispatcher or settings.dispatcher)]
+    failures = [_check_shim(settings), _check_dispatcher(settings, options)]
     for failure in failures:
         _say(failure if failure.startswith("ok") else f"FAIL  {failure}")
     return 0 if all(failure.startswith("ok") for failure in failures) else 1
@@ -182,24 +220,53 @@ async def _run_once(directory: Path, environment: dict[str, str]) -> int | None:
     return await asyncio.wait_for(over, 10)
 
 
-def _check_dispatcher(dispatcher: str) -> str:
+def _check_dispatcher(settings: AgentSettings, options: argparse.Namespace) -> str:
+    identity = Spool(settings.state_dir).identity() if settings.state_dir.exists() else None
+    dispatcher = options.dispatcher or settings.dispatcher or (identity.dispatcher if identity else "")
     if not dispatcher:
         return "no dispatcher is given: use --dispatcher URL, or 'dispatcher:' in the site file"
-    answers = [asyncio.run(_reach(each.strip().rstrip("/"))) for each in dispatcher.split(",")]
+    try:
+        way = _way(settings, options.ca)
+    except FederatorError as error:
+        return error.describe()
+    answers = [asyncio.run(_reach(each.strip().rstrip("/"), way)) for each in dispatcher.split(",")]
     return next((answer for answer in answers if not answer.startswith("ok")), answers[0])
 
 
-async def _reach(dispatcher: str) -> str:
+async def _reach(dispatcher: str, way: Way) -> str:
+    proxy = way.proxy(dispatcher)
+    through = f" through the proxy {re.sub('//.*@', '//', proxy)}" if proxy else ""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,
-            http.get(f"{dispatcher}/healthz") as answer,
+            http.get(f"{dispatcher}/healthz", **way.options(dispatcher)) as answer,
         ):
             if answer.status < 400:
-                return f"ok    dispatcher {dispatcher} answers"
-            return f"dispatcher {dispatcher} answers {answer.status}"
+                return f"ok    dispatcher {dispatcher} answers{through}"
+            return f"dispatcher {dispatcher} answers {answer.status}{through}"
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        return f"dispatcher {dispatcher} cannot be reached: {error}"
+        fault = way.fault(error, dispatcher)
+        if fault is not None:
+            return fault.describe()
+        return f"$.dispatcher: {dispatcher} cannot be reached{through}: {reason(error)}"
+
+
+def rotate_key(options: argparse.Namespace) -> int:
+    """Have the dispatcher take a new key in the place of the present one, which signs for it."""
+    settings = load(options.config)
+    spool = Spool(settings.state_dir)
+    identity = spool.identity()
+    if identity is None:
+        raise Invalid("this host has not joined a federation", remedy="run federator-agent join first")
+    keys = Keys(spool.directory)
+    with keys.alone():
+        keys.begin(identity.member)
+        request = keys.request(identity.member)
+        assert request is not None
+        asyncio.run(change_key(settings.dispatcher or identity.dispatcher, request, _way(settings)))
+        keys.finish()
+    _say(f"{identity.member} has a new key; the old one is worth nothing any more")
+    return 0
 
 
 def pause(options: argparse.Namespace) -> int:

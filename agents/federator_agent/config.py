@@ -14,6 +14,7 @@ import msgspec
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.way import PEM
 from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import read_model
@@ -31,7 +32,7 @@ STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
-    "state_dir", "clock", "report_every",
+    "state_dir", "clock", "report_every", "ca", "proxy",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
@@ -40,6 +41,7 @@ _PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
     "FEDERATOR_INSTANCE_DIR",  # by which the local provider finds what is left of a dead machine
 )  # fmt: skip
+_PROXIES = ("https_proxy", "http_proxy", "no_proxy")
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")
 _MAX_MIB = 2**30
 
@@ -64,6 +66,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The Kubernetes cluster whose pods run the work, if one does."""
     slurm: SlurmSettings | None = None
     """The Slurm cluster whose jobs run the work, if one does."""
+    ca: str = ""
+    """PEM file of the authority behind the dispatcher's certificate, or its text; empty: the authorities that this host knows."""
+    proxy: str = ""
+    """URL of the proxy to the dispatcher, or `none`; empty: as `proxies` say."""
+    proxies: dict[str, str] = {}
+    """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
     """What jobs get of the agent's own environment."""
 
@@ -123,6 +131,9 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         address=_address(top["address"]) if "address" in top else "",
         join_token=fields.text(top["join_token"], "$.join_token") if "join_token" in top else "",
         environment=_passed_on(environ),
+        ca=_ca(top["ca"]) if "ca" in top else "",
+        proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
+        proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
     )
     if "state_dir" in top:
@@ -272,6 +283,12 @@ def _address(value: object) -> str:
             remedy="write for example 10.0.0.5, without a port",
         )
     return address
+
+
+def _ca(value: object) -> str:
+    """A file, from here on by its whole path; or the text itself, on a machine that has no file of ours."""
+    text = fields.text(value, "$.ca", limit=65536)
+    return text if PEM in text else str(Path(text).absolute())
 
 
 def _clock(value: object) -> str:

@@ -18,30 +18,19 @@ from typing import Protocol
 
 import aiohttp
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator import __version__
-from federator.kernel.errors import (
-    Conflict,
-    Invalid,
-    NotFound,
-    Permanent,
-    TooLarge,
-    Transient,
-    Unauthenticated,
-)
+from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated
+from federator.kernel.way import Way
 from federator.wire.link import (
     LONGEST_NAME,
     MAX_MESSAGE_BYTES,
     PATH,
     PROTOCOL,
-    SITE_HEADER,
     Challenge,
     Desired,
     Heard,
     Hello,
-    JoinAnswer,
-    JoinRequest,
     Proof,
     Refusal,
     StatusAck,
@@ -52,12 +41,15 @@ from federator.wire.link import (
     encode,
 )
 from federator_agent.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S, Addresses, Backoff
-from federator_agent.spool import Identity, write_durably
+from federator_agent.joining import change_key, raise_for, reason
+from federator_agent.keys import Keys
+from federator_agent.spool import Identity
 
 LASTED_S = 5.0
 """A session that has stood for so long shows that the dispatcher is well."""
 REFUSED_PAUSE_S = 300.0
 """Pause (real seconds) after a refusal that asks for a person's help: the work here goes on meanwhile."""
+LOOK_S = 1.0
 HEARTBEAT_S = 15.0
 GREETING_S = 20.0
 CHUNK_BYTES = 2**18
@@ -88,81 +80,14 @@ class Listener(Protocol):
         ...
 
 
-def load_key(path: Path) -> Ed25519PrivateKey:
-    """The agent's private key; made on first use, readable by its user only, and never sent."""
-    if not path.exists():
-        write_durably(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
-    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text()))
-
-
-async def join(
-    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str], site: str = ""
-) -> Identity:
-    """Bind the key to a site with a one-time token, at the first of the dispatchers that answers. `site`: what the token must be for.
-    Raises `Permanent` when the token is not (any more) good, `Conflict` when it is for another site, else `Transient`.
-    """
-    addresses = Addresses(dispatcher)
-    while True:
-        try:
-            joined = await _join(addresses.present, token, key, member, labels, site)
-        except Transient:
-            if addresses.failed():
-                raise
-        else:
-            return Identity(
-                dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
-            )
-
-
-async def _join(
-    dispatcher: str, token: str, key: Ed25519PrivateKey, member: str, labels: dict[str, str], site: str
-) -> JoinAnswer:
-    body = JoinRequest(public_key=key.public_key().public_bytes_raw().hex(), member=member, labels=labels)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    headers |= {SITE_HEADER: site} if site else {}
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=GREETING_S)) as session,
-            session.post(
-                f"{dispatcher}/agent/v1/join", data=msgspec.json.encode(body), headers=headers
-            ) as answer,
-        ):
-            data = await answer.read()
-            _raise_for(answer.status, data)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Transient(f"{dispatcher} cannot be reached: {error}") from None
-    return msgspec.json.decode(data, type=JoinAnswer)
-
-
-def _raise_for(status: int, body: bytes) -> None:
-    """The error that an answer stands for; none below 400."""
-    if status < 400:
-        return
-    detail = body[:500].decode(errors="replace")
-    try:
-        problem = msgspec.json.decode(body, type=dict[str, object])
-        detail = str(problem.get("detail") or problem.get("title") or detail)
-        detail += f" ({problem['remedy']})" if problem.get("remedy") else ""
-    except msgspec.MsgspecError:
-        pass
-    families: dict[int, type[Permanent | Conflict]] = {
-        404: NotFound,
-        401: Unauthenticated,
-        409: Conflict,
-        413: TooLarge,
-    }
-    if status >= 500 or status in (408, 425, 429):
-        raise Transient(f"the dispatcher answered {status}: {detail}")
-    raise families.get(status, Invalid)(f"the dispatcher answered {status}: {detail}")
-
-
 class Link:
     """The control session: keeps one up, and says what it is given while there is one."""
 
     def __init__(
         self,
         identity: Identity,
-        key: Ed25519PrivateKey,
+        keys: Keys,
+        way: Way,
         boot_id: str,
         listener: Listener,
         host: str = "",
@@ -171,7 +96,8 @@ class Link:
         """`host`: where this is, for people."""
         self._identity = identity
         self.addresses = Addresses(identity.dispatcher)
-        self._key = key
+        self._keys = keys
+        self.way = way
         self._boot_id = boot_id
         self._host = host[:LONGEST_NAME]
         self._runtime = runtime
@@ -208,7 +134,9 @@ class Link:
             try:
                 asked_pause_s = await self._session(session)
             except (aiohttp.ClientError, aiohttp.WSMessageTypeError, TimeoutError, OSError) as error:
-                log.info("no session with %s: %s", self.addresses.present, str(error) or type(error).__name__)
+                fault = self.way.fault(error, self.addresses.present)
+                level = logging.ERROR if fault else logging.INFO
+                log.log(level, "no session with %s: %s", self.addresses.present, fault or reason(error))
             except (msgspec.MsgspecError, Unauthenticated) as error:
                 log.warning("session with %s ended: %s", self.addresses.present, error)
             if self._up.is_set():
@@ -218,8 +146,15 @@ class Link:
             longest_asked_s = max(longest_asked_s, asked_pause_s or 0.0)
             if not self.addresses.failed():
                 continue  # of several dispatchers one leads: no pause before all were asked
-            await asyncio.sleep(backoff.next_s(longest_asked_s))
+            await self._rest(backoff.next_s(longest_asked_s))
             longest_asked_s = 0.0
+
+    async def _rest(self, pause_s: float) -> None:
+        """A pause; over as soon as another process has changed our key, because then we may be let in."""
+        until_s = asyncio.get_running_loop().time() + pause_s
+        before = self._keys.stamp
+        while (left_s := until_s - asyncio.get_running_loop().time()) > 0 and self._keys.stamp == before:  # noqa: ASYNC110 - a file
+            await asyncio.sleep(min(LOOK_S, left_s))
 
     def _not_standing(self) -> None:
         self._stood_since_s = None
@@ -234,7 +169,11 @@ class Link:
         url = f"{self.addresses.present}{PATH}"
         async with asyncio.timeout(GREETING_S):
             socket = await http.ws_connect(
-                url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=0
+                url,
+                heartbeat=HEARTBEAT_S,
+                max_msg_size=MAX_MESSAGE_BYTES,
+                compress=0,
+                **self.way.options(url),
             )
         async with socket:
             async with asyncio.timeout(GREETING_S):
@@ -244,6 +183,8 @@ class Link:
                 if greeted.code == "invalid" and not self._plain:
                     log.info("the dispatcher may be older than this agent: next time in its words")
                     self._plain = True
+                    return 0.0
+                if greeted.code == "unauthenticated" and await self._led_to_our_key():
                     return 0.0
                 return self._refused(greeted)
             outbox: asyncio.Queue[Up] = asyncio.Queue()
@@ -275,7 +216,7 @@ class Link:
             return Refusal(
                 "left", f"the dispatcher's store {challenge.incarnation} is one that was given up for another"
             )
-        signature = self._key.sign(challenge_bytes(challenge, self._identity.member)).hex()
+        signature = self._keys.present.sign(challenge_bytes(challenge, self._identity.member)).hex()
         await socket.send_str(encode(Proof(signature)).decode())
         welcome = decode_down(await socket.receive_str())
         if isinstance(welcome, Refusal):
@@ -285,6 +226,20 @@ class Link:
         if not self._listener.acceptable(welcome.incarnation, welcome.term):
             return Refusal("old-term", f"term {welcome.term} is older than one already seen", LONGEST_PAUSE_S)
         return welcome
+
+    async def _led_to_our_key(self) -> bool:
+        """Whether the dispatcher now knows our key. It may have taken the next one, or be of a store from before the last."""
+        request = self._keys.request(self._identity.member)
+        if request is None:
+            return False
+        try:
+            await change_key(self.addresses.present, request, self.way)
+        except FederatorError as error:
+            log.warning("the dispatcher does not take our key: %s", error)
+            return isinstance(error, Transient)
+        self._keys.finish()
+        log.info("the dispatcher knows our newest key")
+        return True
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> float | None:
         async for frame in socket:
@@ -361,7 +316,7 @@ class Bulk:
                     "%s %s: %s; trying again",
                     method,
                     path.partition("?")[0],
-                    str(error) or type(error).__name__,
+                    self._link.way.fault(error, self._link.addresses.present) or reason(error),
                 )
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
@@ -375,12 +330,14 @@ class Bulk:
         into: Path | None,
     ) -> bytes:
         headers = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
+        url = self._link.addresses.present
+        options = self._link.way.options(url)
         async with self._http.request(
-            method, f"{self._link.addresses.present}/agent/v1{path}", data=data, headers=headers
+            method, f"{url}/agent/v1{path}", data=data, headers=headers, **options
         ) as answer:
             if answer.status >= 400 or into is None:
                 body = await answer.read()
-                _raise_for(answer.status, body)
+                raise_for(answer.status, body)
                 return body
             digest = hashlib.sha256()
             with into.open("wb") as file:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.kernel.clock import Clock, parse_clock
+from federator.kernel.way import Way
 from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
@@ -22,6 +22,7 @@ from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
 from federator_agent.hands import Hands
 from federator_agent.home import place
+from federator_agent.keys import Keys
 from federator_agent.link import Bulk, Link
 from federator_agent.local import traces
 from federator_agent.local.watchdog import read_renewal
@@ -42,9 +43,7 @@ log = logging.getLogger("federator_agent")
 class Agent:
     """An agent at work. One task runs `serve`; everything else is told through `tell`."""
 
-    def __init__(
-        self, settings: AgentSettings, identity: Identity, spool: Spool, key: Ed25519PrivateKey
-    ) -> None:
+    def __init__(self, settings: AgentSettings, identity: Identity, spool: Spool, way: Way) -> None:
         self._settings = settings
         self._identity = identity
         self._spool = spool
@@ -56,7 +55,7 @@ class Agent:
         self._report_every(settings.report_every_s or 5.0)
         self._tasks = Tasks()
         home, name = place(settings.state_dir), self._kind.name
-        self._link = Link(identity, key, traces.boot_id(), self, home, name)
+        self._link = Link(identity, Keys(spool.directory), way, traces.boot_id(), self, home, name)
         self._hands: Hands
 
     # What the link tells -------------------------------------------------------------------------------------------

@@ -222,5 +222,5 @@ class Spool:
 
     def forget_identity(self) -> None:
         """Leave the federation: the name and the key are gone for good."""
-        for name in ("identity.json", "key"):
+        for name in ("identity.json", "key", "key.next", "key.steps", "ca.pem"):
             (self.directory / name).unlink(missing_ok=True)

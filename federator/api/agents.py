@@ -16,7 +16,14 @@ from federator.control.leadership import Reign
 from federator.control.records import Changes, OutputPart, Outputs
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
-from federator.wire.link import MAX_MESSAGE_BYTES, SITE_HEADER, JoinAnswer, JoinRequest
+from federator.wire.link import (
+    MAX_MESSAGE_BYTES,
+    SITE_HEADER,
+    JoinAnswer,
+    JoinRequest,
+    KeyAnswer,
+    KeyRequest,
+)
 
 HEARTBEAT_S = 20.0
 """Real seconds between pings; a connection that does not answer in half of that is dead."""
@@ -41,6 +48,11 @@ async def join(call: Call) -> JoinAnswer:
     secret = bearer(call.request)
     site = call.request.headers.get(SITE_HEADER, "")
     return await call.core.admission.join(secret, await call.body(JoinRequest), site)
+
+
+async def rotate_key(call: Call) -> KeyAnswer:
+    """Take the next key of an agent, which its present one has signed: that is the credential."""
+    return await call.core.admission.rotate_key(await call.body(KeyRequest))
 
 
 async def open_link(call: Call) -> web.StreamResponse:

@@ -55,6 +55,18 @@ async def remove_site(call: Call) -> None:
     await call.core.sites.remove(call.caller, call.path("name"))
 
 
+async def remove_member(call: Call) -> None:
+    """Forget one host of a site that is gone for good."""
+    await call.core.sites.remove(call.caller, call.path("name"), member=call.path("member"))
+
+
+async def revoke_key(call: Call) -> None:
+    """Trust a member's key no more: its session ends, and what runs there goes on."""
+    member = call.path("member")
+    await call.core.sites.revoke(call.caller, call.path("name"), member)
+    call.core.hub.dismiss(member, "an administrator has revoked this agent's key")
+
+
 async def queues(call: Call) -> list[QueueRow]:
     """All queues, with use against guarantee and limit."""
     return call.core.views.queues()

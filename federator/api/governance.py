@@ -5,12 +5,20 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call, Cursor
-from federator.control.token_rows import token_rows
+from federator.control.tokens import duration_s
 from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
-from federator.wire.http import DecisionRow, PolicyRequest, PolicyVerdict, TokenAnswer, TokenRequest, TokenRow
+from federator.wire.http import (
+    DecisionRow,
+    PolicyRequest,
+    PolicyVerdict,
+    TokenAnswer,
+    TokenRequest,
+    TokenRotation,
+    TokenRow,
+)
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,6 +42,12 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
     identical: bool
     differences: tuple[str, ...] = ()
+
+
+class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`after`: a time such as 1h for which they still count."""
+
+    after: str = ""
 
 
 class Revoked(msgspec.Struct, frozen=True):
@@ -94,9 +108,15 @@ async def create_token(call: Call) -> TokenAnswer:
 
 async def tokens(call: Call) -> list[TokenRow]:
     """Who has which tokens; no secrets."""
-    return token_rows(call.core.records, call.core.clock.now())
+    return call.core.admission.rows()
 
 
 async def revoke_tokens(call: Call) -> Revoked:
-    """Revoke all tokens of that name."""
-    return Revoked(await call.core.admission.revoke(call.caller, call.path("name")))
+    """Revoke all tokens of that name, or the one of that id."""
+    in_s = duration_s(call.query(RevokeQuery).after, "?after") or 0.0
+    return Revoked(await call.core.admission.revoke(call.caller, call.path("name"), in_s))
+
+
+async def rotate_token(call: Call) -> TokenAnswer:
+    """A new token in the place of one. The secret is shown once."""
+    return await call.core.admission.rotate(call.caller, call.path("name"), await call.body(TokenRotation))

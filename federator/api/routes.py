@@ -54,6 +54,8 @@ ROUTES = (
     Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=fleet.DeathNotice, answer=fleet.GivenUp),
+    Route("POST", "/v1/sites/{name}/members/{member}/revoke", fleet.revoke_key, PERSON, "Trust a member's key no more", SITE_ADMIN, status=204),
+    Route("DELETE", "/v1/sites/{name}/members/{member}", fleet.remove_member, PERSON, "Forget a host that is gone", (Role.ADMIN,), status=204),
     Route("DELETE", "/v1/sites/{name}", fleet.remove_site, PERSON, "Forget a site that is gone", (Role.ADMIN,), status=204),
     Route("GET", "/v1/queues", fleet.queues, PERSON, "List queues", answer=list[http.QueueRow]),
     Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
@@ -73,7 +75,8 @@ ROUTES = (
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
-    Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name", (Role.ADMIN,), answer=governance.Revoked),
+    Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),
+    Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Change a token for a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201),
     # Service
     Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),
     Route("GET", "/readyz", service.ready, OPEN, "Whether it can serve", answer=dict[str, str]),
@@ -81,6 +84,7 @@ ROUTES = (
     Route("GET", "/v1/openapi.json", _describe, OPEN, "This description", answer=dict[str, Any]),
     # Agents
     Route("POST", "/agent/v1/join", agents.join, AGENT, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),
+    Route("POST", "/agent/v1/key", agents.rotate_key, AGENT, "Change an agent's key for one that it has signed", body=link.KeyRequest, answer=link.KeyAnswer),
     Route("GET", link.PATH, agents.open_link, AGENT, "An agent's control connection (WebSocket)", status=101),
     Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
     Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),

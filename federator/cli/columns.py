@@ -13,6 +13,7 @@ from federator.wire.http import (
     DecisionRow,
     JobRow,
     LeaseRow,
+    MemberRow,
     OfferRow,
     PoolRow,
     QueueRow,
@@ -105,6 +106,16 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
             lambda row: ", ".join(f"{shape.count}x{shape.gpus}" for shape in row.free if shape.gpus) or "0",
         ),
         Column("LARGEST GANG", lambda row: row.largest_gang),
+    )
+
+
+def member_columns() -> tuple[Column[MemberRow], ...]:
+    """The hosts of one site."""
+    return (
+        Column("MEMBER", lambda row: row.name),
+        Column("STATUS", lambda row: row.status),
+        Column("REPORT", lambda row: NONE if row.age_s is None else f"{duration(row.age_s)} ago", right=True),
+        Column("BECAUSE", lambda row: row.because, cap=110),
     )
 
 
@@ -235,6 +246,7 @@ def labels(pairs: dict[str, str]) -> str:
 def token_columns(now: float) -> tuple[Column[TokenRow], ...]:
     """Tokens: whose, what for, and until when."""
     return (
+        Column("ID", lambda row: row.id),
         Column("NAME", lambda row: row.name or NONE),
         Column("FOR", lambda row: row.role or f"an agent of {row.site}"),
         Column("SITE", lambda row: row.site, wide=True),

@@ -3,13 +3,13 @@
 from cyclopts import App
 from rich.console import RenderableType
 
-from federator.cli.columns import labels, pool_columns, site_columns
+from federator.cli.columns import labels, member_columns, pool_columns, site_columns
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
-app = App(name="site", help="Look at one site, declare it dead, or forget it.")
+app = App(name="site", help="Look at one site, declare it dead, forget it, or trust a host's key no more.")
 
 
 def list_sites(*, output: Output = "table", connection: Connection = HERE) -> None:
@@ -59,24 +59,48 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
             ]
         )
     ]
+    if len(row.hosts) > 1 or any(host.because != row.because for host in row.hosts):
+        parts += ["", table(row.hosts, member_columns(), width=width())]
     if row.pools:
         parts += ["", table(row.pools, pool_columns(), width=width())]
     show(*parts)
 
 
 @app.command
-def remove(site: str, *, connection: Connection = HERE) -> None:
-    """Forget a site that is gone for good, with its members. Its ended jobs stay on record.
+def remove(site: str, *, member: str = "", connection: Connection = HERE) -> None:
+    """Forget a site that is gone for good, with its members; or one host of it. Ended jobs stay on record.
 
-    Refused while the site is connected, or while something of the federation may still run there.
+    Refused while it is connected, or while something of the federation may still run there.
 
     Parameters
     ----------
     site:
         Its name.
+    member:
+        The one host that is gone, where the others stay.
     """
-    ask(connection, lambda client: client.remove_site(site))
-    print(f"{plain(site)} is forgotten; an agent that comes back has to join anew")
+    ask(
+        connection,
+        lambda client: client.remove_member(site, member) if member else client.remove_site(site),
+    )
+    print(f"{plain(member or site)} is forgotten; an agent that comes back has to join anew")
+
+
+@app.command
+def revoke(site: str, *, member: str, connection: Connection = HERE) -> None:
+    """Trust the key of a host's agent no more, as when it was copied. Its session ends; what runs there goes on, and counts.
+
+    The host comes back by token create --site SITE --member MEMBER and federator-agent join --new-key. If it is lost, declare it dead.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    member:
+        The host.
+    """
+    ask(connection, lambda client: client.revoke_key(site, member))
+    print(f"the key of {plain(member)} is revoked; what runs there goes on")
 
 
 @app.command(name="declare-dead")

@@ -9,9 +9,9 @@ from federator.cli.output import Output, say, show_data, show_rows
 from federator.cli.phrases import when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.wire.http import TokenRequest
+from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation
 
-app = App(name="token", help="Make, list and revoke tokens for people and for agents.")
+app = App(name="token", help="Make, list, rotate and revoke tokens for people and for agents.")
 
 
 @app.command
@@ -24,13 +24,14 @@ def create(
     region: str = "",
     default_queue: str = "",
     expires_in: str = "",
+    member: str = "",
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
     """Make a token and print its secret, this once.
 
     With a role it is a person's: `token create ada --role user`. With a site and its kind it admits one agent, once:
-    `token create --site north --kind onprem`, for `federator-agent join`.
+    `token create --site north --kind onprem`, for `federator-agent join`; a site that is there already needs no kind.
 
     Parameters
     ----------
@@ -48,6 +49,8 @@ def create(
         Queue of the jobs that name none.
     expires_in:
         How long it is valid, such as 30d.
+    member:
+        The name under which the agent joins; to let the host of a revoked key in again, that member's.
     """
     if role is None and not site:
         raise Invalid(
@@ -55,17 +58,34 @@ def create(
             field="--role",
             remedy="write --role user for a person, or --site and --kind for an agent",
         )
-    if role is None and kind is None:
-        raise Invalid("is missing", field="--kind", remedy="write --kind onprem, cloud or edge")
-    request = TokenRequest(name, role or "", site, kind or "", region, default_queue, expires_in)
-    answer, now = ask(connection, lambda client: client.create_token(request))
-    if output in ("json", "yaml"):
-        show_data(answer, output)
-        return
-    print(answer.secret)
-    ends = f", expires {when(answer.expires_at, now)}" if answer.expires_at else ""
-    whose = f"{answer.name}, {answer.role}" if answer.role else f"one agent of {answer.site}"
-    say(f"for {whose}{ends}; it is not shown again")
+    request = TokenRequest(name, role or "", site, kind or "", region, default_queue, expires_in, member)
+    _show_secret(ask(connection, lambda client: client.create_token(request)), output)
+
+
+@app.command
+def rotate(
+    name: str,
+    *,
+    keep: str = "",
+    expires_in: str = "",
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """Change a token for a new one with the same rights, print its secret, this once, and end the old one.
+
+    One's own, or as an admin anybody's.
+
+    Parameters
+    ----------
+    name:
+        Whose it is; of somebody with several, the token's id.
+    keep:
+        How long the old one still counts, such as 1h; else it ends at once.
+    expires_in:
+        How long the new one is valid; else as long as the old one. For an admin to say.
+    """
+    rotation = TokenRotation(keep, expires_in)
+    _show_secret(ask(connection, lambda client: client.rotate_token(name, rotation)), output)
 
 
 @app.command(name="list")
@@ -76,13 +96,27 @@ def list_tokens(*, output: Output = "table", connection: Connection = HERE) -> N
 
 
 @app.command
-def revoke(name: str, *, connection: Connection = HERE) -> None:
-    """Revoke all tokens of a name, from now on.
+def revoke(name: str, *, after: str = "", connection: Connection = HERE) -> None:
+    """Revoke all tokens of a name, or the one of an id; also one for an agent that was not used yet.
 
     Parameters
     ----------
     name:
-        Whose.
+        Whose; or an id, as token list shows it.
+    after:
+        How long they still count, such as 1h; else they end at once.
     """
-    revoked, _ = ask(connection, lambda client: client.revoke_tokens(name))
-    print(f"{revoked} revoked")
+    revoked, _ = ask(connection, lambda client: client.revoke_tokens(name, after=after))
+    print(f"{revoked} revoked" + (f", valid for another {after}" if after else ""))
+
+
+def _show_secret(answered: tuple[TokenAnswer, float], output: Output) -> None:
+    """The secret alone on standard output; for whom it is, and until when, beside it."""
+    answer, now = answered
+    if output in ("json", "yaml"):
+        show_data(answer, output)
+        return
+    print(answer.secret)
+    ends = f", expires {when(answer.expires_at, now)}" if answer.expires_at else ""
+    whose = f"{answer.name}, {answer.role}" if answer.role else f"one agent of {answer.site}"
+    say(f"for {whose}{ends}; it is not shown again")

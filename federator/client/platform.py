@@ -20,6 +20,7 @@ from federator.wire.http import (
     SiteRow,
     TokenAnswer,
     TokenRequest,
+    TokenRotation,
     TokenRow,
 )
 
@@ -79,6 +80,15 @@ class PlatformVerbs:
     async def remove_site(self, name: str) -> None:
         """Forget a site that is gone for good. Refused while it is connected, or something of ours may run there."""
         await self.transport.call("DELETE", _site(name), type(None))
+
+    async def remove_member(self, name: str, member: str) -> None:
+        """Forget one host of a site that is gone for good. Refused while it is connected, or something of ours may run there."""
+        await self.transport.call("DELETE", _site(name, f"/members/{quote(member, safe='')}"), type(None))
+
+    async def revoke_key(self, name: str, member: str) -> None:
+        """Trust a member's key no more. What runs there goes on; its host may join again by a token that is made for it."""
+        path = _site(name, f"/members/{quote(member, safe='')}/revoke")
+        await self.transport.call("POST", path, type(None))
 
     async def queues(self) -> list[QueueRow]:
         """All queues, use against guarantee and limit."""
@@ -162,10 +172,17 @@ class PlatformVerbs:
         """All tokens, newest first; never their secrets."""
         return await self.transport.call("GET", "/v1/tokens", list[TokenRow])
 
-    async def revoke_tokens(self, name: str) -> int:
-        """Revoke all tokens of a name; answers how many."""
-        path = f"/v1/tokens/{quote(name, safe='')}"
-        return (await self.transport.call("DELETE", path, Revoked)).tokens
+    async def revoke_tokens(self, name: str, *, after: str = "") -> int:
+        """Revoke all tokens of a name, or the one of an id, now or after a time such as 1h; answers how many."""
+        query = {"after": after} if after else None
+        return (await self.transport.call("DELETE", _token(name), Revoked, query=query)).tokens
+
+    async def rotate_token(self, name: str, rotation: TokenRotation) -> TokenAnswer:
+        """Change a token, named by its owner or its id, for a new one. The secret is in this answer only."""
+        body = msgspec.json.encode(rotation)
+        return await self.transport.call(
+            "POST", _token(name, "/rotate"), TokenAnswer, body=body, headers=JSON, repeatable=False
+        )
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
         """Make a person's token or an agent's one-time join token. The secret is in this answer only."""
@@ -173,6 +190,10 @@ class PlatformVerbs:
         return await self.transport.call(
             "POST", "/v1/tokens", TokenAnswer, body=body, headers=JSON, repeatable=False
         )
+
+
+def _token(name: str, verb: str = "") -> str:
+    return f"/v1/tokens/{quote(name, safe='')}{verb}"
 
 
 def _site(name: str, verb: str = "") -> str:

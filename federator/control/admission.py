@@ -1,88 +1,51 @@
 """Who gets in: people by bearer token, agents by a one-time join token and then by their key.
 
-Secrets are shown once and never stored: rows hold SHA-256 digests of them. A secret has 256 random bits, so a plain digest is enough; what
-slow hashes protect are passwords that people invent. Every act here leaves a ledger line in the transaction that it is.
+An agent's key may give way to another that it has signed: whoever has the old one may say so, nobody else, and the change is one transaction. What the
+agent has signed it keeps, so that a dispatcher whose store was restored from before can be told again. A key that is not trusted any more is revoked:
+then only a token that an admin makes for this very member lets its host in again.
 """
 
-import hashlib
 import hmac
 import re
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from federator.control.records import Changes, Records
-from federator.kernel.clock import Clock
-from federator.kernel.errors import Conflict, Invalid, NotFound, Unauthenticated
-from federator.kernel.ids import IdSource
-from federator.kernel.quantities import parse_duration_s
+from federator.control.records import Changes
+from federator.control.tokens import REFUSED, Tokens, check_name, digest_of, duration_s, new_secret
+from federator.kernel.errors import Conflict, Invalid, Unauthenticated
 from federator.model.capacity import Market
-from federator.model.events import LedgerEntry, LedgerKind
-from federator.model.identity import Caller, JoinToken, Role, Token
-from federator.model.sites import Member, Site, SiteKind, SiteStatus
+from federator.model.identity import Caller, JoinToken, Role
+from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
 from federator.wire.http import TokenAnswer, TokenRequest
-from federator.wire.link import Challenge, JoinAnswer, JoinRequest, challenge_bytes
+from federator.wire.link import (
+    Challenge,
+    JoinAnswer,
+    JoinRequest,
+    KeyAnswer,
+    KeyRequest,
+    challenge_bytes,
+    key_bytes,
+)
 
 JOIN_EXPIRES_S = 86400.0
 """How long a join token waits for its agent when nobody says otherwise."""
-BOOTSTRAP_NAME = "admin"
-_PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _PLACE = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
-_REFUSED = "this token is not valid here"
 
 
 @dataclass
-class Admission:
+class Admission(Tokens):
     """Checks credentials, and makes them. Reads and changes `Records` alone."""
 
-    records: Records
-    clock: Clock
-    ids: IdSource
     rented_sites: Mapping[str, str] = field(default_factory=dict)
     """The cloud sites that providers rent for, with the provider's name."""
 
-    def authenticate(self, bearer: str) -> Caller:
-        """The person behind a bearer token. Raises `Unauthenticated` for one that is unknown, expired or revoked."""
-        digest = digest_of(bearer)
-        token = self.records.tokens.get(digest)
-        # The comparison in constant time is for the day that a store's index does not look up by the whole digest.
-        if token is None or not hmac.compare_digest(token.digest, digest):
-            raise Unauthenticated(_REFUSED, remedy="ask an admin for one: federator token create")
-        if token.revoked:
-            raise Unauthenticated("this token was revoked", remedy="ask an admin for another")
-        if token.expires_at is not None and token.expires_at <= self.clock.now():
-            raise Unauthenticated("this token has expired", remedy="ask an admin for another")
-        return Caller(token.name, token.role, token.site, token.default_queue)
-
-    @property
-    def bootstrapped(self) -> bool:
-        """Whether an admin's token was ever made."""
-        return any(token.role is Role.ADMIN for token in self.records.tokens.values())
-
-    async def bootstrap_admin(self, keep: Callable[[str], None]) -> None:
-        """Make the first admin's token. Raises `Conflict` when there was one already.
-
-        `keep` is given the secret before the token counts: a crash in between leaves a secret that is worth nothing, and the next start
-        makes another; the other way round it would leave a federation that nobody can enter.
-        """
-        if self.bootstrapped:
-            raise Conflict("this federation has an admin already")
-        secret = _new_secret("fed")
-        keep(secret)
-        token = Token(
-            digest=digest_of(secret), name=BOOTSTRAP_NAME, role=Role.ADMIN, created_at=self.clock.now()
-        )
-        await self.records.transact(
-            lambda: self._recorded("dispatcher", "made the first admin's token", token)
-        )
-
     async def create_token(self, caller: Caller, request: TokenRequest) -> TokenAnswer:
         """A person's token (`role`), for which one has to be admin; or an agent's join token (`site`), also by that site's admin."""
-        expires_s = _expires_s(request.expires_in)
+        expires_s = duration_s(request.expires_in, "$.expires_in")
         if request.role:
             caller.require(Role.ADMIN)
             return await self._create_person(caller, request, expires_s)
@@ -97,31 +60,15 @@ class Admission:
         lifetime_s = JOIN_EXPIRES_S if expires_s is None else expires_s
         secret = await self.make_join_token(
             request.site,
-            _kind(request.kind),
+            self._kind(request),
             region=request.region,
+            member=request.member or None,
             expires_in_s=lifetime_s,
             who=f"user:{caller.name}",
         )
         return TokenAnswer(
             secret, name=request.name, site=request.site, expires_at=self.clock.now() + lifetime_s
         )
-
-    async def revoke(self, caller: Caller, name: str) -> int:
-        """Revoke all tokens of that name, from now on; how many. Raises `NotFound`."""
-        caller.require(Role.ADMIN)
-        revoked: list[Token] = []
-
-        def compute() -> Changes:
-            named = [token for token in self.records.tokens.values() if token.name == name]
-            if not named:
-                raise NotFound(f"no token is named {name!r}")
-            revoked[:] = [
-                msgspec.structs.replace(token, revoked=True) for token in named if not token.revoked
-            ]
-            return self._recorded(f"user:{caller.name}", f"revoked the tokens of {name}", *revoked)
-
-        await self.records.transact(compute)
-        return len(revoked)
 
     async def make_join_token(  # noqa: PLR0913 - each is a column of the row
         self,
@@ -135,12 +82,19 @@ class Admission:
         expires_in_s: float = JOIN_EXPIRES_S,
         who: str = "dispatcher",
     ) -> str:
-        """A secret that admits one agent to the site, once. With `lease`, as that lease's member and at its market."""
-        secret = _new_secret("join")
-        _check_name(_PLACE, site, "$.site", "a-z, 0-9, '.' and '-'")
+        """A secret that admits one agent to the site, once. With `lease`, as that lease's member and at its market.
+
+        With `member`, under that name: a new one, or one whose key was revoked.
+        """
+        secret = new_secret("join")
+        check_name(_PLACE, site, "$.site", "a-z, 0-9, '.' and '-'")
+        if member is not None:
+            check_name(_PLACE, member, "$.member", "a-z, 0-9, '.' and '-'")
 
         def compute() -> Changes:
             self._check_kind(site, kind)
+            if member is not None and lease is None:
+                self._check_free(member, site)
             token = JoinToken(
                 digest=digest_of(secret),
                 site=site,
@@ -173,8 +127,12 @@ class Admission:
             token = self._join_token(digest, request.public_key)
             _check_site(token, site_named)
             incarnation = self.records.store.incarnation
-            if token.public_key is not None and token.member in self.records.members:
-                answers[:] = [JoinAnswer(token.member, token.site, incarnation)]
+            if token.public_key is not None:
+                known = self.records.members.get(token.member or "")
+                if known is None or known.public_key != request.public_key:
+                    what = "this join token was used, and what it let in was removed, revoked or given another key"
+                    raise Unauthenticated(what, remedy="ask for another token")
+                answers[:] = [JoinAnswer(known.id, token.site, incarnation)]
                 return Changes()
             site = self._site(token, request)
             member = self._member(token, request)
@@ -195,51 +153,46 @@ class Admission:
         )
         if member is None or member.status is SiteStatus.GONE:
             raise refused
-        try:
-            key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(member.public_key))
-            key.verify(bytes.fromhex(signature), challenge_bytes(challenge, member_id))
-        except (ValueError, InvalidSignature):
-            raise refused from None
+        if not _signed(member.public_key, challenge_bytes(challenge, member_id), signature):
+            raise refused
         return member
 
+    async def rotate_key(self, request: KeyRequest) -> KeyAnswer:
+        """Let a member's key give way to the last one that `request` leads to from it; said again, it changes nothing. Raises `Unauthenticated`."""
+        refused = Unauthenticated("this member and key are not known here")
+
+        def compute() -> Changes:
+            member = self.records.members.get(request.member)
+            if member is None or member.status is SiteStatus.GONE:
+                raise refused
+            new = request.steps[-1].public_key
+            if _led(member, request) != new or not _signed(new, key_bytes(member.id, new), request.proof):
+                raise refused
+            if new == member.public_key:
+                return Changes()
+            changed = msgspec.structs.replace(member, public_key=new)
+            return self._recorded(f"agent:{member.id}", "rotated its key", changed, site=member.site)
+
+        await self.records.transact(compute)
+        return KeyAnswer(request.member)
+
     async def remember_boot(self, member_id: str, boot_id: str) -> None:
-        """Note durably in which boot of its host the member was last heard."""
+        """Note durably in which boot of its host the member was last heard; if it was declared dead, it is not."""
 
         def compute() -> Changes:
             changes = Changes()
             member = self.records.members[member_id]
-            if member.boot_id != boot_id:
-                changes.put(msgspec.structs.replace(member, boot_id=boot_id))
+            status = SiteStatus.JOINING if member.status is SiteStatus.LOST else member.status
+            if (member.boot_id, member.status) != (boot_id, status):
+                changes.put(msgspec.structs.replace(member, boot_id=boot_id, status=status))
             return changes
 
         await self.records.transact(compute)
 
-    async def _create_person(
-        self, caller: Caller, request: TokenRequest, expires_s: float | None
-    ) -> TokenAnswer:
-        _check_name(_PERSON, request.name, "$.name", "letters, digits, '.', '_', '@' and '-'")
-        role = _role(request)
-        secret = _new_secret("fed")
-        now = self.clock.now()
-        token = Token(
-            digest=digest_of(secret),
-            name=request.name,
-            role=role,
-            site=request.site or None,
-            default_queue=request.default_queue or "default",
-            created_at=now,
-            expires_at=None if expires_s is None else now + expires_s,
-        )
-        who = f"user:{caller.name}"
-        await self.records.transact(
-            lambda: self._recorded(who, f"made a token for {token.name} with role {role}", token)
-        )
-        return TokenAnswer(secret, name=token.name, role=role, site=request.site, expires_at=token.expires_at)
-
     def _join_token(self, digest: str, public_key: str) -> JoinToken:
         token = self.records.join_tokens.get(digest)
         if token is None or not hmac.compare_digest(token.digest, digest):
-            raise Unauthenticated(_REFUSED, remedy="ask for a join token: federator token create --site NAME")
+            raise Unauthenticated(REFUSED, remedy="ask for a join token: federator token create --site NAME")
         if token.public_key is None and token.expires_at <= self.clock.now():
             raise Unauthenticated("this join token has expired", remedy="ask for another")
         if token.public_key is not None and token.public_key != public_key:
@@ -267,19 +220,13 @@ class Admission:
         lease = self.records.leases.get(token.lease) if token.lease else None
         wish = token.member or request.member
         if wish:
-            _check_name(_PLACE, wish, "$.member", "a-z, 0-9, '.' and '-'")
+            check_name(_PLACE, wish, "$.member", "a-z, 0-9, '.' and '-'")
             taken = self.records.members.get(wish)
             ours = (request.public_key, token.site)
-            if (
-                taken is not None
-                and taken.status is not SiteStatus.GONE
-                and (taken.public_key, taken.site) != ours
-            ):
-                raise Conflict(
-                    f"a member named {wish} has joined with another key or at another site",
-                    field="$.member",
-                    remedy="choose another name; what the old one ran stays its own until it is declared dead",
-                )
+            if taken is not None and taken.status is not SiteStatus.GONE:
+                if (taken.public_key, taken.site) != ours:
+                    self._check_free(wish, token.site, named=token.member == wish)
+                return msgspec.structs.replace(taken, public_key=request.public_key)
         return Member(
             id=wish or self._free_name(token.site),
             site=token.site,
@@ -288,6 +235,18 @@ class Admission:
             market=lease.offer.market if lease else Market.OWNED,
             joined_at=self.clock.now(),
         )
+
+    def _check_free(self, name: str, site: str, *, named: bool = True) -> None:
+        """Raise `Conflict` when another agent has the name; where its key was revoked, a token that was `named` for it lets it in again."""
+        taken = self.records.members.get(name)
+        if taken is None or taken.status is SiteStatus.GONE:
+            return
+        if not (named and taken.site == site and taken.public_key == REVOKED_KEY):
+            raise Conflict(
+                f"a member named {name} has joined with another key or at another site",
+                field="$.member",
+                remedy="choose another name; what the old one ran stays its own until it is declared dead",
+            )
 
     def _free_name(self, site: str) -> str:
         name, number = site, 1
@@ -308,73 +267,37 @@ class Admission:
                 remedy=f"write kind {existing.kind}, or choose another name",
             )
 
-    def _recorded(
-        self, who: str, what: str, *rows: Token | JoinToken | Site | Member, site: str = "", lease: str = ""
-    ) -> Changes:
-        changes = Changes()
-        if rows:
-            entry = LedgerEntry(
-                id=self.ids.new("le"),
-                at=self.clock.now(),
-                kind=LedgerKind.ACT,
-                who=who,
-                what=what,
-                site=site,
-                lease=lease,
+    def _kind(self, request: TokenRequest) -> SiteKind:
+        """What is written, or what the site is already."""
+        existing = self.records.sites.get(request.site)
+        if not request.kind and existing is not None:
+            return existing.kind
+        try:
+            return SiteKind(request.kind)
+        except ValueError:
+            what = (
+                f"no kind of site is called {request.kind!r}" if request.kind else "is missing for a new site"
             )
-            changes.put(*rows, entry)
-        return changes
+            raise Invalid(what, field="$.kind", remedy=f"one of {', '.join(SiteKind)}") from None
 
 
-def digest_of(secret: str) -> str:
-    """What is stored of a secret."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+def _led(member: Member, request: KeyRequest) -> str:
+    """The key that the steps lead to from the member's: each is signed by the one before. Those that it has behind it lead nowhere."""
+    key = member.public_key
+    for step in request.steps:
+        if _signed(key, key_bytes(member.id, step.public_key), step.signature):
+            key = step.public_key
+    return key
 
 
-def _new_secret(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_urlsafe(32)}"
-
-
-def _expires_s(text: str) -> float | None:
-    if not text:
-        return None
+def _signed(public_key: str, data: bytes, signature: str) -> bool:
+    """Whether the key has signed that. A revoked key has signed nothing."""
     try:
-        seconds = parse_duration_s(text)
-    except ValueError as error:
-        raise Invalid(str(error), field="$.expires_in") from None
-    if seconds <= 0:
-        raise Invalid("a token that expires at once is of no use", field="$.expires_in")
-    return seconds
-
-
-def _role(request: TokenRequest) -> Role:
-    try:
-        role = Role(request.role)
-    except ValueError:
-        known = ", ".join(Role)
-        raise Invalid(
-            f"no role is called {request.role!r}", field="$.role", remedy=f"one of {known}"
-        ) from None
-    if (role is Role.SITE_ADMIN) != bool(request.site):
-        raise Invalid(
-            "a site-admin has exactly one site, and nobody else has any", field="$.site", remedy="see role"
-        )
-    return role
-
-
-def _kind(text: str) -> SiteKind:
-    try:
-        return SiteKind(text)
-    except ValueError:
-        known = ", ".join(SiteKind)
-        raise Invalid(
-            f"no kind of site is called {text!r}", field="$.kind", remedy=f"one of {known}"
-        ) from None
-
-
-def _check_name(pattern: re.Pattern[str], name: str, field: str, letters: str) -> None:
-    if not pattern.fullmatch(name):
-        raise Invalid(f"{name[:80]!r} is not a name", field=field, remedy=f"up to 63 of {letters}")
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(signature), data)
+    except (ValueError, InvalidSignature):
+        return False
+    return True
 
 
 def _public_key(text: str) -> Ed25519PublicKey:

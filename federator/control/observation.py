@@ -115,6 +115,8 @@ class Observer:
         heard = self._inventory.members.get(member.id)
         if site is None or member.status is SiteStatus.GONE:
             return
+        if member.status is SiteStatus.LOST and member.lease is None and not (heard and heard.session):
+            return  # declared dead: what it had is neither busy nor free
         lease = self._records.leases.get(member.lease) if member.lease else None
         because = self._closed_because(site, member, lease)
         if heard is None or heard.report is None:

@@ -9,26 +9,30 @@ from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
-from federator.model.sites import Site
+from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
 from federator.model.snapshot import PoolView
 from federator.planning.candidates import Candidate, of_pools
-from federator.wire.http import BudgetRow, LeaseRow, PoolRow, QueueRow, SiteRow
+from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PoolRow, QueueRow, SiteRow
 
 
 def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
     """A site with its pools as planning sees them: one row per member, the largest gang over all that a gang may lie over."""
-    members = [
+    every = [
         member for member in records.members.values() if member.site == site.name and member.status != "GONE"
     ]
+    hosts = tuple(member_row(member, inventory) for member in every)
+    living = {host.name for host in hosts if host.status != SiteStatus.LOST}
+    members = [member for member in every if member.id in living]
     ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
-    statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [site.status]
+    statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [
+        SiteStatus.LOST if hosts and not members else site.status
+    ]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
     rows = tuple(_pool_row(pool, _lent(pool, inventory)) for pool in pools)
     closed = _closed(pools)
     if not pools:
-        closed = next(
-            (inventory.closed_because(member.id) for member in members), "nothing of it is rented now"
-        )
+        nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
+        closed = next((inventory.closed_because(member.id) for member in members), nobody)
     return SiteRow(
         name=site.name,
         kind=site.kind,
@@ -49,9 +53,30 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         members=len(members),
         pools=rows,
         because=closed,
+        hosts=hosts,
     )
 
 
+def member_row(member: Member, inventory: Inventory) -> MemberRow:
+    """A member as a line: what people have made of it goes before what was last heard."""
+    heard = inventory.members.get(member.id)
+    status, because = heard.status if heard else member.status, inventory.closed_because(member.id)
+    if member.status is SiteStatus.LOST and not (heard and heard.session):
+        status = SiteStatus.LOST
+        because = f"declared dead; federator site remove {member.site} --member {member.id} forgets it"
+    elif member.public_key == REVOKED_KEY:
+        because = "its key was revoked: its host joins again by a token that is made for this member"
+    return MemberRow(
+        name=member.id,
+        status=status,
+        because=because,
+        age_s=inventory.age_s(member.id),
+        lease=member.lease or "",
+        joined_at=member.joined_at,
+    )
+
+
+_EMPTY = {SiteKind.CLOUD: "nothing of it is rented now"}
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from federator.control.gangs import unproven
+from federator.control.gangs import acknowledge, unproven
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records, row_key
@@ -14,7 +14,7 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
 from federator.model.lifecycle import advance, allows
-from federator.model.sites import Site, SiteStatus
+from federator.model.sites import REVOKED_KEY, Site, SiteStatus
 
 TOGETHER = 40
 """Jobs per transaction: two rows each, and stores take some 120 operations at once."""
@@ -80,31 +80,71 @@ class Sites:
                 placement, proof, acknowledged=False, member=member or None, check=check
             )
         await self._forget_checkpoints(name, member, "declared dead", check)
+        dead = self._members(self._site(name), member)
+        for start in range(0, len(dead), TOGETHER):
+            await self._records.transact(partial(self._marked, dead[start : start + TOGETHER], check))
         return given_up
 
-    async def remove(self, caller: Caller, name: str) -> None:
-        """Forget a site that is gone for good, with its members. Raises `Conflict` while it is connected, or something of ours may run there."""
+    async def remove(self, caller: Caller, name: str, *, member: str = "") -> None:
+        """Forget a site that is gone for good, with its members; or one of them. Raises `Conflict` while it is connected, or something of ours may run there."""
         caller.require(Role.ADMIN)
-        gone: list[str] = []
-        check = partial(self._check_over, name)
+        check = partial(self._check_over, name, member)
+        check()
+        gone = self._members(self._site(name), member)
+        await self._forget_checkpoints(name, member, "removed", check)
+        await self._answer_for(name, member, check)
+        for start in range(0, len(gone), TOGETHER):
+            await self._records.transact(partial(self._drop, gone[start : start + TOGETHER], check))
+        for each in gone:
+            self._inventory.forget(each)
 
         def compute() -> Changes:
             check()
-            changes = Changes()
-            rows = [p for p in self._records.open_placements.values() if p.site == name]
-            # Nobody is left to answer for what was given up there.
-            changes.put(*(msgspec.structs.replace(placement, stop_acknowledged=True) for placement in rows))
-            gone[:] = self._members(self._site(name), "")
-            changes.deletes += [row_key(self._records.members[member]) for member in gone]
-            changes.deletes.append(row_key(self._site(name)))
-            self._scribe.act(changes, f"user:{caller.name}", "remove site", site=name)
+            changes = Changes(deletes=[] if member else [row_key(self._site(name))])
+            what = f"remove {member}" if member else "remove site"
+            self._scribe.act(changes, f"user:{caller.name}", what, site=name)
             return changes
 
-        check()
-        await self._forget_checkpoints(name, "", "removed", check)
         await self._records.transact(compute)
-        for member in gone:
-            self._inventory.forget(member)
+
+    async def revoke(self, caller: Caller, name: str, member: str) -> None:
+        """Trust the member's key no more. What runs there goes on, and counts, until it is declared dead or its host joins again."""
+        self._allow(caller, name)
+
+        def compute() -> Changes:
+            changes = Changes()
+            (known,) = self._members(self._site(name), member)
+            changes.put(msgspec.structs.replace(self._records.members[known], public_key=REVOKED_KEY))
+            self._scribe.act(changes, f"user:{caller.name}", f"revoke the key of {member}", site=name)
+            return changes
+
+        await self._records.transact(compute)
+
+    def _drop(self, members: list[str], check: Callable[[], None]) -> Changes:
+        """Without these members."""
+        check()
+        known = self._records.members
+        return Changes(deletes=[row_key(known[each]) for each in members if each in known])
+
+    async def _answer_for(self, name: str, member: str, check: Callable[[], None]) -> None:
+        """Nobody is left to say that what was given up there is over: so it need not be told to stop any more."""
+        open_ = self._records.open_placements
+        owed = [
+            each.id for each in open_.values() if each.site == name and (not member or member in each.members)
+        ]
+
+        def compute(names: list[str]) -> Changes:
+            check()
+            changes = Changes()
+            for placement in (open_.get(each) for each in names):
+                if placement is not None and member and placement.parts:
+                    changes.put(acknowledge(placement, member).placement)
+                elif placement is not None:
+                    changes.put(msgspec.structs.replace(placement, stop_acknowledged=True))
+            return changes
+
+        for start in range(0, len(owed), TOGETHER):
+            await self._records.transact(partial(compute, owed[start : start + TOGETHER]))
 
     async def _forget_checkpoints(self, name: str, member: str, how: str, check: Callable[[], None]) -> None:
         """Jobs that wait to go on from what they saved there start from the beginning, wherever there is room: nobody else has it."""
@@ -134,16 +174,39 @@ class Sites:
         members = self._records.members.values()
         return not any(m.site == name and m.id != member and m.status is not SiteStatus.GONE for m in members)
 
-    def _check_over(self, name: str) -> None:
-        """Raise `Conflict` while the site is connected, or something of ours may run there."""
-        self._check_away(name, "")
-        leases = [le for le in self._records.leases.values() if le.site == name and le.ended_at is None]
-        rows = self._records.open_placements.values()
-        if leases or any(each.site == name and not each.ended for each in rows):
+    def _marked(self, members: list[str], check: Callable[[], None]) -> Changes:
+        """These members are declared dead, until one is heard again."""
+        check()
+        changes = Changes()
+        known = (self._records.members[each] for each in members if each in self._records.members)
+        changes.put(
+            *(
+                msgspec.structs.replace(each, status=SiteStatus.LOST)
+                for each in known
+                if each.status is not SiteStatus.GONE
+            )
+        )
+        return changes
+
+    def _check_over(self, name: str, member: str) -> None:
+        """Raise `Conflict` while the site, or that member of it, is connected, or something of ours may run there."""
+        self._check_away(name, member)
+        leases = [
+            lease
+            for lease in self._records.leases.values()
+            if lease.site == name and lease.ended_at is None and member in ("", lease.member)
+        ]
+        held = [
+            each
+            for each in self._records.open_placements.values()
+            if each.site == name and not each.ended and (not member or member in unproven(each))
+        ]
+        if leases or held:
             what = f"{len(leases)} machines are rented for it" if leases else "attempts may still run there"
+            option = f" --member {member}" if member else ""
             raise Conflict(
-                f"{name} cannot be removed: {what}",
-                remedy="let them end, or see federator site declare-dead",
+                f"{member or name} cannot be removed: {what}",
+                remedy=f"let them end, or see federator site declare-dead {name}{option}",
             )
 
     def _check_away(self, name: str, member: str) -> None:

@@ -7,7 +7,7 @@ from federator.hub.desired import Briefing
 from federator.hub.frames import Ended
 from federator.hub.outside import Pipe
 from federator.model.placements import PlacementReport, PlacementStatus
-from federator.model.sites import Member, SiteReport
+from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.wire import link
 
 
@@ -24,6 +24,7 @@ class Session:
         self.briefing = briefing
         self.ticket = secrets.token_urlsafe(32)
         self.former_boot_id = member.boot_id
+        self.declared_dead = member.status is SiteStatus.LOST
         """Of the boot that this member was last heard in; empty: it never was."""
         self.briefed = member.boot_id in ("", hello.boot_id)
         """It may be told its desired set. After another boot of its host, not before it has said what it still knows of."""

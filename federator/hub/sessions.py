@@ -80,6 +80,11 @@ class Hub:
         """The open placements that have a rank at this member."""
         return self._board.held(member)
 
+    def dismiss(self, member: str, because: str) -> None:
+        """End the member's session, if there is one: it is not to come back as it is."""
+        if member in self._sessions:
+            self._sessions[member].end(Ended("unauthenticated", because))
+
     async def close(self) -> None:
         """End all sessions; agents come back by themselves."""
         self._closing = True
@@ -120,12 +125,8 @@ class Hub:
             await contest(incumbent, arrival.hello, self._inventory)
             if self._sessions.get(arrival.member.id) is incumbent:
                 break
-        log.info(
-            "session opens",
-            member=arrival.member.id,
-            runtime=arrival.hello.runtime,
-            version=arrival.hello.version,
-        )
+        hello = arrival.hello
+        log.info("session opens", member=hello.member, runtime=hello.runtime, version=hello.version)
         return arrival
 
     def _open(self, arrival: Arrival, pipe: Pipe) -> Session:
@@ -223,7 +224,7 @@ class Hub:
         boot_id = session.hello.boot_id
         if not session.briefed and session.hello.runtime in PROVEN_BY_REBOOT:
             await self._progress.rebooted(session.member, report.counted)
-        if session.former_boot_id != boot_id:
+        if session.former_boot_id != boot_id or session.declared_dead:
             await self._admission.remember_boot(session.member, boot_id)
         session.briefed = True
         session.wake.set()

@@ -66,10 +66,10 @@ class Way:
 
     def context(self) -> ssl.SSLContext | None:
         """Who is believed; None: whom this machine believes. Raises `Invalid` when the file cannot be used."""
-        if not self._ca or (self._ca.startswith(PEM) and self._context is not None):
+        if not self._ca or (PEM in self._ca and self._context is not None):
             return self._context
         try:
-            stamp = None if self._ca.startswith(PEM) else _stamp(Path(self._ca))
+            stamp = None if PEM in self._ca else _stamp(Path(self._ca))
             if self._context is None or stamp != self._read_at:
                 text = self._ca if stamp is None else Path(self._ca).read_text()
                 self._context, self._read_at = ssl.create_default_context(cadata=text), stamp
@@ -127,7 +127,7 @@ class Way:
         return Untrusted(f"{what}: {found.verify_message}", field=self._ca_field, remedy=remedy)
 
     def _named(self) -> str:
-        return "the given text" if self._ca.startswith(PEM) else self._ca
+        return "the given text" if PEM in self._ca else self._ca
 
     def _unusable(self, what: str) -> Invalid:
         return Invalid(what, field=self._ca_field, remedy="name the PEM file of the authority to believe")

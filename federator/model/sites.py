@@ -10,6 +10,9 @@ import msgspec
 
 from federator.model.capacity import Market, Pool
 
+REVOKED_KEY = "revoked"
+"""In the place of a member's public key: none is accepted."""
+
 
 class SiteKind(StrEnum):
     """What sort of place it is."""
@@ -47,7 +50,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's place in the federation. `generation` is that of its desired set; `public_key` is how it proves itself."""
+    """An agent's place in the federation. `generation` is that of its desired set; `public_key` is how it proves itself.
+
+    `status` is what people have made of it: LOST when it was declared dead and has not come back, else how it is follows from what it says.
+    """
 
     id: str
     site: str

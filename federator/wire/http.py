@@ -119,6 +119,17 @@ class PoolRow(msgspec.Struct, frozen=True):
     largest_gang: str
 
 
+class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A host of a site, and how it is. `age_s` is that of its last report; None: not heard since the dispatcher started."""
+
+    name: str
+    status: str
+    because: str = ""
+    age_s: float | None = None
+    lease: str = ""
+    joined_at: float = 0.0
+
+
 class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `federator sites`. `age_s` is that of the last report; None: never reported."""
 
@@ -137,6 +148,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     members: int = 0
     pools: tuple[PoolRow, ...] = ()
     because: str = ""
+    hosts: tuple[MemberRow, ...] = ()
+    """Its members one by one; the number `members` leaves out those that were declared dead."""
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):

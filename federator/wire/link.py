@@ -186,6 +186,38 @@ class JoinAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: str
 
 
+MAX_KEY_STEPS = 50
+
+
+class KeyStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key gives way to this one (Ed25519, hex): `signature` over `key_bytes` is the former key's."""
+
+    public_key: Text
+    signature: Text
+
+
+class KeyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /agent/v1/key: the steps that the agent's key has gone, oldest first. `proof` over `key_bytes` is the last key's own signature.
+
+    Idempotent: steps that the dispatcher has taken already change nothing, and one that has forgotten them takes them again.
+    """
+
+    member: Text
+    steps: Annotated[tuple[KeyStep, ...], msgspec.Meta(min_length=1, max_length=MAX_KEY_STEPS)]
+    proof: Text
+
+
+class KeyAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The last key is the member's."""
+
+    member: str
+
+
+def key_bytes(member: str, public_key: str) -> bytes:
+    """What is signed when a member's key gives way to another."""
+    return f"federator-key-v{PROTOCOL}\n{member}\n{public_key}".encode()
+
+
 # Bulk, by the agent over HTTP with `Authorization: Bearer TICKET`:
 #   GET  /agent/v1/specs/{hash}                               a JobSpec as JSON (federator.model.jobs)
 #   GET  /agent/v1/blobs/{hash}                               a work directory: gzipped tar

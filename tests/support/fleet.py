@@ -21,19 +21,43 @@ from federator.cli.demo.processes import Processes
 from federator.client import Client
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Transient
+from federator.kernel.way import Way
 from federator.model.jobs import JobSpec
 from federator.wire.http import TokenRequest
-from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
+from federator.wire.link import Desired, DesiredAck, Heard, KeyRequest, Report, StatusAck, Statuses, Welcome
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lending import HostPool, Site
 from federator_agent.core.machine import step
 from federator_agent.core.state import State
-from federator_agent.link import Bulk, Link, join
+from federator_agent.joining import join
+from federator_agent.keys import Keys
+from federator_agent.link import Bulk, Link
 from federator_agent.spool import Identity
 
 DISPATCHER = "dispatcher"
 POOL = "main"
+
+
+class HeldKey(Keys):
+    """A key that is on no disk, and stays."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @property
+    def present(self) -> Ed25519PrivateKey:
+        """The key."""
+        return self._key
+
+    @property
+    def stamp(self) -> object:
+        """Always the same."""
+        return None
+
+    def request(self, member: str) -> KeyRequest | None:
+        """It was never changed."""
+        return None
 
 
 class Dispatcher:
@@ -102,7 +126,7 @@ class SimulatedAgent:
         )
         self._state = State(site=Site(name=identity.site, pools=(pool,)))
         self._http = fleet.http(self._tried)
-        self._link = Link(identity, key, f"boot-of-{identity.member}", self)
+        self._link = Link(identity, HeldKey(key), Way(), f"boot-of-{identity.member}", self)
         self._bulk = Bulk(self._link, self._http)
         self._tasks: set[asyncio.Task[None]] = set()
         self._every_s = 5.0
@@ -265,7 +289,7 @@ class Fleet:
                 async with at_once:
                     token = await admin.create_token(TokenRequest(site=f"site-{number}", kind="onprem"))
                     key = Ed25519PrivateKey.generate()
-                    identity = await join(self._dispatcher.url, token.secret, key, "", {})
+                    identity = await join(self._dispatcher.url, token.secret, key, "", {}, way=Way())
                     self.agents.append(SimulatedAgent(self, identity, key))
 
             await asyncio.gather(*(one(number) for number in range(first, first + count)))

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from federator.kernel.way import Way
 from federator.model.placements import DesiredEntry, Order
-from federator_agent.link import join, load_key
+from federator_agent.joining import join
+from federator_agent.keys import load_key
 from federator_agent.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
@@ -57,7 +59,7 @@ class AgentProcess:
     async def join(self, url: str) -> None:
         """Join without a process, which would take most of a test's time."""
         spool = Spool(self.state)
-        spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}))
+        spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}, way=Way()))
 
     async def start(self) -> None:
         await self._serve(["--config", str(self.config)], {})

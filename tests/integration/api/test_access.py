@@ -17,7 +17,14 @@ RESTRICTED = [route for route in ROUTES if route.gate is Gate.PERSON and route.r
 
 
 def path_of(route: Route) -> str:
-    values = {"hash": "0" * 64, "rank": "0", "placement": "plc-1", "id": "x", "name": "north"}
+    values = {
+        "hash": "0" * 64,
+        "rank": "0",
+        "placement": "plc-1",
+        "id": "x",
+        "name": "north",
+        "member": "nobody",
+    }
     return re.sub(r"{(\w+)}", lambda part: values[part[1]], route.path)
 
 

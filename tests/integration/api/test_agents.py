@@ -10,6 +10,7 @@ import pytest
 
 from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
+from federator.kernel.way import Way
 from federator.model.capacity import Lease, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
@@ -17,7 +18,7 @@ from federator.model.sites import SiteKind
 from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
-from federator_agent.link import join as dial
+from federator_agent.joining import join as dial
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER
 from tests.support.waiting import PATIENCE_S
@@ -80,9 +81,9 @@ async def test_a_token_for_another_site_than_the_file_names_is_refused_and_stays
     with pytest.raises(
         Conflict, match=r"says basel, the token is for home.*'site: home'.*a token for site basel"
     ):
-        await dial(url, secret, key, "", {}, "basel")
+        await dial(url, secret, key, "", {}, "basel", way=Way())
     assert rig.world.core.records.members == {}
-    assert (await dial(url, secret, key, "", {}, "home")).site == "home"
+    assert (await dial(url, secret, key, "", {}, "home", way=Way())).site == "home"
 
 
 async def test_a_site_keeps_its_kind_and_a_member_its_name(rig: Rig) -> None:

@@ -58,7 +58,7 @@ class Doors:
 
     async def ask(self, route: Route, who: str) -> Answer:
         """The route, with a body that no handler accepts: what the gate lets in goes no further than its handler's first check."""
-        values = {"{hash}": "0" * 64, "{rank}": "0", "{placement}": "plc-none", "{id}": self.job, "{name}": "north"}  # fmt: skip
+        values = {"{hash}": "0" * 64, "{rank}": "0", "{placement}": "plc-none", "{id}": self.job, "{name}": "north", "{member}": "nobody"}  # fmt: skip
         path = route.path
         for part, value in values.items():
             path = path.replace(part, value)

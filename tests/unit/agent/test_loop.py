@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from federator.kernel.way import Way
 from federator_agent import loop
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
@@ -21,7 +21,7 @@ def agent(tmp_path: Path) -> Agent:
     spool = Spool(tmp_path)
     spool.load()
     identity = Identity(dispatcher="http://127.0.0.1:9", member="here", site="here", incarnation="inc-1")
-    return Agent(AgentSettings(site=SITE, state_dir=tmp_path), identity, spool, Ed25519PrivateKey.generate())
+    return Agent(AgentSettings(site=SITE, state_dir=tmp_path), identity, spool, Way())
 
 
 def test_an_event_that_the_core_fails_at_is_dropped_and_those_with_it_are_not(

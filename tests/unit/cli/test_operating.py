@@ -201,14 +201,21 @@ def test_the_ledger_says_when_it_is_cut(federator: Command, fake: FakeDispatcher
 
 def test_tokens_are_listed_without_secrets(federator: Command, fake: FakeDispatcher) -> None:
     tokens = [
-        TokenRow(name="ada", role="user", default_queue="research", created_at=NOW - 60, status="revoked"),
+        TokenRow(
+            name="ada",
+            role="user",
+            default_queue="research",
+            created_at=NOW - 60,
+            status="revoked",
+            id="5e1f",
+        ),
         TokenRow(name="", site="north", created_at=NOW, expires_at=NOW + 3600, status="valid"),
     ]
     fake.answer("GET /v1/tokens", tokens, headers=TIME)
     lines = [line.split() for line in federator("token", "list").out.splitlines()[1:]]
     assert lines == [
-        ["ada", "user", "research", "1m", "ago", "-", "revoked"],
-        ["-", "an", "agent", "of", "north", "-", "now", "in", "1h", "valid"],
+        ["5e1f", "ada", "user", "research", "1m", "ago", "-", "revoked"],
+        ["-", "-", "an", "agent", "of", "north", "-", "now", "in", "1h", "valid"],
     ]
 
 

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from federator.control.rented_sites import check_rented_sites
-from federator.control.token_rows import token_rows
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
@@ -228,10 +227,7 @@ async def test_tokens_are_listed_with_what_has_become_of_them(world: World) -> N
     await admission.create_token(ADMIN, TokenRequest(site="north", kind="onprem", expires_in="3h"))
     await admission.revoke(ADMIN, "eve")
     world.clock.advance(7200)
-    rows = {
-        row.name or row.site: (row.role, row.status)
-        for row in token_rows(world.core.records, world.clock.now())
-    }
+    rows = {row.name or row.site: (row.role, row.status) for row in admission.rows()}
     assert rows == {"bob": ("user", "expired"), "eve": ("user", "revoked"), "north": ("", "valid")}
 
 
