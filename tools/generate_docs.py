@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 
-from tools import written_fields
-from tools.record_docs import Field, Record, one_line, records
+from tools import solver_docs, written_fields
+from tools.record_docs import Field, Record, one_line, page, records
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
-NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->"
 
 
 def lifecycles() -> str:
@@ -289,6 +288,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics,
     "reasons.md": reasons,
     "lifecycles.md": lifecycles,
+    "solver-files.md": solver_docs.solver_files,
+    "solver-problem.schema.json": solver_docs.problem_schema,
+    "solver-plan.schema.json": solver_docs.plan_schema,
 }
 
 
@@ -298,11 +300,6 @@ def index() -> str:
     return page(
         ["# Reference", "Written from the code, and checked against it by `make lint`.", "\n".join(entries)]
     )
-
-
-def page(parts: Iterable[str]) -> str:
-    """A page of Markdown from its parts."""
-    return "\n\n".join([NOTE, *parts]) + "\n"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

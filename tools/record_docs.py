@@ -2,10 +2,13 @@
 
 import ast
 import inspect
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
+
+NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->"
 
 
 class Field(NamedTuple):
@@ -40,6 +43,11 @@ def records(module: ModuleType) -> dict[str, Record]:
 def one_line(text: str) -> str:
     """Text as it can stand in a row of a table."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def page(parts: Iterable[str]) -> str:
+    """A page of Markdown from its parts."""
+    return "\n\n".join([NOTE, *parts]) + "\n"
 
 
 def _fields(node: ast.ClassDef, kind: type[msgspec.Struct]) -> list[Field]:

@@ -88,6 +88,7 @@ SITE_FILE = (
     Written("address", "`10.0.0.5`", "its address on the way to the dispatcher", "Under which the site's other members reach this host. Needed where that way is a tunnel or a proxy on the host itself."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
+    Written("watch_gpus", "`false`", "`true`", "Whether GPUs of this host that ail, or that others use, take no new work."),
     Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes. Jobs with `stop_within` are taken only up to `10s`."),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from federator.cli import (
     running,
     serve,
     sites,
+    solver,
     store,
     tokens,
     top,
@@ -60,6 +61,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
     "Policies and decisions": {
         "policy": policies.app,
         "decisions": decisions.app,
+        "solver": solver.app,
         "ledger": decisions.ledger,
     },
     "Server": {"demo": demo, "serve": serve.serve, "store": store.app, "token": tokens.app, "bench": bench},

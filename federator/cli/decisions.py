@@ -1,6 +1,7 @@
 """Recorded decisions and the ledger: what was decided on which grounds, and what it came to."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -18,6 +19,8 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
 from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
+from federator.model.snapshot import Problem
+from federator.wire.solver_files import from_problem, write
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -39,6 +42,7 @@ def show(
     decision: str,
     *,
     raw: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    problem: Path | None = None,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -47,9 +51,14 @@ def show(
     Parameters
     ----------
     raw:
-        All of it as JSON, as `federator solver run` would take it: the problem that was given, and the plan that came out.
+        All of it as JSON: the problem that was given, and the plan that came out.
+    problem:
+        Write the problem to this file, as `federator solver run` takes it; packed with gzip where the name ends in .gz.
     """
     answer, now = ask(connection, lambda client: client.decision(decision))
+    if problem is not None:
+        given = msgspec.convert(answer["problem"], Problem)
+        problem.write_bytes(write(from_problem(given), packed=problem.suffix == ".gz"))
     if raw or output in ("json", "yaml"):
         show_data(answer, "yaml" if output == "yaml" and not raw else "json")
         return

@@ -4,6 +4,7 @@ Each stage that completes leaves a whole plan. All are priced by one evaluator, 
 when it is strictly cheaper. `stages` are work limits, not seconds; no clock is read here, so a recorded problem replays byte for byte.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.model.plans import Plan, StageReport
@@ -21,6 +22,13 @@ from federator.solving.frames import STAGES
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
 
+Watch = Callable[[str], None]
+"""Is told the name of each stage when it ends: who wants to know how long they take measures it there."""
+
+
+def _nobody(stage: str) -> None:
+    """Nobody watches."""
+
 
 @dataclass
 class _Race:
@@ -32,6 +40,12 @@ class _Race:
     winner: str = "greedy"
     reports: list[StageReport] = field(default_factory=list)
     prices: dict[str, float] = field(default_factory=dict)
+    watch: Watch = _nobody
+
+    def report(self, stage: StageReport) -> None:
+        """A stage has ended."""
+        self.reports.append(stage)
+        self.watch(stage.stage)
 
     def offer(self, stage: str, scored: Scored) -> None:
         """A stage's plan: it wins only if it is strictly cheaper."""
@@ -46,7 +60,9 @@ class _Race:
         return f"{' and '.join(others)} found nothing cheaper" if others else "the only stage that completed"
 
 
-def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES) -> Plan:
+def decide(
+    problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES, watch: Watch = _nobody
+) -> Plan:
     """The plan for one turn: the cheapest of the stages' plans, with its reasons and the stages' reports.
 
     The stage `quick` stands alone: it is what the fast path of a turn has asked, decided again.
@@ -54,10 +70,10 @@ def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES)
     if QUICK in stages:
         return plan_quickly(problem, seed)
     evaluator = Evaluator(World(problem))
-    race = _race(evaluator, seed, stages)
+    race = _race(evaluator, seed, stages, watch)
     for job in race.best.rents[:PROOFS]:
         if job in race.best.rents and not evaluator.work.spent:
-            other = _race(evaluator.without_rentals_for(job), seed, stages)
+            other = _race(evaluator.without_rentals_for(job), seed, stages, watch)
             if other.best.total <= race.best.total + EPSILON_USD:
                 race, evaluator = other, other.evaluator
     return write_plan(
@@ -71,11 +87,11 @@ def decide(problem: Problem, *, seed: int = 0, stages: tuple[str, ...] = STAGES)
     )
 
 
-def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...]) -> _Race:
+def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
     first = prove_rentals(evaluator, choose(evaluator))
-    race = _Race(evaluator, first, first)
-    race.reports.append(
+    race = _Race(evaluator, first, first, watch=watch)
+    race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
     )
     if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
@@ -93,13 +109,11 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...]) -> _Race:
 def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
     answer = linear.solve(table)
     if answer is None:
-        race.reports.append(
-            StageReport(stage="lp", completed=False, note="the limit on iterations was reached")
-        )
+        race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
         return None
     scored = _best_round(race.evaluator, table, answer)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
-    race.reports.append(
+    race.report(
         StageReport(
             stage="lp",
             completed=True,
@@ -133,11 +147,11 @@ def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int
     known = integer.Known(race.best.total, table.known(race.best.starts))
     found = integer.solve(table, answer, known, seed)
     if isinstance(found, str):
-        race.reports.append(StageReport(stage="cpsat", completed=False, note=found))
+        race.report(StageReport(stage="cpsat", completed=False, note=found))
         return
     scored = choose(race.evaluator, table.jobs_for(found.values, race.evaluator))
     note = "proven best of its model" if found.proven else "best found within the limit"
-    race.reports.append(
+    race.report(
         StageReport(
             stage="cpsat",
             completed=True,

@@ -8,6 +8,7 @@ itself exactly.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from ortools.linear_solver.python.model_builder_helper import (
@@ -47,26 +48,25 @@ class LinearAnswer:
 
 def solve(columns: Columns) -> LinearAnswer | None:
     """Solve and dive; None when the limit was reached before the first solve was optimal (the stage did not complete)."""
-    model = _model(columns)
-    first = _relax(model, {})
+    model = Model(columns)
+    first = model.relax({})
     if first is None:
         return None
-    bound, values, duals, reduced = first
     committed = set(columns.committed())
     rounds = [
         [float(math.floor(v + WHOLE)) if c in committed else v for c, v in enumerate(step)]
-        for step in reversed([values, *_dive(model, columns, values)])
+        for step in reversed([first.values, *_dive(model, columns, first.values)])
     ]
     prices = {
-        r.name: round(dual, 6) for r, dual in zip(columns.rows, duals, strict=True) if abs(dual) > WHOLE
+        r.name: round(dual, 6) for r, dual in zip(columns.rows, first.duals, strict=True) if abs(dual) > WHOLE
     }
-    return LinearAnswer(bound, prices, reduced, rounds)
+    return LinearAnswer(first.objective, prices, first.reduced, rounds)
 
 
 Bounds = dict[int, tuple[float, float]]
 
 
-def _dive(model: ModelBuilderHelper, columns: Columns, values: list[float]) -> Iterator[list[float]]:
+def _dive(model: "Model", columns: Columns, values: list[float]) -> Iterator[list[float]]:
     """Make now-columns whole, the most nearly whole first; yield the values after each step."""
     committed = columns.committed()
     lower, upper = dict.fromkeys(committed, 0.0), {c: columns.upper[c] for c in committed}
@@ -80,16 +80,16 @@ def _dive(model: ModelBuilderHelper, columns: Columns, values: list[float]) -> I
         broken.sort(key=lambda c: (math.floor(values[c]) - values[c], columns.cost[c], c))
         batch = broken[: max(1, len(broken) // (steps - solves + 1))]
         ups = {c: float(math.ceil(values[c])) for c in batch}
-        answer = _relax(model, _bounds(lower | ups, upper))
+        answer = model.relax(_bounds(lower | ups, upper))
         if answer is not None:
             lower |= ups
         else:
             upper[batch[0]] = lower[batch[0]]
-            answer = _relax(model, _bounds(lower, upper))
+            answer = model.relax(_bounds(lower, upper))
         solves += 1
         if answer is None:
             break
-        values = answer[1]
+        values = answer.values
         yield values
 
 
@@ -97,35 +97,42 @@ def _bounds(lower: dict[int, float], upper: dict[int, float]) -> Bounds:
     return {column: (low, max(low, upper[column])) for column, low in lower.items()}
 
 
-Relaxed = tuple[float, list[float], list[float], list[float]]
+class Relaxed(NamedTuple):
+    """One solve: the objective, values and reduced costs by column, duals by row."""
+
+    objective: float
+    values: list[float]
+    duals: list[float]
+    reduced: list[float]
 
 
-def _model(columns: Columns) -> ModelBuilderHelper:
-    """The relaxation, built once; a dive only moves bounds."""
-    model = ModelBuilderHelper()
-    count = len(columns.cost)
-    lower, upper, whole = np.zeros(count), np.array(columns.upper), np.zeros(count, dtype=bool)
-    model.add_var_array_with_bounds(lower, upper, whole, "")  # type: ignore[arg-type]  # its stubs predate numpy 2
-    model.set_objective_coefficients(list(range(count)), columns.cost)
-    for row in columns.rows:
-        constraint = model.add_linear_constraint()
-        model.set_constraint_lower_bound(constraint, row.low)
-        model.set_constraint_upper_bound(constraint, row.high)
-        for column, coefficient in zip(row.columns, row.coefficients, strict=True):
-            model.add_term_to_constraint(constraint, column, coefficient)
-    model.set_maximize(False)
-    return model
+class Model:
+    """The relaxation, built once; who dives, or fixes what is decided, only moves bounds."""
 
+    def __init__(self, columns: Columns) -> None:
+        """Hand the columns to the solver."""
+        self._model = model = ModelBuilderHelper()
+        count = len(columns.cost)
+        lower, upper, whole = np.zeros(count), np.array(columns.upper), np.zeros(count, dtype=bool)
+        model.add_var_array_with_bounds(lower, upper, whole, "")  # type: ignore[arg-type]  # its stubs predate numpy 2
+        model.set_objective_coefficients(list(range(count)), columns.cost)
+        for row in columns.rows:
+            constraint = model.add_linear_constraint()
+            model.set_constraint_lower_bound(constraint, row.low)
+            model.set_constraint_upper_bound(constraint, row.high)
+            for column, coefficient in zip(row.columns, row.coefficients, strict=True):
+                model.add_term_to_constraint(constraint, column, coefficient)
+        model.set_maximize(False)
 
-def _relax(model: ModelBuilderHelper, bounds: Bounds) -> Relaxed | None:
-    """Objective, values, duals and reduced costs of the linear relaxation; None unless it is optimal."""
-    for column, (low, high) in bounds.items():
-        model.set_var_lower_bound(column, low)
-        model.set_var_upper_bound(column, high)
-    solver = ModelSolverHelper("glop")
-    solver.set_solver_specific_parameters(f"max_number_of_iterations: {ITERATIONS}")
-    solver.solve(model)
-    if solver.status() != SolveStatus.OPTIMAL:
-        return None
-    values, duals, reduced = solver.variable_values(), solver.dual_values(), solver.reduced_costs()
-    return solver.objective_value(), values.tolist(), duals.tolist(), reduced.tolist()
+    def relax(self, bounds: Bounds) -> Relaxed | None:
+        """Solve with these bounds moved, too; None unless it is solved to the end."""
+        for column, (low, high) in bounds.items():
+            self._model.set_var_lower_bound(column, low)
+            self._model.set_var_upper_bound(column, high)
+        solver = ModelSolverHelper("glop")
+        solver.set_solver_specific_parameters(f"max_number_of_iterations: {ITERATIONS}")
+        solver.solve(self._model)
+        if solver.status() != SolveStatus.OPTIMAL:
+            return None
+        values, duals, reduced = solver.variable_values(), solver.dual_values(), solver.reduced_costs()
+        return Relaxed(solver.objective_value(), values.tolist(), duals.tolist(), reduced.tolist())

@@ -46,7 +46,7 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
         name = unknown["name"]
         known = _names_at(type_info(into), below)
         near = get_close_matches(name, known, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else None
         return Invalid(f"there is no field {name[:80]!r}", field=f"{path}{below}.{name[:80]}", remedy=remedy)
     if missing := _MISSING.fullmatch(what):
         return Invalid("is missing", field=f"{path}{below}.{missing['name']}", remedy="write it")
@@ -63,7 +63,10 @@ def _names_at(kind: Type, below: str) -> list[str]:
     for step in _STEP.finditer(below):
         kind = _record_in(kind)
         if isinstance(kind, StructType):
-            kind = next(each.type for each in kind.fields if each.encode_name == step[1])
+            inner = [each.type for each in kind.fields if each.encode_name == step[1]]
+            if not inner:  # one of several kinds of records, and not the first of them
+                return []
+            kind = inner[0]
         elif isinstance(kind, VarTupleType | ListType):
             kind = kind.item_type
         elif isinstance(kind, DictType):

@@ -1,0 +1,172 @@
+"""Judges a plan file by its problem: what the independent checker holds against it, and what its starts are really worth.
+
+Nothing is asked of the plan but what it does now; so a plan by any program can be judged, and two programs be compared by one measure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import BurstEvidence, Market
+from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Waiting
+from federator.model.snapshot import JobView, PoolView, Problem
+from federator.planning.checks import check
+from federator.planning.objective import Evaluator, Scored
+from federator.planning.problem import World
+from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
+
+TOLERANCE_USD = 0.01
+"""An objective that differs by less, or by less than a millionth, is the same."""
+TERMS = ("miss", "rent", "run", "wait", "shortfall", "policy")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checker found, what the plan's starts are really worth, and where the file says something else."""
+
+    findings: tuple[Finding, ...]
+    objective: Objective
+    differences: tuple[str, ...]
+    """Terms of the objective that the file has wrong."""
+
+
+def judge(problem: Problem, file: PlanFile) -> Verdict:
+    """Check a plan against its problem, and reckon its objective anew. Raises `Invalid` where the two are not about the same."""
+    _same_matter(problem, file)
+    plan = _plan(problem, file)
+    evaluator = Evaluator(World(problem))
+    found = objective_of(evaluator.score(starts_of(evaluator.world, plan.actions)))
+    names = ("total_usd", *(f"{term}_usd" for term in TERMS))
+    wrong = tuple(name for name in names if not _same(getattr(file.objective, name), getattr(found, name)))
+    return Verdict(check(problem, plan), found, wrong)
+
+
+def _same(said: float, found: float) -> bool:
+    return abs(said - found) <= max(TOLERANCE_USD, 1e-6 * abs(found))
+
+
+def _same_matter(problem: Problem, file: PlanFile) -> None:
+    if file.taken_at != problem.snapshot.taken_at:
+        raise Invalid(
+            f"is not the problem's {problem.snapshot.taken_at!r}",
+            field="$.taken_at",
+            remedy="judge a plan by the problem that it was made for",
+        )
+    jobs = {job.id for job in problem.snapshot.jobs}
+    for number, each in enumerate(file.assignments):
+        if each.job not in jobs:
+            raise Invalid(
+                f"the problem has no job {each.job!r}",
+                field=f"$.assignments[{number}].job",
+                remedy="name a job of the problem's snapshot",
+            )
+        if each.does == "rent" and each.rental is None:
+            raise Invalid(
+                "is missing",
+                field=f"$.assignments[{number}].rental",
+                remedy="say what is rented, and under which policy",
+            )
+
+
+def objective_of(scored: Scored) -> Objective:
+    """What a decision costs, as a plan file has it."""
+    return Objective(total_usd=scored.total, **{f"{term}_usd": scored.terms[term] for term in TERMS})
+
+
+def _plan(problem: Problem, file: PlanFile) -> Plan:
+    """The file as the checker takes it. What it need not say, such as sessions, is as the problem has it."""
+    jobs = {job.id: job for job in problem.snapshot.jobs}
+    pools = {pool.key: pool for pool in problem.snapshot.pools}
+    actions: list[Action] = []
+    waiting = []
+    for each in file.assignments:
+        if each.does == "start":
+            actions.append(_place(problem, pools, jobs[each.job], each))
+        elif each.does == "rent" and each.rental is not None:
+            actions.append(_rent(problem, jobs[each.job], each, each.rental))
+        else:
+            waiting.append(Waiting(job=each.job, kind=each.reason_kind or "capacity", because=each.reason))
+    running = {busy.placement: busy for pool in problem.snapshot.pools for busy in pool.busy}
+    for stop in file.stops:
+        victim = running.get(stop.placement)
+        revision = victim.revision if victim is not None else 0
+        actions.append(
+            Preempt(
+                job=stop.job,
+                revision=revision,
+                placement=stop.placement,
+                beneficiary=stop.for_job,
+                because=stop.reason,
+            )
+        )
+    return Plan(
+        decision=file.decision,
+        taken_at=file.taken_at,
+        seed=file.seed,
+        winner=file.winner,
+        winner_because=file.winner_reason,
+        objective_usd=file.objective.total_usd,
+        actions=tuple(actions),
+        waiting=tuple(waiting),
+    )
+
+
+def _place(problem: Problem, pools: Mapping[str, PoolView], job: JobView, told: Assignment) -> Place:
+    views = [pools.get(f"{told.site}/{member}/{told.pool}") for member in told.members]
+    first = views[0] if views else None
+    return Place(
+        job=job.id,
+        revision=job.revision,
+        site=told.site,
+        pool=told.pool,
+        members=told.members,
+        sessions=tuple(view.session if view is not None else "" for view in views),
+        market=told.market or (first.market if first is not None else Market.OWNED),
+        price_usd_gpu_h=first.price_usd_gpu_h if first is not None else 0.0,
+        expected_start_at=problem.snapshot.taken_at,
+        expected_end_at=told.finish.middle_at if told.finish else problem.snapshot.taken_at,
+        because=told.reason,
+        lease=first.lease if first is not None else None,
+    )
+
+
+def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> Rent:
+    return Rent(
+        job=job.id,
+        revision=job.revision,
+        provider=rental.provider,
+        offer=rental.offer,
+        site=told.site,
+        expected_start_at=told.start.middle_at if told.start else problem.snapshot.taken_at,
+        expected_end_at=rental.burst_finish_at,
+        committed_usd=rental.committed_usd,
+        evidence=BurstEvidence(
+            job=job.id,
+            policy=rental.policy,
+            mode=rental.mode,
+            home_finish_at=rental.home_finish_at,
+            burst_finish_at=rental.burst_finish_at,
+            deadline_at=job.deadline_at,
+            cost_usd=rental.cost_usd,
+            value_usd=rental.value_usd,
+            decision=problem.decision,
+            fallback_finish_at=rental.fallback_finish_at,
+        ),
+        because=told.reason,
+    )
+
+
+def starts_of(world: World, actions: tuple[Action, ...]) -> dict[str, int]:
+    """The starts of these actions, as the evaluator takes them: job to place. One at a place that is not there is left out."""
+    place_of = {name: number for number, at in enumerate(world.places) for name in at.names}
+    starts = {}
+    for action in actions:
+        if isinstance(action, Preempt):
+            continue
+        if isinstance(action, Rent):
+            key = f"{action.provider}/{action.offer}"
+        else:
+            key = f"{action.site}/{action.members[0] if action.members else ''}/{action.pool}"
+        if key in place_of:
+            starts[action.job] = place_of[key]
+    return starts

@@ -1,0 +1,248 @@
+"""The solver as a tool of its own: a problem in, a plan file out.
+
+What the plan is worth is found as the judge finds it (`judging`), from the problem and the plan's starts alone, so that a plan says of
+itself what the judge will say.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiting
+from federator.model.snapshot import JobView, Problem
+from federator.planning.columns import BUCKETS_H
+from federator.planning.objective import Evaluator, Scored
+from federator.planning.problem import World
+from federator.solving.certify import certify
+from federator.solving.decide import decide
+from federator.solving.frames import STAGES
+from federator.solving.judging import objective_of, starts_of
+from federator.wire.solver_plan import (
+    FORMAT,
+    Assignment,
+    Certificate,
+    PlanFile,
+    Range,
+    Rental,
+    StageRun,
+    Stop,
+)
+
+
+def run(
+    problem: Problem,
+    *,
+    clock: Callable[[], float],
+    seed: int = 0,
+    stages: tuple[str, ...] = STAGES,
+    proven: bool = False,
+) -> PlanFile:
+    """Decide, and write it down. `clock` (seconds) measures the stages and decides nothing; `proven` asks for a certificate."""
+    laps = _Laps(clock)
+    plan = decide(problem, seed=seed, stages=stages, watch=laps.ended)
+    evaluator = Evaluator(World(problem))
+    starts = starts_of(evaluator.world, plan.actions)
+    scored = evaluator.score(starts)
+    expected = _expected(problem, scored)
+    laps.begin()
+    certificate = _certificate(evaluator, starts) if proven else None
+    laps.ended("certificate")
+    if certificate is not None:
+        certificate = replace(certificate, wall_s=laps.wall_s["certificate"])
+    return PlanFile(
+        format=FORMAT,
+        decision=plan.decision,
+        taken_at=plan.taken_at,
+        seed=plan.seed,
+        winner=plan.winner,
+        winner_reason=plan.winner_because,
+        objective=objective_of(scored),
+        certificate=certificate,
+        stages=tuple(_stage(stage, laps.wall_s) for stage in plan.stages),
+        buckets_h=BUCKETS_H,
+        assignments=_assignments(evaluator.world, plan, expected),
+        stops=tuple(
+            Stop(job=a.job, placement=a.placement, for_job=a.beneficiary, reason=a.because)
+            for a in plan.actions
+            if isinstance(a, Preempt)
+        ),
+        prices=plan.prices,
+        wake_at=plan.wake_at,
+    )
+
+
+class _Laps:
+    """How long each stage took, all its passes together."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self.wall_s: dict[str, float] = {}
+
+    def begin(self) -> None:
+        self._since = self._clock()
+
+    def ended(self, stage: str) -> None:
+        at = self._clock()
+        self.wall_s[stage] = round(self.wall_s.get(stage, 0.0) + at - self._since, 6)
+        self._since = at
+
+
+def _stage(report: StageReport, wall_s: Mapping[str, float]) -> StageRun:
+    return StageRun(
+        stage=report.stage,
+        completed=report.completed,
+        objective_usd=report.objective_usd,
+        bound_usd=report.bound_usd,
+        work=report.work,
+        note=report.note,
+        wall_s=wall_s.get(report.stage, 0.0),
+    )
+
+
+def _certificate(evaluator: Evaluator, starts: Mapping[str, int]) -> Certificate | None:
+    found = certify(evaluator, starts)
+    if found is None:
+        return None
+    (only,) = found
+    return Certificate(
+        bound_usd=only.bound_usd,
+        completed_usd=only.completed_usd,
+        gap=only.gap,
+        columns=only.columns,
+        rows=only.rows,
+    )
+
+
+# -- where and when ---------------------------------------------------------------------------------------------------
+
+
+class _Expected(NamedTuple):
+    """Where a job is expected to run, from when to when; the times are by low, planned and high run times."""
+
+    place: int
+    start: Range
+    finish: Range
+
+
+def _expected(problem: Problem, scored: Scored) -> dict[str, _Expected]:
+    """Of every job that ever starts: three schedules that begin with the same starts."""
+    others = [_with_runs(problem, scored, pick) for pick in (_low, _high)]
+    now = problem.snapshot.taken_at
+    found = {}
+    for job in problem.snapshot.jobs:
+        middle = _moment(scored, job.id, now)
+        if middle is None:
+            continue
+        times = [middle, *(at for each in others if (at := _moment(each, job.id, now)) is not None)]
+        starts, finishes = [each.start_at for each in times], [each.finish_at for each in times]
+        found[job.id] = _Expected(
+            middle.place,
+            Range(low_at=min(starts), middle_at=middle.start_at, high_at=max(starts)),
+            Range(low_at=min(finishes), middle_at=middle.finish_at, high_at=max(finishes)),
+        )
+    return found
+
+
+def _low(job: JobView) -> float:
+    return job.run_low_s
+
+
+def _high(job: JobView) -> float:
+    return job.run_high_s
+
+
+def _with_runs(problem: Problem, scored: Scored, pick: Callable[[JobView], float]) -> Scored:
+    jobs = tuple(replace(job, run_s=pick(job)) for job in problem.snapshot.jobs)
+    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=jobs)))
+    return Evaluator(world).score(scored.starts)
+
+
+class _Moment(NamedTuple):
+    place: int
+    start_at: float
+    finish_at: float
+
+
+def _moment(scored: Scored, job: str, now: float) -> _Moment | None:
+    """When a job starts and ends; one whose rental is put off, when that is rented."""
+    later, booking = scored.later.get(job), scored.booking(job)
+    if later is not None:
+        shift = later.rent_at - now
+        return _Moment(later.place, later.start_at + shift, later.finish_at + shift)
+    return None if booking is None else _Moment(booking.place, booking.start_at, booking.finish_at)
+
+
+def _assignments(world: World, plan: Plan, expected: Mapping[str, _Expected]) -> tuple[Assignment, ...]:
+    """In the order of the problem's jobs."""
+    actions = {action.job: action for action in plan.actions if not isinstance(action, Preempt)}
+    waiting = {entry.job: entry for entry in plan.waiting}
+    return tuple(
+        _started(world, job, actions[job.id], expected)
+        if job.id in actions
+        else _waits(world, job, waiting[job.id], expected.get(job.id))
+        for job in world.snapshot.jobs
+    )
+
+
+def _started(
+    world: World, job: JobView, action: Place | Rent, expected: Mapping[str, _Expected]
+) -> Assignment:
+    when = expected[job.id]
+    rents = isinstance(action, Rent)
+    return Assignment(
+        job=job.id,
+        does="rent" if rents else "start",
+        site=action.site,
+        pool=action.offer if isinstance(action, Rent) else action.pool,
+        market=world.places[when.place].market,
+        members=() if isinstance(action, Rent) else action.members,
+        nodes=job.nodes,
+        start_bucket=0,
+        start=when.start,
+        finish=when.finish,
+        reason=action.because,
+        rental=_rental(action) if isinstance(action, Rent) else None,
+    )
+
+
+def _rental(action: Rent) -> Rental:
+    said = action.evidence
+    return Rental(
+        provider=action.provider,
+        offer=action.offer,
+        committed_usd=action.committed_usd,
+        policy=said.policy,
+        mode=said.mode,
+        home_finish_at=said.home_finish_at,
+        burst_finish_at=said.burst_finish_at,
+        fallback_finish_at=said.fallback_finish_at,
+        cost_usd=said.cost_usd,
+        value_usd=said.value_usd,
+    )
+
+
+def _waits(world: World, job: JobView, entry: Waiting, when: _Expected | None) -> Assignment:
+    at = None if when is None else world.places[when.place]
+    return Assignment(
+        job=job.id,
+        does="wait",
+        site=at.site if at else "",
+        pool=at.pool if at else "",
+        market=at.market if at else None,
+        nodes=job.nodes,
+        start_bucket=None if when is None else _bucket(when.start.middle_at - world.now),
+        start=when.start if when else None,
+        finish=when.finish if when else None,
+        home_finish_at=entry.home_finish_at,
+        reason=entry.because,
+        reason_kind=entry.kind,
+        change=entry.change,
+    )
+
+
+def _bucket(after_s: float) -> int:
+    """The bucket that a start so long from now lies in; the last one has no end."""
+    return max(0, min(bisect_right(BUCKETS_H, after_s / 3600.0), len(BUCKETS_H) - 1) - 1)

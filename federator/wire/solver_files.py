@@ -1,0 +1,232 @@
+"""Reads and writes problem and plan files, and turns them into the records that planning uses and back.
+
+Names differ where the outside deserves a plainer one; a test holds that nothing is lost either way. A file that begins like gzip is
+unpacked, up to a limit. What is wrong with one is told with the path of the field and what would be right.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from federator.kernel.errors import Invalid, TooLarge
+from federator.model.capacity import Offer, Shape
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
+from federator.wire import records
+from federator.wire import solver_problem as told
+from federator.wire.solver_plan import FORMAT as PLAN_FORMAT
+from federator.wire.solver_plan import PlanFile
+from federator.wire.solver_problem import FORMAT, ProblemFile
+
+MOST_BYTES = 2 * 2**30
+"""A file may be so large, unpacked."""
+DESCRIBED = "docs/reference/solver-files.md describes every field"
+_FORMATS: dict[type, str] = {ProblemFile: FORMAT, PlanFile: PLAN_FORMAT}
+_GZIP = b"\x1f\x8b"
+
+T = TypeVar("T", ProblemFile, PlanFile)
+S = TypeVar("S", bound=msgspec.Struct)
+
+_JOB = {
+    "gpus": "gpus_per_node",
+    "cpus_milli": "cpus_milli_per_node",
+    "memory_mib": "memory_mib_per_node",
+    "resumes_at": "resumes_at_site",
+}
+_WORK = {key: _JOB[key] for key in ("gpus", "cpus_milli", "memory_mib")}
+_FORECAST = {"speed": "speed_by_model"}
+_POOL = {"lends_to": "lends_to_queues", "rented_for": "rented_for_job"}
+_SNAPSHOT = {"away": "away_sites"}
+_HOSTS = {"count": "hosts"}
+
+
+def read_problem(content: bytes) -> Problem:
+    """A problem file as planning takes it. Raises `Invalid` with the field at fault, or `TooLarge`."""
+    return to_problem(_read(content, ProblemFile))
+
+
+def read_plan(content: bytes) -> PlanFile:
+    """A plan file. Raises `Invalid` with the field at fault, or `TooLarge`."""
+    return _read(content, PlanFile)
+
+
+def write(file: ProblemFile | PlanFile, *, packed: bool = False) -> bytes:
+    """A file as JSON with a line per field, or packed with gzip: the same bytes for the same content."""
+    text = msgspec.json.encode(file, order="deterministic")
+    if not packed:
+        return msgspec.json.format(text, indent=1) + b"\n"
+    packer = zlib.compressobj(6, wbits=31)
+    return packer.compress(text) + packer.flush()
+
+
+def _read(content: bytes, kind: type[T]) -> T:
+    text = _unpacked(content)
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError:
+        pass  # said below, with what would be right
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"this is not JSON: {error}", field="$", remedy=DESCRIBED) from None
+    value = msgspec.json.decode(text)
+    wanted = _FORMATS[kind]
+    if isinstance(value, dict) and value.get("format") != wanted:
+        given = value.get("format", "nothing")
+        raise Invalid(f"must be {wanted}, not {given!s:.80}", field="$.format", remedy=DESCRIBED)
+    try:
+        return records.decode(value, kind, "$")
+    except Invalid as fault:
+        raise Invalid(fault.message, field=fault.field, remedy=fault.remedy or DESCRIBED) from None
+
+
+def _unpacked(content: bytes) -> bytes:
+    if not content.startswith(_GZIP):
+        return content
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(content, MOST_BYTES)
+    except zlib.error as error:
+        raise Invalid(f"cannot be unpacked: {error}", field="$", remedy="write JSON, or gzip of it") from None
+    if unpacker.unconsumed_tail:
+        raise TooLarge(f"is over {MOST_BYTES} bytes, unpacked", field="$", remedy="write a smaller problem")
+    if not unpacker.eof:
+        raise Invalid("ends too soon to be unpacked", field="$", remedy="write it again, all of it")
+    return text
+
+
+# -- outside to inside ------------------------------------------------------------------------------------------------
+
+
+def to_problem(file: ProblemFile) -> Problem:
+    """The problem that a file holds. Raises `Invalid` where its parts contradict each other."""
+    _consistent(file)
+    snapshot = file.snapshot
+    jobs = tuple(_job(job, file.forecasts[job.id]) for job in snapshot.jobs)
+    return Problem(
+        snapshot=_into(
+            Snapshot,
+            snapshot,
+            _SNAPSHOT,
+            jobs=jobs,
+            pools=tuple(_pool(pool) for pool in snapshot.pools),
+            offers=tuple(_offer(offer) for offer in snapshot.offers),
+            spend=tuple(_into(SpendView, spend) for spend in snapshot.spend),
+            rules=file.rules,
+        ),
+        warm_prices=file.prices,
+        decision=file.decision,
+    )
+
+
+def _consistent(file: ProblemFile) -> None:
+    snapshot = file.snapshot
+    _unique("$.snapshot.jobs", "id", (job.id for job in snapshot.jobs))
+    _unique("$.snapshot.pools", "site/member/pool", (f"{p.site}/{p.member}/{p.pool}" for p in snapshot.pools))
+    _unique("$.snapshot.offers", "provider/name", (f"{o.provider}/{o.name}" for o in snapshot.offers))
+    known = {job.id for job in snapshot.jobs}
+    for job in snapshot.jobs:
+        if job.id not in file.forecasts:
+            raise Invalid(
+                "is missing",
+                field=f"$.forecasts.{job.id}",
+                remedy="write how long the job runs: {run_s: seconds}",
+            )
+    if unknown := sorted(file.forecasts.keys() - known):
+        raise Invalid("no job has this id", field=f"$.forecasts.{unknown[0]}", remedy="remove it")
+    for number, pool in enumerate(snapshot.pools):
+        if sum(hosts.hosts for hosts in pool.free) > pool.nodes:
+            raise Invalid(
+                f"has more hosts than the pool's {pool.nodes}",
+                field=f"$.snapshot.pools[{number}].free",
+                remedy="write each host once, by what is free on it",
+            )
+
+
+def _unique(field: str, what: str, names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise Invalid(
+            f"{twice[0]!r} is there twice", field=field, remedy=f"write a {what} of its own for each"
+        )
+
+
+def _job(job: told.ProblemJob, forecast: told.Forecast) -> JobView:
+    run_s = forecast.run_s
+    return _into(
+        JobView,
+        job,
+        _JOB,
+        refused=tuple((each.site, each.until_at) for each in job.refused_sites),
+        run_s=run_s,
+        run_low_s=run_s if forecast.run_low_s is None else forecast.run_low_s,
+        run_high_s=run_s if forecast.run_high_s is None else forecast.run_high_s,
+        speed=forecast.speed_by_model,
+        behind_s=forecast.behind_s,
+    )
+
+
+def _pool(pool: told.ProblemPool) -> PoolView:
+    free = tuple(_into(Shape, hosts, _HOSTS) for hosts in pool.free)
+    return _into(PoolView, pool, _POOL, free=free, busy=tuple(_into(BusyView, w, _WORK) for w in pool.busy))
+
+
+def _offer(offer: told.ProblemOffer) -> OfferView:
+    return _into(OfferView, offer, {}, offer=_into(Offer, offer))
+
+
+# -- inside to outside ------------------------------------------------------------------------------------------------
+
+
+def from_problem(problem: Problem) -> ProblemFile:
+    """The file that holds a problem."""
+    snapshot = problem.snapshot
+    jobs = tuple(
+        _into(
+            told.ProblemJob,
+            job,
+            _turned(_JOB),
+            refused_sites=tuple(told.RefusedSite(site=s, until_at=at) for s, at in job.refused),
+        )
+        for job in snapshot.jobs
+    )
+    return ProblemFile(
+        format=FORMAT,
+        decision=problem.decision,
+        snapshot=_into(
+            told.ProblemSnapshot,
+            snapshot,
+            _turned(_SNAPSHOT),
+            jobs=jobs,
+            pools=tuple(_told_pool(pool) for pool in snapshot.pools),
+            offers=tuple(_told_offer(offer) for offer in snapshot.offers),
+            spend=tuple(_into(told.ProblemSpend, spend) for spend in snapshot.spend),
+        ),
+        rules=snapshot.rules,
+        forecasts={job.id: _into(told.Forecast, job, _turned(_FORECAST)) for job in snapshot.jobs},
+        prices=problem.warm_prices,
+    )
+
+
+def _told_pool(pool: PoolView) -> told.ProblemPool:
+    free = tuple(_into(told.FreeHosts, shape, _turned(_HOSTS)) for shape in pool.free)
+    busy = tuple(_into(told.RunningWork, work, _turned(_WORK)) for work in pool.busy)
+    return _into(told.ProblemPool, pool, _turned(_POOL), free=free, busy=busy)
+
+
+def _told_offer(view: OfferView) -> told.ProblemOffer:
+    known = {name: getattr(view.offer, name) for name in Offer.__struct_fields__}
+    return _into(told.ProblemOffer, view, {}, **known)
+
+
+def _turned(names: Mapping[str, str]) -> dict[str, str]:
+    return {outside: inside for inside, outside in names.items()}
+
+
+def _into(kind: type[S], source: object, names: Mapping[str, str] | None = None, /, **given: Any) -> S:
+    """A record with the fields of another, some under other names (`names` maps the new record's to the source's), some given."""
+    names = names or {}
+    for name in kind.__struct_fields__:
+        if name not in given:
+            given[name] = getattr(source, names.get(name, name))
+    return kind(**given)

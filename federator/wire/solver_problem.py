@@ -1,0 +1,334 @@
+"""The problem file: all that a decision is given, as any program may write it and `federator solver run` reads it.
+
+Format 1 is its own set of records, not those that planning happens to use: it stays readable when planning changes. New fields have
+defaults; what cannot be said that way becomes format 2. Times are seconds since the epoch, UTC (`_at`), durations seconds (`_s`), money
+USD (`_usd`), memory MiB, CPUs thousandths of a core (`_milli`). Rules, being stored and versioned already, are those of the model.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from federator.model.capacity import Market
+from federator.model.rules import Rule
+
+FORMAT: Final = "federator-problem/1"
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What all parts of the file have in common: unknown fields are refused, and what has its default is not written."""
+
+
+class RefusedSite(_Part, frozen=True, kw_only=True):
+    """A site that is left alone for a while."""
+
+    site: Name
+    """Its name."""
+    until_at: float
+    """Until then."""
+
+
+class ProblemJob(_Part, frozen=True, kw_only=True):
+    """A job that waits. A gang's nodes all start together, or none; its figures per node are those of one rank."""
+
+    id: Name
+    """Unique in the file."""
+    revision: int = 0
+    """Of its record: a plan is void for a job that has changed since."""
+    name: str = ""
+    """For people."""
+    queue: str = "default"
+    """Path in the quota tree, such as `research/vision`."""
+    owner: str = ""
+    """Who submitted it."""
+    submitted_at: float
+    """When."""
+    priority: int = 50
+    """0 to 100; ten points are a band of the order."""
+    nodes: Positive = 1
+    """Ranks of the gang."""
+    gpus_per_node: Count = 0
+    """GPUs of each rank."""
+    cpus_milli_per_node: Count = 0
+    """CPUs of each rank, in thousandths of a core."""
+    memory_mib_per_node: Count = 0
+    """Memory of each rank."""
+    models: tuple[str, ...] = ()
+    """GPU models that will do; empty: any."""
+    gpu_memory_mib: Count = 0
+    """Memory that each GPU must have at least."""
+    max_duration_s: Seconds | None = None
+    """Killed after so long; nothing is rented for a job without it."""
+    grace_s: Seconds = 0.0
+    """For how long it may go on after it is asked to end."""
+    deadline_at: float | None = None
+    """By when it is to be done."""
+    value_usd: Amount | None = None
+    """What meeting the deadline is worth; left out: its queue's price."""
+    must: bool = False
+    """The deadline is worth whatever it takes."""
+    max_cost_usd: Amount | None = None
+    """What it may cost in all."""
+    spent_usd: Amount = 0.0
+    """What it has cost so far."""
+    spot_policy: Literal["auto", "spot", "on-demand"] = "auto"
+    """Whether it may run on capacity that can be taken back."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of sites that will do (`onprem`, `cloud`, `edge`); empty: any."""
+    sites: tuple[str, ...] = ()
+    """Sites that will do; empty: any."""
+    resumes_at_site: str = ""
+    """The one of `sites` that has its checkpoint."""
+    not_sites: tuple[str, ...] = ()
+    """Sites that will not do."""
+    site_labels: dict[str, str] = {}
+    """Labels that a pool must have."""
+    labels: dict[str, str] = {}
+    """The job's own, for rules."""
+    interactive: bool = False
+    """Somebody sits before it."""
+    not_before_at: float | None = None
+    """It may not start earlier."""
+    avoid_nodes: tuple[str, ...] = ()
+    """Hosts (`member/node`) that it was lost on."""
+    refused_sites: tuple[RefusedSite, ...] = ()
+    """Sites that refused it again and again."""
+    needs_fencing: bool = False
+    """It has to end where its site is cut off: only where something enforces that."""
+
+
+class FreeHosts(_Part, frozen=True, kw_only=True):
+    """So many hosts that each have this much free."""
+
+    hosts: Positive = 1
+    """How many."""
+    gpus: Count = 0
+    """Free GPUs of each."""
+    cpus_milli: Count = 0
+    """Free CPUs of each, in thousandths of a core."""
+    memory_mib: Count = 0
+    """Free memory of each."""
+
+
+class RunningWork(_Part, frozen=True, kw_only=True):
+    """Work that holds part of a pool. `placement` and all below are written for work of the federation only."""
+
+    nodes: Positive
+    """Ranks here."""
+    gpus_per_node: Count
+    """GPUs of each rank."""
+    cpus_milli_per_node: Count = 0
+    """CPUs of each rank, in thousandths of a core."""
+    memory_mib_per_node: Count = 0
+    """Memory of each rank."""
+    ends_at: float
+    """When it is expected to end."""
+    placement: str | None = None
+    """Its placement's id."""
+    leads: bool = True
+    """Whether its first rank is here: that part counts as the job."""
+    job: str | None = None
+    """Whose it is."""
+    revision: int = 0
+    """Of that job's record."""
+    queue: str = ""
+    """The job's queue."""
+    owner: str = ""
+    """The job's owner."""
+    labels: dict[str, str] = {}
+    """The job's labels."""
+    priority: int = 0
+    """The job's priority."""
+    started_at: float = 0.0
+    """When it started; 0: not known."""
+    usd_per_h: Amount = 0.0
+    """What it costs by the hour."""
+
+
+class ProblemPool(_Part, frozen=True, kw_only=True):
+    """Hosts of one make at one member of a site."""
+
+    site: Name
+    """The site."""
+    pool: Name
+    """The pool's name there."""
+    member: Name
+    """The member whose hosts they are; a site with one agent has one member."""
+    kind: str = "onprem"
+    """`onprem`, `cloud` or `edge`."""
+    session: str = ""
+    """The agent's connection that this is known from."""
+    region: str = ""
+    """Where it is."""
+    provider: str | None = None
+    """For a lease: who rents it out."""
+    labels: dict[str, str] = {}
+    """What jobs may ask for."""
+    market: Market = Market.OWNED
+    """How it is paid for."""
+    price_usd_gpu_h: Amount = 0.0
+    """Per GPU and hour."""
+    model: str = ""
+    """GPU model; empty for hosts without."""
+    gpu_memory_mib: Count = 0
+    """Memory of each GPU."""
+    nodes: Positive = 1
+    """Hosts, busy or free."""
+    gpus_per_node: Count = 0
+    """GPUs of each host."""
+    cpus_milli_per_node: Count = 0
+    """CPUs of each host, in thousandths of a core."""
+    memory_mib_per_node: Count = 0
+    """Memory of each host."""
+    free: tuple[FreeHosts, ...] = ()
+    """What is free now, as a histogram of hosts; hosts that are not in it have nothing free."""
+    busy: tuple[RunningWork, ...] = ()
+    """What runs, and when it ends."""
+    lends_to_queues: tuple[str, ...] = ()
+    """Queues that may use it; empty: all."""
+    self_fencing: bool = False
+    """Whether it ends work that is cut off for too long by itself."""
+    age_s: Seconds = 0.0
+    """How old this knowledge is."""
+    open: bool = True
+    """Whether anything new may start here."""
+    closed_because: str = ""
+    """Why not."""
+    lease: str | None = None
+    """The lease that it belongs to, where it is rented."""
+    ready_at: float | None = None
+    """For a lease that still boots: when it is expected."""
+    rented_for_job: str = ""
+    """For a lease: whose need it was rented for."""
+    rented_queue: str = ""
+    """For a lease: whose caps it counts against; empty: all that select it."""
+    paid_until_at: float | None = None
+    """For a lease: until when its rent is committed in the worst case, `tail_s` taken off."""
+    tail_s: Seconds = 0.0
+    """For a lease: for how long it may be paid beyond the end of its last work."""
+
+
+class ProblemOffer(_Part, frozen=True, kw_only=True):
+    """Instances that could be rented."""
+
+    provider: Name
+    """Who offers it."""
+    name: Name
+    """Unique at the provider."""
+    site: Name
+    """The cloud site that it would join."""
+    region: str = ""
+    """Where it is."""
+    instance_type: str = ""
+    """The provider's name for it."""
+    market: Market
+    """`on-demand` or `spot`."""
+    model: str
+    """GPU model."""
+    gpu_memory_mib: Count = 0
+    """Memory of each GPU."""
+    gpus: Count
+    """GPUs of one instance."""
+    cpus_milli: Count = 0
+    """CPUs of one instance, in thousandths of a core."""
+    memory_mib: Count = 0
+    """Memory of one instance."""
+    price_usd_h: Amount
+    """Of one instance."""
+    delay_s: Seconds
+    """From asking for it until work runs there."""
+    teardown_s: Seconds = 60.0
+    """Paid after its last work."""
+    minimum_billing_s: Seconds = 60.0
+    """Paid at least."""
+    available: Count = 1
+    """How many could be had."""
+    egress_usd_per_gib: Amount = 0.0
+    """What it costs to get data out."""
+    price_source: str = ""
+    """Where the price is from."""
+    labels: dict[str, str] = {}
+    """Those that its pool would have."""
+    avoid_until_at: float | None = None
+    """Not before then, after a failed launch."""
+    avoid_because: str = ""
+    """Why."""
+    slack_s: Seconds = 0.0
+    """Rent that the worst case holds for what may be late."""
+
+
+class ProblemSpend(_Part, frozen=True, kw_only=True):
+    """Money under one capped policy in its present period."""
+
+    policy: Name
+    """The policy."""
+    period: str
+    """Its period: `day`, `week`, `month` or `total`."""
+    spent_usd: Amount
+    """Paid."""
+    committed_usd: Amount
+    """Still to pay in the worst case."""
+
+
+class ProblemSnapshot(_Part, frozen=True, kw_only=True):
+    """The world at one moment."""
+
+    taken_at: float
+    """That moment."""
+    jobs: tuple[ProblemJob, ...] = ()
+    """All that wait."""
+    pools: tuple[ProblemPool, ...] = ()
+    """Capacity that exists, or boots."""
+    offers: tuple[ProblemOffer, ...] = ()
+    """Capacity that could be rented."""
+    spend: tuple[ProblemSpend, ...] = ()
+    """What capped policies have cost so far."""
+    burst_paused: bool = False
+    """Nothing may be rented."""
+    away_sites: tuple[str, ...] = ()
+    """Sites that have been away for a moment only: nothing is rented for want of them."""
+    policy_version: int = 0
+    """Of the rules."""
+    incarnation: str = ""
+    """Of the store that it was read from."""
+    revision: int = 0
+    """Of that store."""
+
+
+class Forecast(_Part, frozen=True, kw_only=True):
+    """How long a job is expected to run."""
+
+    run_s: Seconds
+    """What plans count on, the margin included, at speed 1."""
+    run_low_s: Seconds | None = None
+    """If it goes well; left out: as `run_s`."""
+    run_high_s: Seconds | None = None
+    """If it does not; left out: as `run_s`."""
+    speed_by_model: dict[str, Annotated[float, Meta(gt=0)]] = {}
+    """Relative speed by GPU model; a model that is not named has 1."""
+    behind_s: Seconds = 0.0
+    """For how long waiting work that is before it, and that the file leaves out, is expected to keep it."""
+
+
+class ProblemFile(_Part, frozen=True, kw_only=True):
+    """One problem. With a seed and the stages it determines the plan, byte for byte but for the stages' wall time."""
+
+    format: Literal["federator-problem/1"]
+    """The version of this format."""
+    decision: str = ""
+    """The id of the decision that it was, or is to be."""
+    snapshot: ProblemSnapshot
+    """The world at one moment."""
+    rules: tuple[Rule, ...] = ()
+    """What policies have compiled into; `type` says which kind."""
+    forecasts: dict[str, Forecast]
+    """One for every job, by its id."""
+    prices: dict[str, float] = {}
+    """Prices of the model's rows, in USD, that the last plan ended with: a hint, never a rule."""

@@ -1,0 +1,149 @@
+"""Problem and plan files: nothing is lost on the way out and back, and what is wrong with one is told with its path and a remedy."""
+
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from federator.kernel.errors import Invalid, TooLarge
+from federator.model.capacity import Offer
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
+from federator.wire import solver_files
+from federator.wire.solver_files import from_problem, read_plan, read_problem, write
+from federator.wire.solver_plan import Assignment, Objective, PlanFile, Range
+from tests.support.worlds import a_job, a_world, worlds_at_random
+
+at_random = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@at_random
+@given(problem=worlds_at_random())
+def test_a_problem_comes_back_as_it_was(problem: Problem) -> None:
+    assert read_problem(write(from_problem(problem))) == problem
+    assert read_problem(write(from_problem(problem), packed=True)) == problem
+
+
+def test_a_file_is_the_same_bytes_whenever_it_is_written() -> None:
+    file = from_problem(a_world([a_job("a", speed={"H100": 2.0, "A100": 1.0}, labels={"b": "1", "a": "2"})]))
+    turned = from_problem(
+        a_world([a_job("a", speed={"A100": 1.0, "H100": 2.0}, labels={"a": "2", "b": "1"})])
+    )
+    assert write(file, packed=True) == write(turned, packed=True)
+
+
+ODD: dict[type, Any] = {str: "odd", int: 7, float: 3.5, bool: True}
+
+
+def _filled(kind: type[msgspec.Struct], **given: Any) -> Any:
+    """A record in which every field has a value of its type that is not its default."""
+    for field in msgspec.structs.fields(kind):
+        if field.name not in given:
+            given[field.name] = _odd(field.type, field.default)
+    return kind(**given)
+
+
+def _odd(kind: Any, default: object) -> Any:
+    text = str(kind)
+    if default is True:
+        return False
+    if text.startswith("tuple[tuple"):
+        return (("odd", 3.5),)
+    if text.startswith("tuple"):
+        return ("odd",)
+    if text.startswith("dict"):
+        return {"odd": 3.5 if "float" in text else "odd"}
+    for plain, value in ODD.items():
+        if kind is plain or kind == plain | None:
+            return value
+    raise AssertionError(f"no odd value for {text}")
+
+
+def test_every_field_that_planning_reads_is_in_the_file() -> None:
+    job = _filled(JobView, spot_policy="spot")
+    busy = _filled(BusyView)
+    pool = _filled(PoolView, market="spot", free=(), busy=(busy,))
+    offer = _filled(OfferView, offer=_filled(Offer, market="spot"))
+    problem = a_world([job], [pool], [offer], (), [_filled(SpendView)])
+    problem = msgspec.convert(msgspec.to_builtins(problem), Problem)  # enumerations, as they are written
+    assert read_problem(write(from_problem(problem))) == problem
+
+
+def _changed(*path: str | int, to: object) -> bytes:
+    """A good file in which one value is another."""
+    file = msgspec.json.decode(write(from_problem(a_world([a_job("job-a")]))))
+    inner = file
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = to
+    return msgspec.json.encode(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "field", "message", "remedy"),
+    [
+        (b"no", "$", "not JSON", "solver-files.md"),
+        (b"\xff\xfe", "$", "not JSON", "solver-files.md"),
+        (b"{}", "$.format", "must be federator-problem/1, not nothing", "solver-files.md"),
+        (_changed("format", to="federator-problem/2"), "$.format", "not federator-problem/2", ""),
+        (_changed("snapshot", "jobz", to=[]), "$.snapshot.jobz", "no field", "did you mean jobs"),
+        (_changed("snapshot", "jobs", 0, "nodes", to=0), "$.snapshot.jobs[0].nodes", ">= 1", ""),
+        (_changed("snapshot", "jobs", 0, "nodes", to="2"), "$.snapshot.jobs[0].nodes", "whole number", ""),
+        (_changed("snapshot", "taken_at", to=None), "$.snapshot.taken_at", "must be a number", ""),
+        (_changed("forecasts", to={}), "$.forecasts.job-a", "is missing", "how long the job runs"),
+        (_changed("forecasts", "job-b", to={"run_s": 1}), "$.forecasts.job-b", "no job", "remove it"),
+        (_changed("rules", to=[{"type": "wish"}]), "$.rules[0].type", "wish", "solver-files.md"),
+        (
+            _changed("rules", to=[{"type": "preempt", "policy": "p", "who": {"q": 1}, "victims": {}}]),
+            "$.rules[0].who.q",
+            "no field",
+            "",
+        ),
+        (
+            _changed("snapshot", "pools", to=[{"site": "s", "pool": "p", "member": "m", "free": [{}, {}]}]),
+            "$.snapshot.pools[0].free",
+            "more hosts than",
+            "write each host once",
+        ),
+        (b"\x1f\x8bno", "$", "cannot be unpacked", "gzip"),
+        (zlib.compress(b"{}" * 99, wbits=31)[:-9], "$", "ends too soon", "all of it"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_path_and_a_remedy(
+    content: bytes, field: str, message: str, remedy: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        read_problem(content)
+    assert raised.value.field == field
+    assert message in raised.value.message
+    assert raised.value.remedy
+    assert remedy in raised.value.remedy
+
+
+def test_a_job_that_is_there_twice_is_refused() -> None:
+    twice = from_problem(a_world([a_job("job-a"), a_job("job-a")]))
+    with pytest.raises(Invalid, match="'job-a' is there twice"):
+        read_problem(write(twice))
+
+
+def test_what_unpacks_to_more_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver_files, "MOST_BYTES", 1000)
+    with pytest.raises(TooLarge):
+        read_problem(zlib.compress(b" " * 100_000, wbits=31))
+
+
+def test_a_plan_comes_back_as_it_was() -> None:
+    when = Range(low_at=1.0, middle_at=2.0, high_at=3.0)
+    plan = PlanFile(
+        format="federator-plan/1",
+        taken_at=1.0,
+        objective=Objective(total_usd=2.5, wait_usd=2.5),
+        assignments=(Assignment(job="a", does="wait", start=when, finish=when, start_bucket=3),),
+    )
+    assert read_plan(write(plan)) == read_plan(write(plan, packed=True)) == plan
+
+
+def test_a_plan_is_not_a_problem() -> None:
+    with pytest.raises(Invalid, match="must be federator-plan/1, not federator-problem/1"):
+        read_plan(write(from_problem(a_world())))

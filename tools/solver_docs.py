@@ -1,0 +1,132 @@
+"""The page and the JSON Schemas of the solver's files, from the records that read and write them."""
+
+import json
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from federator.model import rules
+from federator.wire import solver_plan, solver_problem
+from tools.record_docs import Record, one_line, page, records
+
+TYPES = {
+    "str": "text", "Name": "text, not empty", "int": "whole number", "Count": "whole number from 0", "Positive": "whole number from 1",
+    "float": "number", "Amount": "number from 0", "Seconds": "number from 0", "bool": "`true` or `false`",
+    "Market": "`owned`, `on-demand` or `spot`", "tuple[str, ...]": "list of texts", "tuple[float, ...]": "list of numbers",
+    "dict[str, str]": "mapping of texts", "dict[str, float]": "mapping to numbers", "tuple[Rule, ...]": "list of [rules](#rules)",
+    "dict[str, Annotated[float, Meta(gt=0)]]": "mapping to numbers above 0", "Annotated[float, Meta(ge=0)]": "number from 0",
+}  # fmt: skip
+
+
+def solver_files() -> str:
+    """The files of `federator solver`: problems and plans, field by field."""
+    return page([
+        "# The solver's files",
+        ("`federator solver run PROBLEM -o PLAN` decides a problem file, `federator solver check PROBLEM PLAN` judges a plan by it. "
+        "Any program may write either; `federator decisions show ID --problem FILE` writes the problem of a recorded decision. "
+        "Both are JSON, or gzip of it. JSON Schemas: [problem](solver-problem.schema.json), [plan](solver-plan.schema.json). "
+        "How plans are made and priced is told in [planning](../explanation/planning.md)."),
+        ("Names end in their units: `_at` seconds since the epoch (UTC), `_s` seconds, `_h` hours, `_usd` US dollars, `_mib` MiB, "
+        "`_milli` thousandths of a core. A field that is not listed is refused, with its path."),
+        "## The problem",
+        (solver_problem.__doc__ or "").split("\n\n", 1)[1].strip(),
+        *tables(solver_problem, "ProblemFile"),
+        "## Rules",
+        "What policies compile into. `limit` of a cap is in the unit that its `unit` names.",
+        *rule_tables(),
+        "## The plan",
+        (solver_plan.__doc__ or "").split("\n\n", 1)[1].strip(),
+        *tables(solver_plan, "PlanFile"),
+    ])  # fmt: skip
+
+
+def problem_schema() -> str:
+    """JSON Schema of a problem file."""
+    return schema(solver_problem.ProblemFile, solver_problem, rules)
+
+
+def plan_schema() -> str:
+    """JSON Schema of a plan file."""
+    return schema(solver_plan.PlanFile, solver_plan)
+
+
+def schema(kind: type[msgspec.Struct], *modules: ModuleType) -> str:
+    """The JSON Schema of a file, with the words that stand below each field."""
+    found = msgspec.json.schema(kind)
+    known = {name: record for module in modules for name, record in records(module).items()}
+    for name, part in found["$defs"].items():
+        if name in known:
+            part["description"] = known[name].doc.replace("\\|", "|")
+            _describe(part, known[name])
+    title = f"{one_line(kind.__doc__ or '').split('.')[0]}, format 1"
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} | found
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def _describe(part: dict[str, Any], record: Record) -> None:
+    for field in record.fields:
+        if field.doc and field.name in part.get("properties", {}):
+            part["properties"][field.name]["description"] = field.doc.replace("\\|", "|")
+
+
+def tables(module: ModuleType, top: str) -> list[str]:
+    """A heading and a table for each record of a file, the file itself first."""
+    known = {name: record for name, record in records(module).items() if record.fields}
+    order = [top, *(name for name in known if name != top)]
+    return [part for name in order for part in _table(known[name], known)]
+
+
+def rule_tables() -> list[str]:
+    """The kinds of rules, and what they are made of."""
+    wanted = (
+        "Filter",
+        "CapRow",
+        "GuaranteeRow",
+        "PriceTerm",
+        "PreemptRule",
+        "QueueTerms",
+        "Scope",
+        "PoolSelector",
+        "Window",
+    )
+    known = records(rules)
+    text = []
+    for name in wanted:
+        record, kind = known[name], getattr(rules, name)
+        tag = f"`type: {kind.__struct_config__.tag}`. " if kind.__struct_config__.tag else ""
+        text += [f"### {name}", f"{tag}{record.doc}", _rows(record, known)]
+    return text  # fmt: skip
+
+
+def _table(record: Record, known: Mapping[str, Record]) -> list[str]:
+    return [f"### {record.name}", record.doc, _rows(record, known)]
+
+
+def _rows(record: Record, known: Mapping[str, Record]) -> str:
+    lines = ["| field | holds | left out | meaning |", "| --- | --- | --- | --- |"]
+    for each in record.fields:
+        default = "needed" if each.required else _default(each.default)
+        lines.append(f"| `{each.name}` | {_holds(each.annotation, known)} | {default} | {each.doc or '–'} |")
+    return "\n".join(lines)
+
+
+def _holds(annotation: str, known: Mapping[str, Record]) -> str:
+    plain = annotation.removesuffix(" | None")
+    if plain.startswith("Literal["):
+        words = plain.removeprefix("Literal[").removesuffix("]").split(", ")
+        return " or ".join(f"`{word.strip(chr(39))}`" for word in words)
+    if plain in TYPES:
+        return TYPES[plain]
+    inner = plain.removeprefix("tuple[").removesuffix(", ...]").removeprefix("dict[str, ").removesuffix("]")
+    if inner in known:
+        many = "list of " if plain.startswith("tuple") else "mapping to " if plain.startswith("dict") else ""
+        return f"{many}[{inner}](#{inner.lower()})"
+    return f"`{inner}`"
+
+
+def _default(value: object) -> str:
+    if value is None or value in ((), {}, "") or isinstance(value, msgspec.Struct):
+        return "–"
+    return f"`{json.dumps(value)}`".replace('"', "")
