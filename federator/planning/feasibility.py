@@ -317,8 +317,9 @@ def _max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return text, f"raise max_cost by {money(worst - left)}, or shorten max_duration"
 
 
+CLOSED = "closed"
 FILTERS: tuple[Test, ...] = (
-    Test("closed", "The site drains, is paused, is unreachable, or its report is too old.", _closed),
+    Test(CLOSED, "The site drains, is paused, is unreachable, or its report is too old.", _closed),
     Test("burst-paused", "An operator has paused renting for the whole federation.", _burst_paused),
     Test(
         "home-away",
@@ -384,9 +385,9 @@ SITUATIONS: tuple[tuple[str, str], ...] = (
 """What can keep a job from a place that passes all filters, in the order in which it is looked at."""
 
 
-def reject(job: JobView, at: Candidate, ground: Ground) -> Rejection | None:
+def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = FILTERS) -> Rejection | None:
     """The first filter that rejects the place, or None when all pass."""
-    for test in FILTERS:
+    for test in by:
         answer = test.ask(job, at, ground)
         if answer is not None:
             return Rejection(test.name, *answer)

@@ -14,7 +14,7 @@ from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate
 from federator.planning.objective import Evaluator, Scored
-from federator.planning.reasons import KINDS, Standing, closest
+from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
 from federator.planning.wording import moment, money, request, span
 
@@ -292,7 +292,7 @@ class _Writer:
                 self._busy(job).removeprefix(f"no room now for {request(job)} at the one place it may use; "),
                 "",
             )
-        near = closest(self.standing.reasons(job))
+        near = self.standing.closest(job, range(len(self.world.places)))
         if near is None:
             return "filter", "no site is connected and nothing is offered for rent", "connect a site"
         return (
@@ -304,7 +304,7 @@ class _Writer:
     def _late(self, job: JobView, kind: str, because: str, change: str) -> tuple[str, str, str]:
         """It will miss its deadline: say why nothing is rented for it."""
         offers = [p for p, at in enumerate(self.world.places) if at.offer is not None]
-        near = closest(self.standing.reason(job, place) for place in offers)
+        near = self.standing.closest(job, offers)
         if near is None:
             return kind, f"{because}; that is after its deadline, and nothing is offered for rent", change
         kind = "budget" if near.filter == "budget" else kind

@@ -20,7 +20,7 @@ from federator.model.capacity import Market
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.candidates import Candidate, of_offer, of_pools, size
-from federator.planning.feasibility import Ground, Rejection, reject
+from federator.planning.feasibility import CLOSED, FILTERS, Ground, Rejection, reject
 from federator.planning.rulebook import RuleBook
 from federator.planning.yard import Lot, lot_of
 
@@ -28,6 +28,8 @@ BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
 
 ClassKey = tuple[object, ...]
+LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
+"""Filters that say something of the job and not of the moment."""
 _NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s"})
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 
@@ -48,6 +50,7 @@ class World:
         self.places: tuple[Candidate, ...] = (*pools, *offers)
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
+        self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._lots: dict[int, Lot] = {}
         self._open: dict[ClassKey, tuple[int, ...]] = {}
         self.keys: dict[str, ClassKey] = {job.id: self._key(job) for job in self.snapshot.jobs}
@@ -65,6 +68,13 @@ class World:
         if index not in self._rejections:
             self._rejections[index] = reject(job, self.places[place], self.ground)
         return self._rejections[index]
+
+    def rejection_if_open(self, job: JobView, place: int) -> Rejection | None:
+        """The same for a place that takes nothing new for now, as if it did."""
+        index = (self.key(job), place)
+        if index not in self._rejections_if_open:
+            self._rejections_if_open[index] = reject(job, self.places[place], self.ground, LASTING)
+        return self._rejections_if_open[index]
 
     def open_to(self, job: JobView) -> tuple[int, ...]:
         """Places that pass all filters, by index: owned, rented and offered."""

@@ -4,6 +4,7 @@ A `Standing` is the world just after a plan's decisions: what is still free, and
 place at once, without planning again, so that waiting jobs always have a reason.
 """
 
+import math
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.caps import QUEUE_UNITS, Caps
-from federator.planning.feasibility import FILTERS, SITUATIONS
+from federator.planning.feasibility import CLOSED, FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import gpus, moment, money, request
@@ -92,6 +93,25 @@ class Standing:
             r if r.extra_cost_usd is None else replace(r, extra_cost_usd=round(r.extra_cost_usd - least, 4))
             for r in found
         )
+
+    def closest(self, job: JobView, places: Iterable[int]) -> SiteReason | None:
+        """The reason of the place that came furthest; among equals the one with the soonest finish, then by name.
+
+        One that takes nothing new for now came as far as it would if it did: it may open again, and the job will not change by itself.
+        """
+
+        def order(found: tuple[int, SiteReason]) -> tuple[int, float, str, str]:
+            place, reason = found
+            finish_at = math.inf if reason.finish_at is None else reason.finish_at
+            return -self._depth(job, place, reason), finish_at, reason.site, reason.pool
+
+        return min(((place, self.reason(job, place)) for place in places), key=order, default=(0, None))[1]
+
+    def _depth(self, job: JobView, place: int, reason: SiteReason) -> int:
+        if reason.filter != CLOSED:
+            return ORDER[reason.filter]
+        lasting = self.world.rejection_if_open(job, place)
+        return ORDER[lasting.filter] if lasting else len(FILTERS)
 
     def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
         at = self.world.places[place]
@@ -180,20 +200,6 @@ class Standing:
         if self.rented.get(place, 0) >= at.offer.offer.available:
             return "sold-out", f"{at.provider} has no more of it", "another offer, or wait"
         return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
-
-
-def closest(reasons: Iterable[SiteReason]) -> SiteReason | None:
-    """The reason of the place that came furthest; among equals the one with the soonest finish, then by name."""
-    return min(
-        reasons,
-        key=lambda r: (
-            -ORDER[r.filter],
-            r.finish_at if r.finish_at is not None else float("inf"),
-            r.site,
-            r.pool,
-        ),
-        default=None,
-    )
 
 
 def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:

@@ -47,6 +47,18 @@ def test_of_a_job_that_starts_at_home_no_rental_is_said_to_be_put_off() -> None:
         assert "at home it is expected to finish" in offer.text
 
 
+def test_a_job_for_a_site_that_is_closed_for_now_waits_because_of_that() -> None:
+    """Not because another site is not the one that it asks for; but what would not hold it open comes no closer for being closed."""
+    closed = a_pool("home", open=False, closed_because="the site is draining")
+    problem = a_world([a_job("pinned", sites=("home",))], [closed, a_pool("other")])
+    found = explain_waiting(problem, plan_greedily(problem), "pinned")
+    assert found.because == "nowhere to run: closest is home/gpu: the site is draining"
+    old = a_pool("home", model="T4", open=False, closed_because="the site is draining")
+    problem = a_world([a_job("wide", gpus=8, models=("A100",))], [old, a_pool("other")])
+    found = explain_waiting(problem, plan_greedily(problem), "wide")
+    assert found.because.startswith("nowhere to run: closest is other/gpu")
+
+
 def test_a_change_is_offered_once_with_all_the_places_that_it_opens() -> None:
     job = a_job("wants", models=("H100",))
     problem = a_world([job], [a_pool("a"), a_pool("b")])
