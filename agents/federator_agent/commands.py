@@ -20,6 +20,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
+from federator_agent import nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
@@ -189,10 +190,22 @@ def check(options: argparse.Namespace) -> int:
         _say(
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
-    failures = [_check_shim(settings), _check_dispatcher(settings, options)]
+    failures = [*_check_gpus(settings), _check_shim(settings), _check_dispatcher(settings, options)]
     for failure in failures:
         _say(failure if failure.startswith("ok") else f"FAIL  {failure}")
     return 0 if all(failure.startswith("ok") for failure in failures) else 1
+
+
+def _check_gpus(settings: AgentSettings) -> list[str]:
+    here = [pool for pool in settings.site.pools if pool.nodes == 1 and pool.gpus_per_node]
+    if not settings.watch_gpus or not here:
+        return []
+    try:
+        return nvml.describe(nvml.Driver().read())
+    except nvml.NoDriver as error:
+        return [f"ok    GPUs are taken from the site file: {error}"]
+    except nvml.DriverTrouble as error:
+        return [str(error)]
 
 
 def _check_shim(settings: AgentSettings) -> str:

@@ -20,7 +20,7 @@ from federator.wire import fields
 from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
-from federator_agent.core.lending import HostPool, Hours, Lending, Site
+from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
 from federator_agent.slurm.settings import SlurmSettings
@@ -29,10 +29,15 @@ from federator_agent.slurm.settings import parse as parse_slurm
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
 STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 """Where the agent keeps its state when its file does not say: set by a provider that has a place for it."""
+UNWATCHED_VARIABLE = "FEDERATOR_NO_GPU_WATCH"
+"""Set by who makes up machines: the GPUs that they declare are not those of this host."""
+NOTICES_VARIABLE = "FEDERATOR_NOTICES"
+"""`ec2` on a machine that its provider may take back, and tells so by the metadata service of EC2."""
+EC2_METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
-    "state_dir", "clock", "report_every", "ca", "proxy",
+    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
@@ -66,6 +71,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The Kubernetes cluster whose pods run the work, if one does."""
     slurm: SlurmSettings | None = None
     """The Slurm cluster whose jobs run the work, if one does."""
+    notices: str = ""
+    """URL of the metadata service that says when this machine is taken back; empty: nobody takes it back."""
+    watch_gpus: bool = True
+    """Whether GPUs of this host that ail take no new work."""
     ca: str = ""
     """PEM file of the authority behind the dispatcher's certificate, or its text; empty: the authorities that this host knows."""
     proxy: str = ""
@@ -134,6 +143,8 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
+        notices=_notices(environ),
+        watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
     )
     if "state_dir" in top:
@@ -166,7 +177,7 @@ def _site(top: Mapping[str, object]) -> Site:
 
 def _pools(value: object) -> tuple[HostPool, ...]:
     if value is None:
-        return (_pool({"name": "default"}, "$.pools"),)
+        return _found_pools()
     if not isinstance(value, list) or not value:
         raise Invalid(
             "is not a list of pools", field="$.pools", remedy="write '- name: a100' and what its hosts have"
@@ -184,13 +195,53 @@ def _pools(value: object) -> tuple[HostPool, ...]:
     return pools
 
 
+def _found_pools() -> tuple[HostPool, ...]:
+    """This host as it is: one pool, or one for each make of its GPUs with a share of all else."""
+    makes = _makes("$.pools")
+    whole = _pool({"name": "default", "gpus_per_node": 0}, "$.pools")
+    gpus = sum(make.number for make in makes)
+    return tuple(
+        msgspec.structs.replace(
+            whole,
+            name=make.model.lower() if len(makes) > 1 else whole.name,
+            model=make.model,
+            gpu_memory_mib=make.memory_mib,
+            gpus_per_node=make.number,
+            cpus_milli_per_node=whole.cpus_milli_per_node * make.number // gpus,
+            memory_mib_per_node=whole.memory_mib_per_node * make.number // gpus,
+        )
+        for make in makes
+    ) or (whole,)
+
+
+def _makes(path: str) -> tuple[nvml.Make, ...]:
+    try:
+        return nvml.makes()
+    except nvml.DriverTrouble as error:
+        remedy = "mend the driver, or say 'gpus_per_node' and 'model' of each pool"
+        raise Invalid(str(error), field=path, remedy=remedy) from None
+
+
+def _make(pool: Mapping[str, object], path: str) -> nvml.Make | None:
+    """What GPUs of the host a pool has that does not say how many."""
+    makes = _makes(path)
+    if "model" in pool:
+        model = read_model(pool["model"], f"{path}.model")
+        return next((make for make in makes if is_of(model, make.model)), None)
+    if len(makes) > 1:
+        models = ", ".join(make.model for make in makes)
+        remedy = "make a pool of each, with 'model: …'; a pool without GPUs has 'gpus_per_node: 0'"
+        raise Invalid(f"is missing: this host has {models}", field=f"{path}.model", remedy=remedy)
+    return makes[0] if makes else None
+
+
 def _pool(pool: Mapping[str, object], path: str) -> HostPool:
     """A declared pool. A host that declares no GPUs is asked; what is declared wins."""
     fields.known_only(pool, path, POOL_KEYS)
     if "name" not in pool:
         raise Invalid("is missing", field=f"{path}.name", remedy="give the pool a name")
     nodes = fields.whole(pool.get("nodes", 1), f"{path}.nodes", low=1, high=10_000)
-    found = None if "gpus_per_node" in pool else nvml.detect()
+    found = None if "gpus_per_node" in pool else _make(pool, path)
     gpus = fields.whole(
         pool.get("gpus_per_node", found.number if found else 0), f"{path}.gpus_per_node", low=0, high=1024
     )
@@ -283,6 +334,19 @@ def _address(value: object) -> str:
             remedy="write for example 10.0.0.5, without a port",
         )
     return address
+
+
+def _notices(environ: Mapping[str, str]) -> str:
+    """The address is that of Amazon's own tools."""
+    if environ.get(NOTICES_VARIABLE) != "ec2":
+        return ""
+    return (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or EC2_METADATA).rstrip("/")
+
+
+def _flag(value: object, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid("is neither true nor false", field=path, remedy="write true or false")
+    return value
 
 
 def _ca(value: object) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.way import Way
 from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
+from federator_agent import metadata
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -25,6 +26,7 @@ from federator_agent.home import place
 from federator_agent.keys import Keys
 from federator_agent.link import Bulk, Link
 from federator_agent.local import traces
+from federator_agent.local.devices import Devices
 from federator_agent.local.watchdog import read_renewal
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.runtimes import kind, runtime
@@ -49,7 +51,10 @@ class Agent:
         self._spool = spool
         self._clock: Clock = parse_clock(settings.clock)
         self._kind = kind(settings)
-        self._state = State(site=settings.site, outlives=self._kind.outlives)
+        self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
+        self._state = State(
+            site=self._devices.site, ailing=self._devices.ailing, outlives=self._kind.outlives
+        )
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0
         self._report_every(settings.report_every_s or 5.0)
@@ -124,6 +129,9 @@ class Agent:
             self._hands = Hands(around, runtime(self._settings, around))
             try:
                 self._begin()
+                self._tasks.spawn(self._devices.watch(self.tell))
+                if self._settings.notices:
+                    self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
                 self._tasks.spawn(self._link.run(http))
                 await self._turn_for_ever()
             finally:

@@ -251,27 +251,28 @@ def _address(device: Any) -> int:
     return ctypes.addressof(device.contents)
 
 
-class Gpus(NamedTuple):
-    """The GPUs of one make on a host."""
+class Make(NamedTuple):
+    """The GPUs of one model on a host. `memory_mib`: of the one that has least."""
 
     model: str
     memory_mib: int
     number: int
 
 
-def detect() -> Gpus | None:
-    """The GPUs of the first make that the driver shows, or None."""
+def makes() -> tuple[Make, ...]:
+    """What GPUs this host has, in the driver's order; none without a driver. Raises `DriverTrouble`."""
     try:
         found = [gpu for gpu in Driver().read().gpus if gpu.name]
-    except (NoDriver, DriverTrouble):
-        return None
-    if not found:
-        return None
-    return Gpus(found[0].model, found[0].memory_mib, sum(gpu.model == found[0].model for gpu in found))
+    except NoDriver:
+        return ()
+    memory_mib: dict[str, list[int]] = {}
+    for gpu in found:
+        memory_mib.setdefault(gpu.model, []).append(gpu.memory_mib)
+    return tuple(Make(model, min(each), len(each)) for model, each in memory_mib.items())
 
 
 def describe(reading: Reading) -> list[str]:
-    """The driver and each GPU in a line for people; an ailing one's begins with FAIL."""
+    """The driver and each GPU in a line for people, which begins with `ok` unless the GPU ails."""
     lines = [f"ok    NVIDIA driver {reading.driver}, GPUs: {len(reading.gpus)}"]
     for gpu in reading.gpus:
         facts = [f"GPU {gpu.index}"]
@@ -284,7 +285,9 @@ def describe(reading: Reading) -> list[str]:
             facts.append(f"{gpu.temperature_c} °C")
         if gpu.processes:
             facts.append(f"processes {', '.join(str(process.pid) for process in gpu.processes)}")
-        lines.append(f"{'FAIL ' if gpu.trouble else 'ok   '} {', '.join(facts)}: {gpu.trouble or 'well'}")
+        lines.append(
+            f"{', '.join(facts)}: {gpu.trouble}" if gpu.trouble else f"ok    {', '.join(facts)}: well"
+        )
     return lines
 
 
@@ -295,8 +298,8 @@ def main() -> int:
     except (NoDriver, DriverTrouble) as error:
         sys.stdout.write(f"{error}\n")
         return 1
-    lines = describe(reading)
-    sys.stdout.write("\n".join([*lines, ""]))
+    for line in describe(reading):
+        sys.stdout.write(f"{line}\n" if line.startswith("ok") else f"FAIL  {line}\n")
     return 1 if any(gpu.trouble for gpu in reading.gpus) else 0
 
 

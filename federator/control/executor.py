@@ -127,11 +127,23 @@ class Executor:
 
     async def step(self) -> None:
         """One step for every lease that has one to take."""
-        for lease in [lease for lease in self._records.leases.values() if lease.status not in LEASE_ENDED]:
+        for lease_id in [le.id for le in self._records.leases.values() if le.status not in LEASE_ENDED]:
             try:
+                await self._heed(lease_id)
+                lease = self._records.leases[lease_id]
                 await self._steps[lease.status](lease)
             except FederatorError as error:
-                log.warning("lease %s: %s", lease.id, error)
+                log.warning("lease %s: %s", lease_id, error)
+
+    async def _heed(self, lease_id: str) -> None:
+        """Act on the notice that a machine has had itself: that is sooner than its provider's listing."""
+        lease = self._records.leases[lease_id]
+        reclaim_at = self._inventory.reclaim_at(lease.member)
+        if reclaim_at is None or not allows(lease.status, "interrupt"):
+            return
+        if lease.reclaim_at is None:
+            await self._noticed(lease_id, reclaim_at)
+        await self._move(lease_id, "interrupt")
 
     async def _requested(self, lease: Lease) -> None:
         if not placements_on(self._records, lease):

@@ -151,6 +151,11 @@ class Inventory:
             self.offers[provider] = new
             self._tell()
 
+    def reclaim_at(self, member: str) -> float | None:
+        """When its provider takes a member back, as its agent was told on the spot; None: as far as is known, it does not."""
+        heard = self.members.get(member)
+        return None if heard is None or heard.report is None else heard.report.reclaim_at
+
     def avoid(self, provider: str, offer: str, *, until_at: float, because: str) -> None:
         """Do not try this offer before then."""
         self._avoided[provider, offer] = (until_at, because)
@@ -177,4 +182,5 @@ def _substance(report: SiteReport) -> tuple[object, ...]:
         report.paused,
         report.health,
         report.self_fencing,
+        report.reclaim_at,
     )

@@ -16,6 +16,7 @@ MAX_POOLS = 200
 MAX_HOSTS = 100_000
 """Hosts of one pool; free shapes are counted out host by host."""
 MAX_GPUS_PER_NODE = 1024
+MAX_AILING = 4096
 MAX_TEXT = 512
 MAX_NUMBER = 2**53
 MAX_RANKS = 4096
@@ -33,6 +34,10 @@ def check_report(report: SiteReport) -> None:
         _check_local(work, f"$.report.local_work[{number}]")
     _between(report.price_usd_gpu_h or 0.0, 0.0, 1e6, "$.report.price_usd_gpu_h")
     _short(report.health, "$.report.health")
+    _between(report.reclaim_at or 0.0, 0.0, MAX_NUMBER, "$.report.reclaim_at")
+    _at_most(len(report.ailing), MAX_AILING, "$.report.ailing")
+    for gpu in report.ailing:
+        _short(gpu.pool + gpu.host + gpu.why, "$.report.ailing")
     for key, value in report.labels.items():
         _short(key + value, "$.report.labels")
 

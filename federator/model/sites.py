@@ -77,6 +77,15 @@ class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     queued: bool = False
 
 
+class AilingGpu(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A GPU that takes no new work until it is well: number `gpu` on `host`, of that pool, and why."""
+
+    pool: str
+    host: str
+    gpu: int
+    why: str
+
+
 class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an agent saw, at `taken_at` of its own wall clock.
 
@@ -92,5 +101,10 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Queue paths (with all below them) that the site serves; empty: all."""
     paused: bool = False
     health: str = "ok"
+    """Anything else closes the site to new work."""
     price_usd_gpu_h: float | None = None
     self_fencing: bool = False
+    ailing: tuple[AilingGpu, ...] = ()
+    """GPUs that are not in `Pool.free` for their own sake; what runs on them goes on."""
+    reclaim_at: float | None = None
+    """When the provider takes this machine back, as the machine itself was told; None: it has had no notice."""

@@ -1,4 +1,4 @@
-"""EC2 for tests: moto's server in a process of its own, and a proxy before it that adds what moto lacks.
+"""EC2 for tests: moto's server in a process of its own, a proxy before it that adds what moto lacks, and the service that machines ask about themselves.
 
 The proxy knows client tokens, zones that are sold out, throttling, replies that get lost after the request took effect, machines that are not listed
 yet, spot prices, AWS's price list, and spot machines that are taken back. It also turns moto's times into those of the test's clock, so that bills are exact.
@@ -32,6 +32,55 @@ AUTHORIZATION = (
 )
 """Moto looks for region and service there, and checks nothing."""
 Form = dict[str, str]
+
+
+class MetadataService:
+    """What a machine of EC2 may ask about itself, behind tokens. `notice` is what it says of an interruption, once there is one."""
+
+    def __init__(self) -> None:
+        self.notice: dict[str, str] | None = None
+        self.asked = 0
+        """How often there was a question with a good token."""
+        self.refused = 0
+        self._tokens: set[str] = set()
+
+    async def start(self) -> None:
+        """Listen on a free port; `url` says where."""
+        application = web.Application()
+        application.router.add_put("/latest/api/token", self._token)
+        application.router.add_get("/latest/meta-data/spot/instance-action", self._action)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+
+    def give_notice(self, at: float, action: str = "terminate") -> None:
+        """The machine will be taken back then."""
+        self.notice = {"action": action, "time": f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"}
+
+    def forget_tokens(self) -> None:
+        """All that were given have run out."""
+        self._tokens.clear()
+
+    async def _token(self, request: web.Request) -> web.Response:
+        lives_s = int(request.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "0"))
+        if not 1 <= lives_s <= 21600:
+            return web.Response(status=400)
+        token = f"token-{len(self._tokens)}-{self.asked}"
+        self._tokens.add(token)
+        return web.Response(text=token)
+
+    async def _action(self, request: web.Request) -> web.Response:
+        if request.headers.get("X-aws-ec2-metadata-token") not in self._tokens:
+            self.refused += 1
+            return web.Response(status=401)
+        self.asked += 1
+        return web.Response(status=404) if self.notice is None else web.json_response(self.notice)
 
 
 class MotoServer:

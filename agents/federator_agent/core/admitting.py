@@ -6,7 +6,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import DesiredEntry, Order, PlacementStatus
 from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
-from federator_agent.core.events import PortFound, SpecArrived, SpecUnknown
+from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
 from federator_agent.core.lending import seat
 from federator_agent.core.reporting import free_now
@@ -37,6 +37,8 @@ def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
         return "it names no rank to run here"
     if draft.state.paused:
         return "the site's owner has paused new work"
+    if draft.state.reclaim_at is not None:
+        return "the provider takes the machine back"
     if draft.state.pool(entry.pool) is None:
         return f"there is no pool {entry.pool!r} here"
     if site.lend.pools and entry.pool not in site.lend.pools:
@@ -98,6 +100,28 @@ def _seated(draft: Draft, record: Record) -> None:
     until = draft.now.boot_s + RESERVE_FOR_S
     draft.put(replace(record, phase=Phase.RESERVED, reserved_until_boot_s=until))
     draft.do(FindPort(record.entry.placement))
+
+
+def devices_seen(draft: Draft, event: DevicesSeen) -> None:
+    """What has not begun does not begin on a GPU that ails now: the dispatcher has another place. What runs goes on."""
+    draft.set(ailing=event.ailing)
+    for record in list(draft.records.values()):
+        if record.phase is Phase.RESERVED and (why := unfit(draft, record)):
+            ending.refuse(draft, record, why)
+
+
+def noticed(draft: Draft, event: Noticed) -> None:
+    """The dispatcher is told at once, and says what is to stop and how fast. Nothing more begins here."""
+    draft.set(reclaim_at=event.reclaim_at)
+
+
+def unfit(draft: Draft, record: Record) -> str:
+    """Why it had better not begin on the GPUs that it was given; empty: they are well."""
+    for slot in record.slots:
+        for each in draft.state.ailing:
+            if each.host == slot.host and each.gpu in slot.gpus:
+                return f"GPU {each.gpu} of {each.host}: {each.why}"
+    return ""
 
 
 def port_found(draft: Draft, event: PortFound) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
+from federator.model.sites import AilingGpu
 from federator.wire.link import Desired
 from federator_agent.core.lending import Seen
 
@@ -151,6 +152,18 @@ class CapacitySeen(msgspec.Struct, frozen=True):
     seen: Seen
 
 
+class DevicesSeen(msgspec.Struct, frozen=True):
+    """This host's GPUs have been looked at; these ail, and all others are well."""
+
+    ailing: tuple[AilingGpu, ...]
+
+
+class Noticed(msgspec.Struct, frozen=True):
+    """The provider takes this machine back at that time, and has said so to the machine."""
+
+    reclaim_at: float
+
+
 class Paused(msgspec.Struct, frozen=True):
     """The site's owner stops or restarts new work."""
 
@@ -184,6 +197,8 @@ Event = (
     | RankEnded
     | Collected
     | CapacitySeen
+    | DevicesSeen
+    | Noticed
     | Paused
     | ReportDue
     | Tick

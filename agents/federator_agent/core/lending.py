@@ -4,7 +4,7 @@ Lending is by *slots*, not by totals: with three GPUs lent of two hosts with two
 lends one. So a shape that is reported can always be taken.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -25,6 +25,13 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     gpus_per_node: int = 0
     cpus_milli_per_node: int
     memory_mib_per_node: int
+    devices: tuple[int, ...] = ()
+    """The numbers of its GPUs on their host, where it is one host and they are not those from 0 on."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the GPUs on each of its hosts."""
+        return self.devices or tuple(range(self.gpus_per_node))
 
     def suits(self, resources: Resources) -> str:
         """Why hosts of this make cannot take a rank of that size even when empty; empty text when they can."""
@@ -131,12 +138,20 @@ def lent_hosts(site: Site, pool: HostPool) -> list[Host]:
     left = site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node)
     hosts = []
     for index in range(pool.nodes):
-        gpus = tuple(range(min(pool.gpus_per_node, left)))
+        gpus = pool.numbers[: max(0, left)]
         left -= len(gpus)
         if gpus or not pool.gpus_per_node:
             host = Host(f"{pool.name}/{index}", gpus, pool.cpus_milli_per_node, pool.memory_mib_per_node)
             hosts.append(host)
     return hosts
+
+
+def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> list[Host]:
+    """The hosts without those GPUs, given by host and number, that are to take nothing new."""
+    return [
+        replace(host, gpus=tuple(gpu for gpu in host.gpus if (host.name, gpu) not in ailing))
+        for host in hosts
+    ]
 
 
 def lent_gpus(site: Site, pool: HostPool) -> int:
@@ -201,3 +216,9 @@ def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) 
         free[host.name] = free_hosts([host], [slot])[0]
         slots.append(slot)
     return tuple(slots)
+
+
+def is_of(declared: str, model: str) -> bool:
+    """Whether `A100`, `a100` and `A100-80GB` in a site file mean what the driver calls `A100`."""
+    words = declared.lower().replace("_", "-").split("-")
+    return model.lower() in (words[0], "".join(words))

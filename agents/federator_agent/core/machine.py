@@ -23,9 +23,11 @@ from federator_agent.core.events import (
     CapacitySeen,
     Collected,
     DesiredChanged,
+    DevicesSeen,
     Event,
     LinkDown,
     LinkUp,
+    Noticed,
     Now,
     Paused,
     PortFound,
@@ -226,6 +228,10 @@ def _staged(draft: Draft, event: Staged) -> None:
     record = draft.records.get(event.placement)
     if record is None or record.phase is not Phase.STAGING:
         return
+    if why := admitting.unfit(draft, record):
+        refused = StagingFailed(event.placement, Cause.CANNOT, why, status=PlacementStatus.REFUSED)
+        ending.fail_staging(draft, record, refused)
+        return
     ranks = tuple(RankState(rank=slot.rank) for slot in record.slots)
     slots = tuple(replace(slot, host=event.hosts.get(slot.rank, slot.host)) for slot in record.slots)
     record = replace(record, phase=Phase.RUNNING, slots=slots, ranks=ranks, master_port=event.master_port)
@@ -382,6 +388,8 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     RankEnded: _rank_ended,
     Collected: _collected,
     CapacitySeen: _capacity_seen,
+    DevicesSeen: admitting.devices_seen,
+    Noticed: admitting.noticed,
     Paused: _paused,
     ReportDue: _report_due,
     Tick: _tick,

@@ -7,7 +7,16 @@ from msgspec.structs import replace
 from federator.model.capacity import Pool, Shape
 from federator.model.sites import SiteReport
 from federator_agent.core.events import Now
-from federator_agent.core.lending import Host, HostPool, Slot, free_hosts, free_seen, lent_gpus, lent_hosts
+from federator_agent.core.lending import (
+    Host,
+    HostPool,
+    Slot,
+    free_hosts,
+    free_seen,
+    lent_gpus,
+    lent_hosts,
+    well_hosts,
+)
 from federator_agent.core.state import Phase, Record, State
 
 HOLDING = frozenset({Phase.RESERVED, Phase.STAGING, Phase.UNSTAGING, Phase.RUNNING, Phase.STOPPING})
@@ -24,7 +33,22 @@ def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[H
     held = held_slots(records)
     if state.seen is not None:
         return free_seen(state.site, pool, state.seen, held)
-    return free_hosts(lent_hosts(state.site, pool), [slot for slots in held.values() for slot in slots])
+    well = well_hosts(lent_hosts(state.site, pool), state.ailing_numbers)
+    return free_hosts(well, [slot for slots in held.values() for slot in slots])
+
+
+def _lent_gpus(state: State, pool: HostPool) -> int:
+    """How many GPUs of a pool are lent, busy or free. One that ails counts while it is held: what runs there goes on."""
+    if not state.ailing:
+        return lent_gpus(state.site, pool)
+    held = {
+        (slot.host, gpu)
+        for slots in held_slots(state.records).values()
+        for slot in slots
+        for gpu in slot.gpus
+    }
+    hosts = well_hosts(lent_hosts(state.site, pool), state.ailing_numbers - held)
+    return sum(len(host.gpus) for host in hosts)
 
 
 def site_report(state: State, now: Now) -> SiteReport:
@@ -43,6 +67,8 @@ def site_report(state: State, now: Now) -> SiteReport:
         health=seen.health if seen else "ok",
         price_usd_gpu_h=state.site.price_usd_gpu_h,
         self_fencing=state.self_fencing,
+        ailing=state.ailing,
+        reclaim_at=state.reclaim_at,
     )
 
 
@@ -62,7 +88,7 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         cpus_milli_per_node=pool.cpus_milli_per_node,
         memory_mib_per_node=pool.memory_mib_per_node,
         free=tuple(Shape(*size, count=count) for size, count in sorted(free.items())),
-        lent_gpus=lent_gpus(state.site, pool) if lends else 0,
+        lent_gpus=_lent_gpus(state, pool) if lends else 0,
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, DesiredEntry, PlacementReport, PlacementStatus
-from federator.model.sites import SiteReport
+from federator.model.sites import AilingGpu, SiteReport
 from federator_agent.core.lending import HostPool, Seen, Site, Slot
 
 
@@ -135,6 +135,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     site: Site
     seen: Seen | None = None
     """Of a site with a scheduler of its own: what it has. None: not looked at yet, or the hosts are those that `site` declares."""
+    ailing: tuple[AilingGpu, ...] = ()
+    """GPUs that take nothing new."""
+    reclaim_at: float | None = None
+    """When the provider takes this machine back."""
     outlives: bool = False
     """Work runs on other machines than the agent: a new boot of this one proves nothing, and its boot clock has not measured them."""
     boot_id: str = ""
@@ -163,6 +167,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     def pools(self) -> tuple[HostPool, ...]:
         """What the site has, seen or declared."""
         return self.seen.pools if self.seen else self.site.pools
+
+    @property
+    def ailing_numbers(self) -> frozenset[tuple[str, int]]:
+        """Those GPUs by host and number."""
+        return frozenset((each.host, each.gpu) for each in self.ailing)
 
     def pool(self, name: str) -> HostPool | None:
         """The pool of that name."""

@@ -64,7 +64,10 @@ class LocalRuntime:
         for slot in record.slots:
             if slot.rank not in ranks:
                 continue
-            devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus))}
+            devices = {
+                "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            }
             environment = self._around.environment | devices
             environment |= rank_environment(record, spec, slot.rank, where)
             directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)

@@ -88,6 +88,13 @@ def processes_of(directories: Iterable[Path]) -> dict[Path, list[int]]:
     return found
 
 
+def mark_of(pid: int) -> str:
+    """The directory of the rank that a process belongs to; empty: of none, or it is not to be known."""
+    mark = f"{MARK}=".encode()
+    found = (each for each in _environment(pid).split(b"\0") if each.startswith(mark))
+    return next(found, mark).removeprefix(mark).decode(errors="replace")
+
+
 def _pids() -> Iterator[int]:
     own = os.getpid()
     for name in os.listdir(_PROC):  # noqa: PTH208 - a scan of all processes must be cheap

@@ -63,10 +63,10 @@ class Processes:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours without what would make a process look at another federation; jobs find this interpreter's programs first."""
+        """Ours without what would make a process look at another federation, or an agent at this host's GPUs; jobs find this interpreter's programs first."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("FEDERATOR_")}
         programs = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
-        return kept | {MARK: str(self.folder), "PATH": programs}
+        return kept | {MARK: str(self.folder), "PATH": programs, "FEDERATOR_NO_GPU_WATCH": "1"}
 
     def kill(self, name: str) -> int:
         """kill -9; returns the pid once the process is gone."""

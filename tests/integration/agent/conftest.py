@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -40,7 +41,9 @@ class AgentProcess:
         self.output = directory / "agent.log"
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(self, *arguments: str) -> tuple[int, str]:
+    async def run(
+        self, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[int, str]:
         """Run one verb to its end: exit code and output."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -51,6 +54,7 @@ class AgentProcess:
             str(self.config),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            env=os.environ | environment,
         )
         output, _ = await process.communicate()
         assert process.returncode is not None
@@ -61,14 +65,14 @@ class AgentProcess:
         spool = Spool(self.state)
         spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}, way=Way()))
 
-    async def start(self) -> None:
-        await self._serve(["--config", str(self.config)], {})
+    async def start(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        await self._serve(["--config", str(self.config)], environment)
 
     async def start_as_instance(self) -> None:
         """Serve as on a rented machine: no arguments, everything in the user data."""
         await self._serve([], {"FEDERATOR_USER_DATA_FILE": str(self.config)})
 
-    async def _serve(self, arguments: list[str], environment: dict[str, str]) -> None:
+    async def _serve(self, arguments: list[str], environment: Mapping[str, str]) -> None:
         with self.output.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -90,6 +90,24 @@ async def test_an_interrupted_job_saves_itself_and_finishes_on_demand_before_its
     assert done.outcome.missed_deadline is False
 
 
+async def test_a_machine_that_is_told_itself_says_so_before_its_provider_does(world: World) -> None:
+    job, cloud = await running(world)
+    reclaim_at = world.clock.now() + 120.0
+    heard: list[float | None] = []
+    world.core.inventory.subscribe(lambda: heard.append(world.core.inventory.reclaim_at(cloud.name)))
+    cloud.report(reclaim_at=reclaim_at)
+    assert heard == [reclaim_at], "what wakes the executor"
+    await world.core.executor.step()
+    (lease,) = world.leases()
+    assert (lease.status, lease.reclaim_at) == (LeaseStatus.DRAINING, reclaim_at)
+    assert world.core.inventory.avoided(lease.provider, SPOT.name)[0] is not None
+    assert world.job(job).status is JobStatus.SUSPENDING
+    entry = Board(world.core.records, lambda *_: None).entry(world.placement(job), cloud.name)
+    assert entry.grace_s == pytest.approx(90.0)
+    await world.obey()
+    assert "takes the machine back" in world.job(job).because
+
+
 async def test_the_grace_fits_into_the_notice_and_leaves_time_for_results(world: World) -> None:
     job, cloud = await running(world)
     board = Board(world.core.records, lambda *_: None)

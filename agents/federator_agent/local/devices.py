@@ -1,0 +1,166 @@
+"""Which GPUs of this host are fit for new work: what the driver holds against each, and whether somebody else sits on it.
+
+Only pools that are this host are watched, and only when the driver shows GPUs of their model: what a site file declares for trying things
+out is taken at its word, as is all of a site that does not want to be watched. A driver that is there and does not answer makes all of them ail: work that is sent to such a host fails.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from federator.model.sites import AilingGpu
+from federator_agent.core.events import DevicesSeen
+from federator_agent.core.lending import HostPool, Site, is_of
+from federator_agent.local import traces
+from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
+
+ANSWERS_WITHIN_S = 10.0
+"""Real seconds; the first look, at which it may have to wake up its GPUs, takes what it takes."""
+EVERY_S = 3.0
+"""Real seconds between looks."""
+NO_DRIVER_EVERY_S = 60.0
+"""Where there is none: one may be loaded late."""
+FOREIGN_SHARE = 0.5
+"""Of a GPU's memory: with more of it in others' hands there is no room for work that counts on a whole GPU."""
+log = logging.getLogger("federator_agent.local")
+
+
+class Devices:
+    """The GPUs of this host. `site` is the one given, with the numbers that the driver knows its GPUs by; `ailing` is what was seen last."""
+
+    def __init__(self, site: Site, state_dir: Path, *, watch: bool = True) -> None:
+        """Look once, so that nothing is seated on an ailing GPU in the first seconds. Blocks for as long as a hung driver is given."""
+        self._own = f"{state_dir}/"
+        self._driver = Driver()
+        self._here = _here(site) if watch else ()
+        self._watched: tuple[HostPool, ...] | None = None
+        """Those of them whose GPUs the driver knows; None: it has not said yet."""
+        self._crowded: frozenset[int] | None = None
+        """On which GPUs somebody else was found the last time."""
+        self._interval_s = EVERY_S
+        self.site = site
+        self.ailing: tuple[AilingGpu, ...] = ()
+        if self._here:
+            try:
+                found = self._driver.read()
+            except (NoDriver, DriverTrouble) as error:
+                self.ailing = self._judge(error)
+            else:
+                self.site = replace(site, pools=assigned(site.pools, found.gpus))
+                self._here = _here(self.site)
+                self.ailing = self._judge(found)
+            _note(self.ailing)
+
+    async def watch(self, tell: Callable[[DevicesSeen], None]) -> None:
+        """Look again and again, and tell what has changed."""
+        while self._here:
+            await asyncio.sleep(self._interval_s)
+            try:
+                ailing = self._judge(await self._driver.look(ANSWERS_WITHIN_S))
+            except (NoDriver, DriverTrouble) as error:
+                ailing = self._judge(error)
+            if ailing != self.ailing:
+                _note(each for each in ailing if each not in self.ailing)
+                self.ailing = ailing
+                tell(DevicesSeen(ailing))
+
+    def _judge(self, found: Reading | NoDriver | DriverTrouble) -> tuple[AilingGpu, ...]:
+        self._interval_s = NO_DRIVER_EVERY_S if isinstance(found, NoDriver) else EVERY_S
+        if isinstance(found, NoDriver):
+            return ()
+        if isinstance(found, DriverTrouble):
+            self._crowded = None
+            watched = self._here if self._watched is None else self._watched
+            return tuple(_ailing(pool, gpu, str(found)) for pool in watched for gpu in pool.numbers)
+        if self._watched is None:
+            self._watched = tuple(pool for pool in self._here if _known(pool, found.gpus))
+            for pool in self._here:
+                if pool not in self._watched:
+                    log.warning(
+                        "pool %s: the driver shows no %s, so its GPUs are not watched", pool.name, pool.model
+                    )
+        crowds = {gpu.index: why for gpu in found.gpus if (why := self._crowd(gpu))}
+        # Twice in a row: the memory of a process that has just ended is not free at once.
+        twice = crowds.keys() & (crowds.keys() if self._crowded is None else self._crowded)
+        self._crowded = frozenset(crowds)
+        by_number = {gpu.index: gpu for gpu in found.gpus}
+        whys = [
+            (
+                pool,
+                number,
+                _trouble(pool, by_number.get(number)) or (crowds[number] if number in twice else ""),
+            )
+            for pool in self._watched
+            for number in pool.numbers
+        ]
+        return tuple(_ailing(pool, number, why) for pool, number, why in whys if why)
+
+    def _crowd(self, gpu: Gpu) -> str:
+        """Who else holds most of its memory. Processes that cannot be seen from here, as from within a container, are nobody's."""
+        seen = [each for each in gpu.processes if Path(f"/proc/{each.pid}").exists()]
+        others = [each for each in seen if not traces.mark_of(each.pid).startswith(self._own)]
+        if not others:
+            return ""
+        told = sum(each.memory_mib or 0 for each in others)
+        if all(each.memory_mib is None for each in others) and len(others) == len(seen):
+            told = gpu.used_mib
+        if told <= gpu.memory_mib * FOREIGN_SHARE:
+            return ""
+        return f"most of its memory is held by {_name(max(others, key=lambda each: each.memory_mib or 0))}, which is not the federation's"
+
+
+def _here(site: Site) -> tuple[HostPool, ...]:
+    """The pools that are this host."""
+    return tuple(pool for pool in site.pools if pool.nodes == 1 and pool.gpus_per_node)
+
+
+def assigned(pools: Iterable[HostPool], gpus: Sequence[Gpu]) -> tuple[HostPool, ...]:
+    """The pools with the numbers of their GPUs on this host. A GPU that does not tell its model is where one is missing; beyond that numbers are made up."""
+    free = {gpu.index: gpu for gpu in gpus}
+    made_up = max(free, default=-1) + 1
+    after = []
+    for pool in pools:
+        if pool.nodes == 1 and pool.gpus_per_node and _known(pool, gpus):
+            mine = [number for number, gpu in free.items() if gpu.name and is_of(pool.model, gpu.model)]
+            mine += [number for number, gpu in free.items() if not gpu.name]
+            mine = mine[: pool.gpus_per_node]
+            missing = pool.gpus_per_node - len(mine)
+            mine += range(made_up, made_up + missing)
+            made_up += missing
+            pool = replace(pool, devices=tuple(sorted(mine)))  # noqa: PLW2901 - the same pool, told more
+            free = {number: gpu for number, gpu in free.items() if number not in mine}
+        after.append(pool)
+    return tuple(after)
+
+
+def _known(pool: HostPool, gpus: Iterable[Gpu]) -> bool:
+    """Whether the driver shows GPUs of the pool's model. One that shows none at all has lost them."""
+    shown = [gpu for gpu in gpus if gpu.name]
+    return not shown or any(is_of(pool.model, gpu.model) for gpu in shown)
+
+
+def _trouble(pool: HostPool, gpu: Gpu | None) -> str:
+    if gpu is None:
+        return "the driver does not show it"
+    if gpu.name and not is_of(pool.model, gpu.model):
+        return f"the driver shows {gpu.model} in its place; start the agent anew when that is right"
+    return gpu.trouble
+
+
+def _ailing(pool: HostPool, number: int, why: str) -> AilingGpu:
+    return AilingGpu(pool.name, f"{pool.name}/0", number, why)
+
+
+def _name(process: Process) -> str:
+    try:
+        return f"pid {process.pid} ({Path(f'/proc/{process.pid}/comm').read_text().strip()})"
+    except OSError:
+        return f"pid {process.pid}"
+
+
+def _note(ailing: Iterable[AilingGpu]) -> None:
+    for each in ailing:
+        log.warning("GPU %d of pool %s takes no new work: %s", each.gpu, each.pool, each.why)

@@ -1,0 +1,198 @@
+"""An agent that watches its host's GPUs fall ill and recover, through NVML's own symbols, while work runs on them."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from federator.model.jobs import Accelerators, Resources
+from federator.model.placements import Cause, PlacementStatus
+from federator_agent.local import traces
+from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.testbeds.nvml import A100, StubDriver
+
+POOLS = """
+pools:
+  - {name: gpu, model: A100, gpu_memory: 80GB, gpus_per_node: 4, cpus_per_node: 16, memory_per_node: 64GiB}
+"""
+HUNG = "the NVIDIA driver does not answer"
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> StubDriver:
+    return StubDriver(tmp_path, A100, A100, A100, A100)
+
+
+@pytest.fixture
+async def agent(
+    dispatcher: FakeDispatcher, tmp_path: Path, driver: StubDriver
+) -> AsyncIterator[AgentProcess]:
+    """One on a host with four GPUs, that has joined and serves."""
+    process = AgentProcess(tmp_path, dispatcher.url)
+    site = process.config.read_text()
+    process.config.write_text(site[: site.index("pools:")] + POOLS)
+    await process.join(dispatcher.url)
+    await process.start(driver.environment)
+    await dispatcher.until(lambda: dispatcher.reports)
+    yield process
+    await process.end(signal.SIGKILL)
+    for directory in process.state.glob("placements/*/rank-*"):
+        traces.kill_all(directory, spare=None)
+
+
+def gpus(count: int) -> Resources:
+    return Resources(gpus=Accelerators(count=count, models=("A100",)))
+
+
+def free(dispatcher: FakeDispatcher) -> int:
+    return sum(shape.gpus * shape.count for shape in dispatcher.reports[-1].pools[0].free)
+
+
+def ailing(dispatcher: FakeDispatcher) -> dict[int, str]:
+    return {each.gpu: each.why for each in dispatcher.reports[-1].ailing}
+
+
+def running(dispatcher: FakeDispatcher, placement: str) -> bool:
+    last = dispatcher.last(placement)
+    return last is not None and last.status is PlacementStatus.RUNNING
+
+
+async def test_a_lost_gpu_leaves_the_shapes_until_it_is_back_and_what_runs_on_it_goes_on(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    assert (free(dispatcher), ailing(dispatcher)) == (4, {})
+    run = 'echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES"; while ! [ -e go ]; do sleep 0.05; done'
+    await dispatcher.want(entry("p1", dispatcher.spec(run=run, resources=gpus(2))))
+    await dispatcher.until(lambda: running(dispatcher, "p1") and free(dispatcher) == 2)
+    driver.change(0, lost=1)
+    driver.change(2, lost=1)
+    await dispatcher.until(lambda: set(ailing(dispatcher)) == {0, 2})
+    assert set(ailing(dispatcher).values()) == {"it is lost from the bus"}
+    assert (free(dispatcher), dispatcher.reports[-1].health) == (1, "ok")
+    await dispatcher.want(entry("p2", dispatcher.spec(run="true", resources=gpus(2))))
+    refused = await dispatcher.ended("p2")
+    assert (refused.status, refused.cause) == (PlacementStatus.REFUSED, Cause.CANNOT)
+    echo = 'echo "$CUDA_VISIBLE_DEVICES"'
+    await dispatcher.want(entry("p3", dispatcher.spec(run=echo, resources=gpus(1))))
+    assert (await dispatcher.ended("p3")).status is PlacementStatus.SUCCEEDED
+    assert dispatcher.log("p3") == "3\n", "the only one that is free and well"
+    (agent.placement("p1") / "work" / "go").touch()
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+    assert dispatcher.log("p1") == "PCI_BUS_ID 0,1\n"
+    driver.change(0, lost=0)
+    driver.change(2, lost=0)
+    await dispatcher.until(lambda: (free(dispatcher), ailing(dispatcher)) == (4, {}))
+
+
+async def test_a_gpu_that_ails_when_the_agent_starts_never_shows(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    await agent.end()
+    driver.change(1, ecc=3)
+    before = len(dispatcher.reports)
+    await agent.start(driver.environment)
+    await dispatcher.until(lambda: len(dispatcher.reports) > before)
+    assert {len(report.ailing) for report in dispatcher.reports[before:]} == {1}
+    assert free(dispatcher) == 3
+
+
+async def test_anothers_process_with_most_of_a_gpus_memory_takes_it_away_and_a_jobs_own_does_not(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run="echo $$; exec sleep 600", resources=gpus(1))))
+    await dispatcher.until(lambda: dispatcher.log("p1").strip())
+    driver.change(0, used=80000, processes=f"{dispatcher.log('p1').strip()}:80000")
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        driver.change(1, used=50000, processes=f"{stranger.pid}:50000")
+        driver.change(2, used=30000, processes=f"{stranger.pid}:30000")
+        await dispatcher.until(lambda: ailing(dispatcher))
+        (said,) = ailing(dispatcher).items()
+        assert said[0] == 1
+        assert f"pid {stranger.pid} (python" in said[1]
+        assert free(dispatcher) == 2
+    finally:
+        stranger.kill()
+        stranger.wait()
+    driver.change(1, used=0, processes="")
+    await dispatcher.until(lambda: not ailing(dispatcher))
+
+
+async def test_a_driver_that_hangs_stops_new_work_and_nothing_else(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    await dispatcher.want(
+        entry("p1", dispatcher.spec(run="while ! [ -e go ]; do sleep 0.05; done; exit 3", resources=gpus(1)))
+    )
+    await dispatcher.until(lambda: running(dispatcher, "p1"))
+    driver.driver("hang")
+    await dispatcher.until(lambda: ailing(dispatcher) == dict.fromkeys(range(4), HUNG))
+    assert free(dispatcher) == 0
+    (agent.placement("p1") / "work" / "go").touch()
+    assert (await dispatcher.ended("p1")).exit_code == 3
+    assert await agent.end() == 0, "nor does it keep the agent from ending"
+    driver.driver()
+    before = len(dispatcher.reports)
+    await agent.start(driver.environment)
+    await dispatcher.until(lambda: len(dispatcher.reports) > before and free(dispatcher) == 4)
+
+
+async def test_a_driver_that_hangs_at_the_start_is_waited_for(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    await agent.end()
+    driver.driver("hang")
+    before = len(dispatcher.reports)
+    await agent.start(driver.environment)
+    await dispatcher.until(lambda: len(dispatcher.reports) > before)
+    assert ailing(dispatcher) == dict.fromkeys(range(4), HUNG)
+    driver.driver()
+    await dispatcher.until(lambda: (free(dispatcher), ailing(dispatcher)) == (4, {}))
+
+
+async def test_gpus_that_nobody_is_to_watch_or_that_are_made_up_are_taken_at_their_word(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    await agent.end()
+    driver.change(0, lost=1)
+    site = agent.config.read_text()
+    for changed in (site + "watch_gpus: false\n", site.replace("A100", "H100")):
+        agent.config.write_text(changed)
+        before = len(dispatcher.reports)
+        await agent.start(driver.environment)
+        await dispatcher.until(lambda before=before: len(dispatcher.reports) > before)
+        assert (free(dispatcher), ailing(dispatcher)) == (4, {})
+        await agent.end()
+
+
+async def test_the_check_shows_the_driver_and_each_gpu(agent: AgentProcess, driver: StubDriver) -> None:
+    driver.change(3, remap_failure=1)
+    code, output = await agent.run("check", environment=driver.environment)
+    assert "ok    NVIDIA driver 550.54.15, GPUs: 4" in output
+    assert "ok    GPU 0: A100" in output
+    assert "FAIL  GPU 3: A100" in output
+    assert "a broken memory row could not be replaced" in output
+    assert code == 1
+    driver.driver("init 18")
+    code, output = await agent.run("check", environment=driver.environment)
+    assert "FAIL  the NVIDIA driver cannot be used" in output
+    assert code == 1
+
+
+async def test_a_host_says_itself_what_it_has(agent: AgentProcess, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    driver = StubDriver(mixed, "Tesla T4", A100, A100, A100)
+    site = agent.config.read_text()
+    agent.config.write_text(site[: site.index("pools:")])
+    _, output = await agent.run("check", environment=driver.environment)
+    assert "pool t4: 1 host, each 1 GPU T4" in output
+    assert "pool a100: 1 host, each 3 GPUs A100" in output
+    agent.config.write_text(site[: site.index("pools:")] + "pools: [{name: all}]\n")
+    code, output = await agent.run("check", environment=driver.environment)
+    assert code == 1
+    assert "$.pools[0].model: is missing: this host has T4, A100" in output
