@@ -93,19 +93,19 @@ class Sites:
         gone = self._members(self._site(name), member)
         await self._forget_checkpoints(name, member, "removed", check)
         await self._answer_for(name, member, check)
-        for start in range(0, len(gone), TOGETHER):
+        for start in range(0, 0 if member else len(gone), TOGETHER):
             await self._records.transact(partial(self._drop, gone[start : start + TOGETHER], check))
-        for each in gone:
-            self._inventory.forget(each)
 
         def compute() -> Changes:
-            check()
-            changes = Changes(deletes=[] if member else [row_key(self._site(name))])
+            changes = self._drop([member] if member else [], check)
+            changes.deletes += [] if member else [row_key(self._site(name))]
             what = f"remove {member}" if member else "remove site"
             self._scribe.act(changes, f"user:{caller.name}", what, site=name)
             return changes
 
         await self._records.transact(compute)
+        for each in gone:
+            self._inventory.forget(each)
 
     async def revoke(self, caller: Caller, name: str, member: str) -> None:
         """Trust the member's key no more. What runs there goes on, and counts, until it is declared dead or its host joins again."""
