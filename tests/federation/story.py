@@ -1,0 +1,209 @@
+"""What happens in the federation test, once, and what is known of it in the end.
+
+Gangs fill every site. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
+gangs have ended, agents are killed with `kill -9`, and so is a member of etcd; when all of that is mended, one site is drained, the dispatcher is killed
+as well, and the site taken back. All the while small jobs come. Nothing here judges: `Evidence` has what the tests look at.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from federator.cli.demo.federation import FEDERATION
+from federator.cli.demo.world import CLOUD_SITE, PROVIDER, provider_settings
+from federator.model.capacity import LEASE_ENDED, Instance
+from federator.model.events import Event
+from federator.wire.http import JobRow, LeaseRow
+from federator_providers.local import provider as local_provider
+from tests.federation.world import Submitted, World, federated
+from tests.kills.judge import Attempt
+
+CUT = ("duo", "slurm-a")
+"""Cut off; at the first an agent is killed meanwhile, and started again when its rank has ended."""
+KILLED = ("slurm-b", "kube")
+"""Whose agents are killed and started again under running gangs."""
+DRAINED = "slurm-b"
+WAVE = 10
+"""Small jobs at a time, a third of them gangs of two."""
+ENDLESS = 5000
+POD_BEATS = 60
+"""No gate reaches into a pod: what runs there lives for so many beats."""
+
+
+class Away(NamedTuple):
+    """What the dispatcher said of a site that was cut off, once its gang had ended there."""
+
+    site: str
+    gang: str
+
+
+@dataclass
+class Evidence:
+    """All that is known in the end."""
+
+    submitted: dict[str, Submitted] = field(default_factory=dict)
+    gangs: dict[str, str] = field(default_factory=dict)
+    """By site, the gang that filled it while things went wrong."""
+    due: str = ""
+    undue: str = ""
+    """The same job with and without a deadline; the site of both was full. The one without may not use the cloud."""
+    away: dict[str, Away] = field(default_factory=dict)
+    drained: str = ""
+    probe: str = ""
+    probe_because: str = ""
+    """A job that may only use the drained site, and why it waited."""
+    meanwhile: tuple[str, ...] = ()
+    """Jobs that came while that site was drained."""
+    rows: dict[str, JobRow] = field(default_factory=dict)
+    history: dict[str, list[Event]] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    where: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    leases: list[LeaseRow] = field(default_factory=list)
+    bill: list[Instance] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def at(self, job: str) -> set[str]:
+        """The sites at which it ever lived."""
+        placements = {attempt.placement for attempt in self.attempts if attempt.job == job}
+        return {site for placement in placements for site, _ in self.where[placement]}
+
+
+async def tell(folder: Path, say: Callable[[str], None]) -> Evidence:
+    """All of it, in a folder that is not there yet."""
+    async with federated(folder) as world:
+        told = Evidence(submitted=world.submitted)
+        say(f"ready: {', '.join(world.sites)}")
+        await _fill(world, told)
+        say("full of gangs")
+        await _break(world, told, say)
+        await world.over([*told.gangs.values(), told.due, told.undue])
+        say("mended, and all gangs over")
+        await _drain(world, told, say)
+        await world.over(list(world.submitted))
+        say("all over")
+        await _gather(world, told)
+        return told
+
+
+async def _fill(world: World, told: Evidence) -> None:
+    """A gang over all of each site, and two jobs that want one of them none the less: one can wait, the other cannot."""
+    for name, site in world.sites.items():
+        beats = ENDLESS if site.ground.sees_files else POD_BEATS
+        resources = {"gpus": f"A100:{site.ground.gpus}", "cpus": 2}
+        gate = "end-of-cut" if name in CUT else "end-of-killed"
+        told.gangs[name] = await world.submit(
+            beats, gate=gate, sites=[name], nodes=site.ground.nodes, resources=resources, estimate="10m"
+        )
+    await world.living({job: world.submitted[job].nodes for job in told.gangs.values()})
+    told.undue = await world.submit(10, sites=["duo"])
+    # Later than a machine takes, but no later than that: nothing is gained by waiting any longer before one is rented.
+    told.due = await world.submit(10, sites=["duo", CLOUD_SITE], finish_within="75s")
+
+    async def rented() -> bool:
+        return bool(await world.admin.leases())
+
+    await world.until(rented, "a machine for the deadline")
+
+
+async def _break(world: World, told: Evidence, say: Callable[[str], None]) -> None:
+    cut = [site for name, site in world.sites.items() if name in CUT]
+    killed = [site for name, site in world.sites.items() if name in KILLED]
+    world.federation.cluster.kill(0)
+    for site in cut:
+        site.cut()
+    for site in killed:
+        for agent in site.agents:
+            site.kill(agent)
+    lonely = cut[0].agents[0]
+    cut[0].kill(lonely)
+    await _wave(world)
+    say("broken")
+    await world.living({told.due: 1})
+    say("the deadline's machine works")
+    world.open_gate("end-of-cut")
+    gangs = [told.gangs[site.name] for site in cut]
+    await world.until(lambda: _ended(world, gangs), "the ends of the gangs that are cut off")
+
+    async def missed() -> bool:
+        rows = {row.name: row.status for row in await world.admin.sites()}
+        return all(rows[site.name] == "UNREACHABLE" for site in cut)
+
+    await world.until(missed, "sites that are missed")
+    rows = await world.rows()
+    for site in cut:
+        told.away[site.name] = Away("UNREACHABLE", rows[told.gangs[site.name]].status)
+        site.heal()
+    cut[0].start_again(lonely)
+    for site in killed:
+        for agent in site.agents:
+            site.start_again(agent)
+    world.federation.cluster.start(0)
+    say("mended")
+    await world.until(lambda: _heard(world), "sites that are heard again")
+    world.open_gate("end-of-killed")
+
+
+async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> None:
+    """One site takes nothing new for a while; what waits for it says so; and the dispatcher is killed in the middle of it."""
+    told.drained = DRAINED if DRAINED in world.sites else next(iter(world.sites))
+    await world.admin.drain(told.drained)
+    before = set(world.submitted)
+    told.probe = await world.submit(5, sites=[told.drained])
+    await _wave(world)
+    world.federation.kill_dispatcher()
+    await world.federation.start_dispatcher()
+    say("the dispatcher is back")
+    await _wave(world)
+    told.meanwhile = tuple(world.submitted.keys() - before - {told.probe})
+    if len(world.sites) > 1:
+        await world.over(told.meanwhile)
+
+    async def refused() -> bool:
+        told.probe_because = (await world.admin.explain(told.probe)).because
+        return "drain" in told.probe_because
+
+    await world.until(refused, "the reason for which the job at the drained site waits")
+    await world.admin.undrain(told.drained)
+
+
+async def _wave(world: World) -> None:
+    """Small jobs that may go to any site."""
+    for number in range(WAVE):
+        await world.submit(2 + number, nodes=2 if number % 3 == 0 else 1)
+
+
+async def _gather(world: World, told: Evidence) -> None:
+    async def given_back() -> bool:
+        told.leases = await world.admin.leases()
+        return all(lease.status in LEASE_ENDED for lease in told.leases)
+
+    await world.until(given_back, "the ends of all leases")
+    left: list[str] = []
+
+    async def nothing_left() -> bool:
+        left[:] = [f"a process of {rank.job}" for rank in world.federation.processes.ranks()]
+        for site in world.sites.values():
+            left.extend(await site.ground.left())
+        return not left
+
+    try:
+        await world.until(nothing_left, "the ends of all processes, pods and Slurm jobs")
+    except AssertionError:
+        told.left = left
+    settings = provider_settings(world.federation.machines, ("none",))["settings"]
+    provider = local_provider(PROVIDER, settings, world.federation.clock)
+    told.bill = list(await provider.instances(FEDERATION))
+    told.rows = await world.rows()
+    told.history = {job: await world.admin.history(job) for job in told.submitted}
+    told.attempts = world.attempts()
+    told.where = world.where()
+
+
+def _ended(world: World, jobs: list[str]) -> bool:
+    ended = {(attempt.job, attempt.rank) for attempt in world.attempts() if attempt.ended}
+    return all((job, rank) in ended for job in jobs for rank in range(world.submitted[job].nodes))
+
+
+async def _heard(world: World) -> bool:
+    return all(row.status == "READY" for row in await world.admin.sites() if row.name in world.sites)

@@ -1,0 +1,125 @@
+"""One dispatcher over everything at once: what is told in `story.py` happens once, and each test looks at one promise. `make test-federation` runs it."""
+
+import asyncio
+import itertools
+import sys
+import time
+from collections import defaultdict
+
+import pytest
+
+from federator.cli.demo.world import CLOUD_SITE
+from federator.model.jobs import JobStatus
+from tests.federation.grounds import GROUNDS
+from tests.federation.story import CUT, Evidence, tell
+from tests.kills.judge import Attempt, check_bill, judge
+from tests.testbeds.required import need
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+
+SITES = {each.name: each for each in GROUNDS}
+TRIES = 2
+FAILED: list[BaseException] = []
+"""How the story has broken off. A shared machine gives it a second try, as every test of real processes; not one for each test that wants it."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    begun_s = time.monotonic()
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{time.monotonic() - begun_s:6.1f} s  {text}\n")
+
+    if len(FAILED) >= TRIES:
+        raise FAILED[-1]
+    try:
+        return asyncio.run(tell(tmp_path_factory.mktemp("federation") / "all", say))
+    except BaseException as error:
+        FAILED.append(error)
+        raise
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> str:
+    """A site's name; where its servers are not installed, the test is skipped, or fails."""
+    need(SITES[request.param]().lack)
+    return str(request.param)
+
+
+each_site = pytest.mark.parametrize("site", SITES, indirect=True)
+each_cut_site = pytest.mark.parametrize("site", [name for name in SITES if name in CUT], indirect=True)
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_runs_twice(told: Evidence) -> None:
+    nodes = {job: each.nodes for job, each in told.submitted.items()}
+    assert judge(nodes, told.rows, told.history, told.attempts, nodes) == []
+    assert told.rows.keys() == told.submitted.keys(), "a job that nobody was told of"
+
+
+def test_every_gang_was_whole(told: Evidence) -> None:
+    """All ranks of each attempt that ever lived were alive at one time."""
+    placements: defaultdict[str, list[Attempt]] = defaultdict(list)
+    for attempt in told.attempts:
+        placements[attempt.placement].append(attempt)
+    for ranks in placements.values():
+        nodes = told.submitted[ranks[0].job].nodes
+        assert sorted(attempt.rank for attempt in ranks) == list(range(nodes))
+        assert max(attempt.first_s for attempt in ranks) <= min(attempt.last_s for attempt in ranks)
+        assert len({told_site for told_site, _ in told.where[ranks[0].placement]}) == 1, (
+            "one gang at two sites"
+        )
+
+
+@each_site
+def test_a_gang_over_a_whole_site_survives_what_happens_to_its_agent(site: str, told: Evidence) -> None:
+    (placement,) = {attempt.placement for attempt in told.attempts if attempt.job == told.gangs[site]}
+    places = told.where[placement]
+    assert {name for name, _ in places} == {site}
+    assert len(places) == SITES[site].nodes, "one host for each rank"
+
+
+@each_cut_site
+def test_a_site_that_is_cut_off_goes_on_alone(site: str, told: Evidence) -> None:
+    """Its gang ended while nobody could hear it; it counted as running until the site was heard again."""
+    assert told.away[site].site == "UNREACHABLE"
+    assert told.away[site].gang in (JobStatus.RUNNING, JobStatus.STARTING, JobStatus.PLACED)
+    assert told.rows[told.gangs[site]].status == JobStatus.SUCCEEDED
+
+
+@each_site
+def test_small_jobs_find_every_site_by_themselves(site: str, told: Evidence) -> None:
+    free = [job for job, each in told.submitted.items() if not each.sites]
+    assert site in set(itertools.chain.from_iterable(told.at(job) for job in free))
+
+
+def test_a_machine_is_rented_for_the_deadline_alone(told: Evidence) -> None:
+    assert told.at(told.due) == {CLOUD_SITE}
+    assert told.at(told.undue) == {"duo"}
+    (lease,) = told.leases
+    assert lease.evidence is not None
+    assert lease.evidence.job == told.due
+    assert lease.evidence.deadline_at is not None
+    assert lease.evidence.home_finish_at is not None
+    assert lease.evidence.home_finish_at > lease.evidence.deadline_at >= lease.evidence.burst_finish_at
+
+
+def test_all_that_was_rented_is_given_back_and_billed_as_we_have_it(told: Evidence) -> None:
+    assert {lease.status for lease in told.leases} == {"GONE"}
+    assert check_bill(told.leases, told.bill) == []
+
+
+def test_a_drained_site_takes_nothing_new_until_it_is_taken_back(told: Evidence) -> None:
+    assert "the site is draining" in told.probe_because
+    assert told.at(told.probe) == {told.drained}
+    if len(told.gangs) > 1:  # with one site alone, the others have had to wait for it
+        assert told.drained not in set(itertools.chain.from_iterable(map(told.at, told.meanwhile)))
+
+
+def test_nothing_is_left_of_it(told: Evidence) -> None:
+    assert told.left == []
+
+
+def test_every_server_that_is_required_is_there() -> None:
+    """Skipped site by site above, and seen here."""
+    for each in GROUNDS:
+        need(each().lack)

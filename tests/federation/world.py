@@ -1,0 +1,209 @@
+"""A whole federation: one dispatcher on three members of etcd, sites of every runtime whose server is installed, and a provider that rents out machines.
+
+`async with federated(folder) as world`; each of `world.sites` can be cut off, healed, have its agents killed and started again. All of it is real, and
+on real time. What is judged is what each rank has written down for itself (`beat.sh`).
+"""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from federator.cli.demo.federation import Federation
+from federator.cli.demo.world import PROVIDER, Document
+from federator.client.jobs import JobFilter
+from federator.model.jobs import TERMINAL
+from federator.wire.http import JobRow
+from tests.federation.grounds import GROUNDS, Ground
+from tests.kills.judge import Attempt, read_attempts
+from tests.partitions.proxy import Proxy
+from tests.support.waiting import until
+from tests.testbeds.etcd import EtcdCluster
+
+BEAT = Path(__file__).parent / "beat.sh"
+PATIENCE_S = 120.0
+"""How long anything may take: the machine is small, and much is going on."""
+MACHINE = {"instance_type": "a2-highgpu-1g", "market": ["on-demand"], "boot_delay": "1s", "max_instances": 2}
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {max_duration: 30m, met_deadline_usd_per_gpu_hour: 1000}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: deadlines-only}
+spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {total: 1000}}}
+"""
+
+
+class EtcdFederation(Federation):
+    """A federation as the demonstration's, whose dispatcher keeps everything in etcd."""
+
+    def __init__(self, folder: Path, cluster: EtcdCluster) -> None:
+        super().__init__(folder, 1.0)
+        self.cluster = cluster
+
+    def _settings(self) -> Document:
+        settings = super()._settings()
+        etcd = {
+            "endpoints": list(self.cluster.endpoints),
+            "shared_dir": str(self.folder / "shared"),
+            "term_s": 4.0,
+            "margin_s": 1.0,
+        }
+        settings["store"] = {"etcd": etcd}
+        settings["providers"][PROVIDER]["settings"]["offers"] = [MACHINE]
+        settings["leases"] |= {"idle_s": 1.0, "slack_s": 2.0, "poll_s": 0.5}
+        settings["link"] |= {"unreachable_after_s": 4.0}
+        return settings
+
+
+class Site:
+    """A site of the federation: its agents, and their way to the dispatcher."""
+
+    def __init__(self, federation: Federation, ground: Ground, proxy: Proxy) -> None:
+        self.ground = ground
+        self.name = ground.name
+        self._federation = federation
+        self._proxy = proxy
+        self.agents: tuple[str, ...] = ()
+
+    async def start(self, documents: Sequence[Document]) -> None:
+        """Its agents, for the first time; returns when the dispatcher has heard from the site."""
+        address = await self._proxy.start()
+        reach = {"site": self.name, "kind": "onprem", "dispatcher": address}
+        await self._federation.start_sites([document | reach for document in documents])
+        self.agents = tuple(str(document.get("member", self.name)) for document in documents)
+
+    def kill(self, agent: str) -> None:
+        """kill -9 of one of its agents. What it runs goes on."""
+        self._federation.processes.kill(agent)
+
+    def start_again(self, agent: str) -> None:
+        """Start an agent again, as its init system would."""
+        config = self._federation.folder / "sites" / f"{agent}.yaml"
+        self._federation.processes.start(agent, "federator_agent", ["serve", "--config", str(config)])
+
+    def cut(self) -> None:
+        """Hold back every byte between its agents and the dispatcher, in old connections and in new ones."""
+        self._proxy.cut()
+
+    def heal(self) -> None:
+        """Let everything through again, also what was held back."""
+        self._proxy.open()
+
+
+class Submitted(NamedTuple):
+    """An acknowledged job: how many ranks it has, and which sites it may use, if not all."""
+
+    nodes: int
+    sites: tuple[str, ...] = ()
+
+
+class World:
+    """The federation, its sites by name, and the jobs that it has acknowledged."""
+
+    def __init__(self, folder: Path, federation: EtcdFederation) -> None:
+        self.folder = folder
+        self.federation = federation
+        self.admin = federation.admin
+        self.journal = folder / "journal"
+        self.journal.mkdir()
+        self.sites: dict[str, Site] = {}
+        self.submitted: dict[str, Submitted] = {}
+
+    async def submit(self, beats: int, *, gate: str = "", sites: Sequence[str] = (), **fields: Any) -> str:
+        """A job that writes down that it lives, for so many fifths of a second or until `open_gate(gate)`. Acknowledged, so it counts."""
+        words = shlex.join([str(self.journal), str(beats), *([str(self.folder / gate)] if gate else [])])
+        job = {
+            "name": gate or "beat",
+            "run": f"set -- {words}\n{BEAT.read_text()}",
+            "resources": {"gpus": 1, "cpus": 1},
+            "estimate": "10s",
+            "placement": {"sites": list(sites)} if sites else {"kinds": ["onprem"]},
+            **fields,
+        }
+        (name,) = (await self.admin.submit(job)).jobs
+        self.submitted[name] = Submitted(int(job.get("nodes", 1)), tuple(sites))
+        return name
+
+    def open_gate(self, gate: str) -> None:
+        """What waits for this file may end."""
+        (self.folder / gate).touch()
+
+    def attempts(self) -> list[Attempt]:
+        """What all ranks have written down so far, at all sites."""
+        for site in self.sites.values():
+            site.ground.collect(self.journal)
+        return read_attempts(self.journal)
+
+    def where(self) -> dict[str, set[tuple[str, str]]]:
+        """Site and host of every rank of every attempt, by placement, as the ranks themselves saw it."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for path in self.journal.iterdir():
+            words = path.read_text().partition("\n")[0].split()
+            if words[:1] == ["at"]:
+                found.setdefault(path.name.split(".")[1], set()).add((words[1], words[2]))
+        return found
+
+    async def living(self, jobs: dict[str, int]) -> None:
+        """Return when so many ranks of each of these jobs have written that they live."""
+
+        def all_live() -> bool:
+            ranks = {(attempt.job, attempt.rank) for attempt in self.attempts()}
+            return all((job, rank) in ranks for job, nodes in jobs.items() for rank in range(nodes))
+
+        await until(all_live, "ranks that live", PATIENCE_S)
+
+    async def rows(self) -> dict[str, JobRow]:
+        """All jobs, as the dispatcher lists them."""
+        return {row.id: row async for row in self.admin.all_jobs(JobFilter())}
+
+    async def over(self, jobs: Sequence[str]) -> None:
+        """Return when the dispatcher knows the end of all of these."""
+
+        async def known() -> bool:
+            rows = await self.rows()
+            return all(job in rows and rows[job].status in TERMINAL for job in jobs)
+
+        await self.until(known, f"the end of {len(jobs)} jobs")
+
+    async def until(self, holds: Callable[[], bool | Awaitable[bool]], what: str) -> None:
+        """Wait, patiently; fails with what the dispatcher says of what is not over."""
+        try:
+            await until(holds, what, PATIENCE_S)
+        except AssertionError:
+            rows = [row for row in (await self.rows()).values() if row.status not in TERMINAL]
+            waits = "; ".join(f"{row.name} {row.id} {row.status} {row.site} {row.because}" for row in rows)
+            raise AssertionError(f"waited {PATIENCE_S:.0f} s in vain: {what}. Not over: {waits}") from None
+
+
+@asynccontextmanager
+async def federated(folder: Path) -> AsyncIterator[World]:
+    """All of it, ready, with all sites whose servers are installed; ended with everything that was started."""
+    folder.mkdir(parents=True)
+    async with AsyncExitStack() as stack:
+        cluster = await _entered(stack, EtcdCluster(folder / "etcd"))
+        (folder / "world").mkdir()
+        federation = EtcdFederation(folder / "world", cluster)
+        stack.push_async_callback(federation.end)
+        grounds = [ground for each in GROUNDS if not (ground := each()).lack]
+        started = asyncio.gather(*(ground.start(stack, folder / ground.name) for ground in grounds))
+        await federation.start_dispatcher()
+        await federation.apply_policies(POLICIES)
+        world = World(folder, federation)
+        for ground, documents in zip(grounds, await started, strict=True):
+            proxy = Proxy(int(federation.server.rpartition(":")[2]))
+            stack.push_async_callback(proxy.close)
+            world.sites[ground.name] = Site(federation, ground, proxy)
+            await world.sites[ground.name].start(documents)
+        yield world
+
+
+async def _entered(stack: AsyncExitStack, cluster: EtcdCluster) -> EtcdCluster:
+    """Started beside the loop, and ended so."""
+    stack.push_async_callback(asyncio.to_thread, cluster.end)
+    return await asyncio.to_thread(cluster.__enter__)
