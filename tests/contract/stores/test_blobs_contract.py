@@ -151,7 +151,11 @@ def test_threads_that_repeat_each_other_leave_one_copy(blobs: Blobs) -> None:
     assert blobs.read_log("log", 0, 10_000) == b"".join(pieces)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(writes=st.lists(st.tuples(st.integers(0, 200), st.binary(max_size=80)), max_size=8))
 def test_any_sequence_of_writes_reads_the_same_from_files_and_memory(
     tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, bytes]]
