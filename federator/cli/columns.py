@@ -3,11 +3,12 @@
 from rich.text import Text
 
 from federator.cli.output import Column, status
-from federator.cli.phrases import NONE, ago, duration, gpus, plain, usd, when
+from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event, LedgerEntry
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
+from federator.model.sites import AilingGpu
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
@@ -83,12 +84,16 @@ def site_columns() -> tuple[Column[SiteRow], ...]:
         Column("REGION", lambda row: row.region, wide=True),
         Column("MEMBERS", lambda row: str(row.members), wide=True, right=True),
         Column("LABELS", lambda row: labels(row.labels), wide=True),
-        Column(
-            "BECAUSE",
-            lambda row: "paused by its owner" if row.paused and not row.because else row.because,
-            flow="cut",
-        ),
+        Column("BECAUSE", _site_because, flow="cut"),
     )
+
+
+def _site_because(row: SiteRow) -> str:
+    """Why nothing new starts there, or why less than it has."""
+    if row.because or row.paused:
+        return row.because or "paused by its owner"
+    ailing = [gpu for pool in row.pools for gpu in pool.ailing]
+    return f"takes no new work on {counted(len(ailing), 'GPU')}: {ailing[0].why}" if ailing else ""
 
 
 def pool_columns() -> tuple[Column[PoolRow], ...]:
@@ -106,6 +111,16 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
             lambda row: ", ".join(f"{shape.count}x{shape.gpus}" for shape in row.free if shape.gpus) or "0",
         ),
         Column("LARGEST GANG", lambda row: row.largest_gang),
+    )
+
+
+def ailing_columns() -> tuple[Column[tuple[str, AilingGpu]], ...]:
+    """The GPUs of one site that take no new work, each with its member."""
+    return (
+        Column("GPU", lambda row: str(row[1].gpu), right=True),
+        Column("POOL", lambda row: row[1].pool),
+        Column("MEMBER", lambda row: row[0]),
+        Column("TAKES NO NEW WORK BECAUSE", lambda row: row[1].why, cap=110),
     )
 
 

@@ -3,7 +3,7 @@
 from cyclopts import App
 from rich.console import RenderableType
 
-from federator.cli.columns import labels, member_columns, pool_columns, site_columns
+from federator.cli.columns import ailing_columns, labels, member_columns, pool_columns, site_columns
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
@@ -63,6 +63,8 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
         parts += ["", table(row.hosts, member_columns(), width=width())]
     if row.pools:
         parts += ["", table(row.pools, pool_columns(), width=width())]
+    if ailing := [(pool.member, gpu) for pool in row.pools for gpu in pool.ailing]:
+        parts += ["", table(ailing, ailing_columns(), width=width())]
     show(*parts)
 
 

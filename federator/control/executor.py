@@ -19,6 +19,7 @@ from federator.control.money import affordable_until_at
 from federator.control.progress import Progress
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
+from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
 from federator.model.lifecycle import allows
@@ -34,6 +35,29 @@ LISTED_S = 3600.0
 
 UserData = Callable[[Lease], Awaitable[str]]
 """Makes the secret start-up text of a lease's instance, with a fresh one-time join token."""
+
+
+class _Pace:
+    """How often a provider is asked about a lease: at once for a new status, then no oftener than it is polled."""
+
+    def __init__(self, clock: Clock, every_s: float) -> None:
+        self._clock = clock
+        self._every_s = every_s
+        self._next: dict[str, tuple[LeaseStatus, float]] = {}
+        """By lease: the status it was asked in, and when it may be asked again, in the boot clock."""
+
+    def allows(self, lease: Lease) -> bool:
+        """Whether it may be asked now; then that counts as done."""
+        now_s = self._clock.boot()
+        status, next_s = self._next.get(lease.id, (None, 0.0))
+        if status is lease.status and now_s < next_s:
+            return False
+        self._next[lease.id] = (lease.status, now_s + self._every_s)
+        return True
+
+    def forget(self, lease_id: str) -> None:
+        """It has ended."""
+        self._next.pop(lease_id, None)
 
 
 class Executor:
@@ -60,8 +84,7 @@ class Executor:
         self._federation = federation
         self._settings = settings
         self._wake = asyncio.Event()
-        self._next_call: dict[str, tuple[LeaseStatus, float]] = {}
-        """When a provider may be asked again about a lease, in the boot clock, and the status it was asked in."""
+        self._pace = _Pace(scribe.clock, settings.poll_s)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
         self._steps = {
@@ -158,7 +181,7 @@ class Executor:
             why = "its provider has not answered for as long as the machine was to run"
             await self._failed(lease, why, event="give-up")
             return
-        if not self._may_call(lease):
+        if not self._pace.allows(lease):
             return
         request = LaunchRequest(
             name=lease.id,
@@ -234,17 +257,8 @@ class Executor:
 
     async def _terminating(self, lease: Lease) -> None:
         """Ask until the listing shows it ended."""
-        if lease.status is LeaseStatus.TERMINATING and self._may_call(lease):
+        if lease.status is LeaseStatus.TERMINATING and self._pace.allows(lease):
             await self._providers[lease.provider].terminate(lease.id)
-
-    def _may_call(self, lease: Lease) -> bool:
-        """Whether the provider may be asked about this lease now: at once for a new status, then no oftener than it is polled."""
-        now_s = self._scribe.clock.boot()
-        status, next_s = self._next_call.get(lease.id, (None, 0.0))
-        if status is lease.status and now_s < next_s:
-            return False
-        self._next_call[lease.id] = (lease.status, now_s + self._settings.poll_s)
-        return True
 
     async def _failed(self, lease: Lease, why: str, *, event: str = "fail") -> None:
         """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
@@ -290,7 +304,7 @@ class Executor:
 
         at = ended_at or self._scribe.clock.now()
         await self._records.transact(partial(gone, self._records, self._scribe, lease_id, at))
-        self._next_call.pop(lease_id, None)
+        self._pace.forget(lease_id)
         self._inventory.forget(lease.member)
 
     async def _move(self, lease_id: str, event: str, *, ended: bool = False, **fields: object) -> None:

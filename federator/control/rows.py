@@ -9,7 +9,7 @@ from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
-from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
+from federator.model.sites import REVOKED_KEY, AilingGpu, Member, Site, SiteKind, SiteStatus
 from federator.model.snapshot import PoolView
 from federator.planning.candidates import Candidate, of_pools
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PoolRow, QueueRow, SiteRow
@@ -28,7 +28,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         SiteStatus.LOST if hosts and not members else site.status
     ]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
-    rows = tuple(_pool_row(pool, _lent(pool, inventory)) for pool in pools)
+    rows = tuple(_pool_row(pool, _lent(pool, inventory), _ailing(pool, inventory)) for pool in pools)
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
@@ -110,7 +110,13 @@ def _lent(pool: PoolView, inventory: Inventory) -> int:
     return pool.nodes * pool.gpus_per_node if lent is None else lent
 
 
-def _pool_row(pool: PoolView, lent: int) -> PoolRow:
+def _ailing(pool: PoolView, inventory: Inventory) -> tuple[AilingGpu, ...]:
+    heard = inventory.members.get(pool.member)
+    reported = heard.report.ailing if heard is not None and heard.report is not None else ()
+    return tuple(each for each in reported if each.pool == pool.pool)
+
+
+def _pool_row(pool: PoolView, lent: int, ailing: tuple[AilingGpu, ...]) -> PoolRow:
     free = sum(shape.gpus * shape.count for shape in pool.free)
     reported = Pool(
         name=pool.pool,
@@ -129,6 +135,7 @@ def _pool_row(pool: PoolView, lent: int) -> PoolRow:
         free=pool.free,
         busy_gpus=max(0, lent - free),
         largest_gang=gang(pool.free),
+        ailing=ailing,
     )
 
 

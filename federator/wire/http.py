@@ -10,6 +10,7 @@ from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
+from federator.model.sites import AilingGpu
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -117,6 +118,8 @@ class PoolRow(msgspec.Struct, frozen=True):
     free: tuple[Shape, ...]
     busy_gpus: int
     largest_gang: str
+    ailing: tuple[AilingGpu, ...] = ()
+    """GPUs of it that take no new work, and why; those that are in use count as lent."""
 
 
 class MemberRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
@@ -39,11 +38,11 @@ class AgentProcess:
         self.config = directory / "site.yaml"
         self.config.write_text(SITE.format(url=url, state=self.state) + more)
         self.output = directory / "agent.log"
+        self.environment: dict[str, str] = {}
+        """What it is started with beside our own."""
         self._process: asyncio.subprocess.Process | None = None
 
-    async def run(
-        self, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})
-    ) -> tuple[int, str]:
+    async def run(self, *arguments: str) -> tuple[int, str]:
         """Run one verb to its end: exit code and output."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -54,7 +53,7 @@ class AgentProcess:
             str(self.config),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env=os.environ | environment,
+            env=os.environ | self.environment,
         )
         output, _ = await process.communicate()
         assert process.returncode is not None
@@ -65,14 +64,14 @@ class AgentProcess:
         spool = Spool(self.state)
         spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}, way=Way()))
 
-    async def start(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        await self._serve(["--config", str(self.config)], environment)
+    async def start(self) -> None:
+        await self._serve(["--config", str(self.config)], {})
 
     async def start_as_instance(self) -> None:
         """Serve as on a rented machine: no arguments, everything in the user data."""
         await self._serve([], {"FEDERATOR_USER_DATA_FILE": str(self.config)})
 
-    async def _serve(self, arguments: list[str], environment: Mapping[str, str]) -> None:
+    async def _serve(self, arguments: list[str], environment: dict[str, str]) -> None:
         with self.output.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -82,7 +81,7 @@ class AgentProcess:
                 *arguments,
                 stdout=output,
                 stderr=output,
-                env=os.environ | environment,
+                env=os.environ | self.environment | environment,
             )
 
     @property

@@ -36,7 +36,8 @@ async def agent(
     site = process.config.read_text()
     process.config.write_text(site[: site.index("pools:")] + POOLS)
     await process.join(dispatcher.url)
-    await process.start(driver.environment)
+    process.environment = driver.environment
+    await process.start()
     await dispatcher.until(lambda: dispatcher.reports)
     yield process
     await process.end(signal.SIGKILL)
@@ -94,7 +95,7 @@ async def test_a_gpu_that_ails_when_the_agent_starts_never_shows(
     await agent.end()
     driver.change(1, ecc=3)
     before = len(dispatcher.reports)
-    await agent.start(driver.environment)
+    await agent.start()
     await dispatcher.until(lambda: len(dispatcher.reports) > before)
     assert {len(report.ailing) for report in dispatcher.reports[before:]} == {1}
     assert free(dispatcher) == 3
@@ -137,7 +138,7 @@ async def test_a_driver_that_hangs_stops_new_work_and_nothing_else(
     assert await agent.end() == 0, "nor does it keep the agent from ending"
     driver.driver()
     before = len(dispatcher.reports)
-    await agent.start(driver.environment)
+    await agent.start()
     await dispatcher.until(lambda: len(dispatcher.reports) > before and free(dispatcher) == 4)
 
 
@@ -147,7 +148,7 @@ async def test_a_driver_that_hangs_at_the_start_is_waited_for(
     await agent.end()
     driver.driver("hang")
     before = len(dispatcher.reports)
-    await agent.start(driver.environment)
+    await agent.start()
     await dispatcher.until(lambda: len(dispatcher.reports) > before)
     assert ailing(dispatcher) == dict.fromkeys(range(4), HUNG)
     driver.driver()
@@ -162,23 +163,23 @@ async def test_gpus_that_nobody_is_to_watch_or_that_are_made_up_are_taken_at_the
     site = agent.config.read_text()
     for changed in (site + "watch_gpus: false\n", site.replace("A100", "H100")):
         agent.config.write_text(changed)
-        before = len(dispatcher.reports)
-        await agent.start(driver.environment)
-        await dispatcher.until(lambda before=before: len(dispatcher.reports) > before)
+        dispatcher.reports.clear()
+        await agent.start()
+        await dispatcher.until(lambda: dispatcher.reports)
         assert (free(dispatcher), ailing(dispatcher)) == (4, {})
         await agent.end()
 
 
 async def test_the_check_shows_the_driver_and_each_gpu(agent: AgentProcess, driver: StubDriver) -> None:
     driver.change(3, remap_failure=1)
-    code, output = await agent.run("check", environment=driver.environment)
+    code, output = await agent.run("check")
     assert "ok    NVIDIA driver 550.54.15, GPUs: 4" in output
     assert "ok    GPU 0: A100" in output
     assert "FAIL  GPU 3: A100" in output
     assert "a broken memory row could not be replaced" in output
     assert code == 1
     driver.driver("init 18")
-    code, output = await agent.run("check", environment=driver.environment)
+    code, output = await agent.run("check")
     assert "FAIL  the NVIDIA driver cannot be used" in output
     assert code == 1
 
@@ -186,13 +187,13 @@ async def test_the_check_shows_the_driver_and_each_gpu(agent: AgentProcess, driv
 async def test_a_host_says_itself_what_it_has(agent: AgentProcess, tmp_path: Path) -> None:
     mixed = tmp_path / "mixed"
     mixed.mkdir()
-    driver = StubDriver(mixed, "Tesla T4", A100, A100, A100)
+    agent.environment = StubDriver(mixed, "Tesla T4", A100, A100, A100).environment
     site = agent.config.read_text()
     agent.config.write_text(site[: site.index("pools:")])
-    _, output = await agent.run("check", environment=driver.environment)
+    _, output = await agent.run("check")
     assert "pool t4: 1 host, each 1 GPU T4" in output
     assert "pool a100: 1 host, each 3 GPUs A100" in output
     agent.config.write_text(site[: site.index("pools:")] + "pools: [{name: all}]\n")
-    code, output = await agent.run("check", environment=driver.environment)
+    code, output = await agent.run("check")
     assert code == 1
     assert "$.pools[0].model: is missing: this host has T4, A100" in output

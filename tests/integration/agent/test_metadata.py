@@ -67,13 +67,14 @@ async def test_an_agent_on_such_a_machine_reports_the_notice_and_another_does_no
 ) -> None:
     await agent.end()
     service.give_notice(time.time() + 120)
-    where = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url}
+    agent.environment = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url}
     before = len(dispatcher.reports)
-    await agent.start(where)
+    await agent.start()
     await dispatcher.until(lambda: len(dispatcher.reports) > before)
     await agent.end()
     assert service.asked == 0, "a host of one's own has no such service"
-    await agent.start(where | {"FEDERATOR_NOTICES": "ec2"})
+    agent.environment |= {"FEDERATOR_NOTICES": "ec2"}
+    await agent.start()
     assert service.notice is not None
     at = parse_instant(service.notice["time"])
     await dispatcher.until(lambda: dispatcher.reports[-1].reclaim_at == at)

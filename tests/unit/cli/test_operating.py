@@ -5,13 +5,16 @@ from pathlib import Path
 
 import msgspec
 
+from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.rules import PolicyDocument, PolicySet
+from federator.model.sites import AilingGpu
 from federator.wire.http import (
     DecisionRow,
     LeaseRow,
     Overview,
     PolicyVerdict,
+    PoolRow,
     Problem,
     QueueRow,
     SiteRow,
@@ -30,6 +33,20 @@ LEASE = LeaseRow(
     id="lease-1", site="cloud", offer="a100-spot", market="spot", status="READY", gpus=4, price_usd_h=3.2, billed_usd=1.5,
     committed_usd=4.0, requested_at=NOW - 600, because="train would miss its deadline",
 )  # fmt: skip
+
+
+def test_gpus_that_take_no_new_work_are_named_with_the_reason(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    ill = AilingGpu("a100", "a100/0", 3, "it is lost from the bus")
+    pool = Pool(name="a100", model="A100", gpus_per_node=8, lent_gpus=7)
+    pools = (PoolRow(pool, "north-2", (), 0, "1x7", ailing=(ill,)),)
+    site = msgspec.structs.replace(SITE, pools=pools)
+    fake.answer("GET /v1/sites", [site], headers=TIME)
+    fake.answer("GET /v1/sites/north", site, headers=TIME)
+    assert "takes no new work on 1 GPU: it is lost" in federator("sites").out
+    shown = federator("site", "show", "north").out
+    assert shown.splitlines()[-1].split() == ["3", "a100", "north-2", *ill.why.split()]
 
 
 def test_lists_of_the_platform(federator: Command, fake: FakeDispatcher) -> None:
