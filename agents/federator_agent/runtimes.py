@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from federator.kernel.errors import Invalid
 from federator_agent.config import AgentSettings
+from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
 from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.runtime import LocalRuntime
@@ -37,5 +37,5 @@ def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:
     if settings.slurm is not None:
         return SlurmRuntime(settings.slurm, around)
     if settings.kube is not None:
-        raise Invalid("is not supported yet", field="$.kube")
+        return KubeRuntime(settings.kube, around)
     return LocalRuntime(around)

@@ -1,0 +1,203 @@
+"""One door to the API server: requests that are repeated within bounds, streams, and commands in containers.
+
+The client library finds the server and proves who we are, in all the ways that kubeconfigs know. What is said goes past its models: they would take a
+hundred times the memory of the few fields that are read here.
+"""
+
+import asyncio
+import importlib
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
+from federator_agent.kube.settings import KubeSettings
+
+PATIENCE_S = 60.0
+"""For how long one request is repeated: an API server that is replaced is back by then."""
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+CONNECT_S = 10.0
+ANSWER_S = 60.0
+EXEC_PROTOCOL = "v4.channel.k8s.io"
+_UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
+
+
+class TooOld(Conflict):
+    """The server no longer has the changes since then: list again."""
+
+    code = "too-old"
+
+
+class Api:
+    """The API server as this agent sees it. Connects at the first request."""
+
+    def __init__(self, settings: KubeSettings) -> None:
+        """Raises `Invalid` where the client library is not installed."""
+        self._settings = settings
+        self._library = _library()
+        self._client: Any = None
+        self._connecting = asyncio.Lock()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        kind: str = "application/json",
+        patience_s: float = PATIENCE_S,
+    ) -> bytes:
+        """One request, repeated while the server is away or busy. Raises `FederatorError` of the family that fits."""
+        loop = asyncio.get_running_loop()
+        give_up_s, pause_s = loop.time() + patience_s, FIRST_PAUSE_S
+        data = None if body is None else msgspec.json.encode(body)
+        while True:
+            try:
+                async with self._request(method, path, query, data, kind) as answer:
+                    return await answer.read()
+            except (Unavailable, *_UNREACHABLE) as error:
+                asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
+                wait_s = max(asked_s, pause_s * random.uniform(0.5, 1.0))
+                if loop.time() + wait_s > give_up_s:
+                    raise _away(error) from None
+            await asyncio.sleep(wait_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, silence_s: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """A body as it comes. Raises what `ask` raises, and `Unavailable` when it is cut or nothing comes for `silence_s`."""
+        try:
+            async with self._request("GET", path, query, None, "", silence_s) as answer:
+                yield answer.content
+        except _UNREACHABLE as error:
+            raise _away(error) from None
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        data: bytes | None,
+        kind: str,
+        silence_s: float = ANSWER_S,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        connected = await self._connect()
+        headers = await _headers(connected) | {"Accept": "application/json", "Content-Type": kind}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
+        url = connected.configuration.host.rstrip("/") + path
+        session = connected.rest_client.pool_manager
+        options = _options(connected)
+        async with session.request(
+            method, url, params=query, data=data, headers=headers, timeout=timeout, **options
+        ) as answer:
+            if answer.status == 401:
+                self._client = None  # a credential may have been renewed where it came from
+            if answer.status >= 400:
+                raise _error(answer, await answer.read())
+            yield answer
+
+    @asynccontextmanager
+    async def command(
+        self, path: str, query: list[tuple[str, str]]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket to a command in a container. Raises `Unavailable`, `NotFound`."""
+        connected = await self._connect()
+        url = connected.configuration.host.rstrip("/") + path
+        try:
+            async with connected.rest_client.pool_manager.ws_connect(
+                url, params=query, headers=await _headers(connected), protocols=(EXEC_PROTOCOL,),
+                timeout=aiohttp.ClientWSTimeout(ws_close=5.0), max_msg_size=0, **_options(connected),
+            ) as socket:  # fmt: skip
+                yield socket
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 404:
+                raise NotFound("there is no such pod") from None
+            raise Unavailable(f"the command was answered with {error.status}: {error.message}") from None
+        except _UNREACHABLE as error:
+            raise _away(error) from None
+
+    async def _connect(self) -> Any:
+        async with self._connecting:
+            if self._client is None:
+                self._client = self._library.client.ApiClient(await self._configuration())
+            return self._client
+
+    async def _configuration(self) -> Any:
+        config = self._library.config
+        configuration = self._library.client.Configuration()
+        try:
+            if self._settings.kubeconfig:
+                await config.load_kube_config(
+                    self._settings.kubeconfig, self._settings.context or None, configuration
+                )
+            else:
+                config.load_incluster_config(configuration)
+        except config.ConfigException as error:
+            raise Unavailable(f"the cluster cannot be reached: {error}", retry_after_s=5.0) from None
+        configuration.connection_pool_maxsize = 0  # each log that is followed has a connection
+        return configuration
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+            await asyncio.sleep(0)  # what was encrypted closes a turn of the loop later
+
+
+def _library() -> Any:
+    """It is an extra: a site without Kubernetes does without its 26 MB."""
+    try:
+        return importlib.import_module("kubernetes_asyncio")
+    except ImportError:
+        remedy = "install it: pip install 'federator[kubernetes]'"
+        raise Invalid("the client for Kubernetes is not installed", field="$.kube", remedy=remedy) from None
+
+
+async def _headers(connected: Any) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    await connected.update_params_for_auth(headers, [], ["BearerToken"])
+    return headers
+
+
+def _options(connected: Any) -> dict[str, Any]:
+    rest = connected.rest_client
+    found = {
+        "proxy": rest.proxy,
+        "proxy_headers": rest.proxy_headers,
+        "server_hostname": rest.server_hostname,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+
+
+def _error(answer: aiohttp.ClientResponse, body: bytes) -> FederatorError:
+    try:
+        message = msgspec.json.decode(body, type=_Status).message
+    except msgspec.MsgspecError:
+        message = body.decode(errors="replace")[:500]
+    message = message or f"the API server answers {answer.status}"
+    if answer.status in (401, 408, 429) or answer.status >= 500:
+        after = answer.headers.get("Retry-After", "")
+        return Unavailable(message, retry_after_s=float(after) if after.isdigit() else 0.0)
+    families = {403: Forbidden, 404: NotFound, 409: Conflict, 410: TooOld}
+    return families.get(answer.status, Invalid)(message)
+
+
+def _away(error: BaseException) -> Unavailable:
+    if isinstance(error, Unavailable):
+        return error
+    return Unavailable(f"the API server cannot be reached: {str(error) or type(error).__name__}")

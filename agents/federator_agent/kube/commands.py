@@ -1,0 +1,163 @@
+"""Commands in a pod's side container: the only way into a pod, and nothing but the API server is asked.
+
+The scripts are arguments, not files of the image, so that any image with a shell, `tar` and `head` will do. Each first makes sure that it is in the very
+pod that was meant, by its uid.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from federator.kernel.errors import FederatorError, Unavailable
+from federator_agent.kube.api import Api
+from federator_agent.kube.manifests import SIDE
+
+CHUNK_BYTES = 64 * 1024
+WRONG_POD, MAIN_OVER = 97, 98
+_CHECK = f'[ "$FEDERATOR_POD_UID" = "$1" ] || exit {WRONG_POD}; cd /federator; '
+# Argument 2: bytes of the archive that comes in.
+STAGE = (
+    _CHECK
+    + """
+if [ ! -e gate/staged ]; then
+  in=in.$$
+  mkdir $in
+  if [ "$2" -gt 0 ]; then
+    echo want
+    head -c "$2" >$in/archive
+    [ "$(wc -c <$in/archive)" -eq "$2" ] || exit 1
+    mkdir $in/work
+    tar -x -z -o -f $in/archive -C $in/work || exit 1
+    chmod -R a+rwX $in/work
+    [ -e gate/staged ] || { rm -rf work && mv $in/work work; } || exit 1
+  fi
+  rm -rf $in
+  : >gate/staged
+fi
+echo staged
+while [ ! -e gate/ready ]; do
+"""
+    + f'  if [ -s gate/pid ] && ! kill -0 "$(cat gate/pid)" 2>/dev/null; then exit {MAIN_OVER}; fi\n'
+    + """  sleep 0.1
+done
+echo ready
+"""
+)
+# Argument 2: what the wrapper reads before it runs the command.
+OPEN = _CHECK + """[ -e gate/go ] || { printf '%s\\n' "$2" >gate/go.$$ && mv gate/go.$$ gate/go; }"""
+LOOK = _CHECK + "[ ! -e gate/go ] || cat gate/go"
+SIGNAL = _CHECK + """pid=$(cat gate/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid"; }"""
+LIST = _CHECK + "cd work && find . -type f -print0"
+# Argument 2: bytes of the list of names that comes in, one a line. What comes out is one archive after another: not every tar reads names from a file.
+PACK = (
+    _CHECK
+    + """head -c "$2" >gate/names && cd work || exit 1
+{ tr '\\n' '\\0' <../gate/names | xargs -0 tar -c -f - || : >../gate/failed; } | gzip
+[ ! -e ../gate/failed ]
+"""
+)
+LEAVE = _CHECK + ": >gate/leave"
+
+
+class CommandFailed(FederatorError):
+    """It ended with another exit code than 0; `said` is what it wrote."""
+
+    def __init__(self, code: int, said: str) -> None:
+        self.exit_code = code
+        super().__init__(f"a command in the pod ended with exit code {code}: {said or 'it said nothing'}")
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: tuple[_Detail, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    status: str = ""
+    message: str = ""
+    details: _Details = _Details()
+
+
+class Command:
+    """One that runs. What it writes is read by `output`, which ends when it has ended well."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._complaints = b""
+
+    async def send(self, data: bytes) -> None:
+        """Write to its standard input. There is no way to close it: it must know how much comes."""
+        for start in range(0, len(data), CHUNK_BYTES):
+            await self._socket.send_bytes(b"\0" + data[start : start + CHUNK_BYTES])
+
+    async def send_file(self, path: Path) -> None:
+        """The same with a file."""
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                await self._socket.send_bytes(b"\0" + chunk)
+
+    async def output(self) -> AsyncIterator[bytes]:
+        """What it writes, piece by piece. Raises `CommandFailed`, or `Unavailable` when its end cannot be known."""
+        async for message in self._socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel == 1 and data:
+                yield data
+            elif channel == 2:
+                self._complaints = (self._complaints + data)[-2000:]
+            elif channel == 3:
+                self._judge(data)
+                return
+        raise Unavailable("the connection to a command in the pod was cut")
+
+    def _judge(self, data: bytes) -> None:
+        status = msgspec.json.decode(data, type=_Status)
+        if status.status == "Success":
+            return
+        said = self._complaints.decode(errors="replace").strip()
+        for cause in status.details.causes:
+            if cause.reason == "ExitCode":
+                raise CommandFailed(int(cause.message), said)
+        raise Unavailable(f"a command in the pod could not be run: {status.message}")
+
+    async def lines(self) -> AsyncIterator[str]:
+        """What it writes, line by line."""
+        rest = b""
+        async for data in self.output():
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace")
+
+
+@asynccontextmanager
+async def run(
+    api: Api, pod_path: str, script: str, uid: str, *arguments: str, stdin: bool = False
+) -> AsyncIterator[Command]:
+    """Run a script in the side container of that very pod."""
+    words: Iterable[str] = ("sh", "-c", script, "agent", uid, *arguments)
+    query = [("command", word) for word in words]
+    query += [
+        ("container", SIDE),
+        ("stdout", "true"),
+        ("stderr", "true"),
+        *([("stdin", "true")] if stdin else []),
+    ]
+    async with api.command(f"{pod_path}/exec", query) as socket:
+        yield Command(socket)
+
+
+async def done(api: Api, pod_path: str, script: str, uid: str, *arguments: str) -> str:
+    """Run a short one to its end; what it wrote. Raises `CommandFailed`, `Unavailable`, `NotFound`."""
+    said = b""
+    async with run(api, pod_path, script, uid, *arguments) as command:
+        async for data in command.output():
+            said += data
+    return said.decode(errors="replace")

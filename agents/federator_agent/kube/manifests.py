@@ -1,0 +1,179 @@
+"""What a placement is at the cluster: one bare pod for each rank, and for a gang a Service without an address, which gives each rank a name.
+
+A pod has two containers. `main` runs the job behind a gate (`wrapper.sh`); `side` brings the work directory in and the outputs out, and sends signals, all
+by commands that the agent runs in it. They share a folder and their processes. Set-up runs in `main`, so that what it installs is there for the command.
+A pod is never restarted, and its finalizer holds the object until the dispatcher knows how it ended.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from federator.model.jobs import JobSpec
+from federator_agent.core.state import Record
+from federator_agent.environment import Where, command_of, rank_environment
+from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, PoolPlace
+from federator_agent.kube.settings import KubeSettings
+
+PORT = 29500
+"""Every pod has an address of its own, so every rank 0 may have this port."""
+FINALIZER = "federator/status"
+EPOCH_LABEL, JOB_LABEL, RANK_LABEL = "federator/epoch", "federator/job", "federator/rank"
+OUTPUTS_NOTE = "federator/outputs"
+"""The patterns that its job declares: the agent may have to fetch them before it knows the job again."""
+MAIN, SIDE = "main", "side"
+FOLDER = "/federator"
+CHECKPOINTS = f"{FOLDER}/checkpoints"
+STAGING_ALLOWANCE_S = 6 * 3600.0
+"""What a pod may take for its image, work directory and queueing, beyond its max_duration, before the cluster itself ends it."""
+WRAPPER = Path(__file__).with_name("wrapper.sh").read_text()
+SIDE_SCRIPT = Path(__file__).with_name("side.sh").read_text()
+
+
+def pod_name(placement: str, rank: int) -> str:
+    """The name of a rank's pod, which no other pod ever has."""
+    return f"{placement}-{rank}"
+
+
+def labels(record: Record, site: str) -> dict[str, str]:
+    """By which pods and Service of a placement are found."""
+    entry = record.entry
+    return {
+        PLACEMENT_LABEL: entry.placement,
+        EPOCH_LABEL: str(entry.epoch),
+        JOB_LABEL: entry.job,
+        SITE_LABEL: site,
+    }
+
+
+def service(record: Record, site: str) -> dict[str, Any]:
+    """Names for the ranks of a gang: `<placement>-<rank>.<placement>`, where the cluster has DNS."""
+    placement = record.entry.placement
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": placement, "labels": labels(record, site)},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {PLACEMENT_LABEL: placement},
+            "ports": [{"name": "rendezvous", "port": PORT}],
+        },
+    }
+
+
+def pod(
+    record: Record, spec: JobSpec, rank: int, place: PoolPlace, settings: KubeSettings, site: str
+) -> dict[str, Any]:
+    """A rank's pod."""
+    entry = record.entry
+    marks = labels(record, site) | {RANK_LABEL: str(rank)}
+    notes: dict[str, str] = {OUTPUTS_NOTE: msgspec.json.encode(spec.outputs).decode()} if spec.outputs else {}
+    if settings.kueue_queue:
+        marks |= {
+            "kueue.x-k8s.io/queue-name": settings.kueue_queue,
+            "kueue.x-k8s.io/pod-group-name": entry.placement,
+        }
+        notes["kueue.x-k8s.io/pod-group-total-count"] = str(len(entry.ranks))
+    inner: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "shareProcessNamespace": True,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": max(1, math.ceil(entry.grace_s)),
+        "nodeSelector": place.selector,
+        "tolerations": [*settings.tolerations, *_for_gpus(spec, place)],
+        "containers": [_main(record, spec, rank, place, settings, site), _side(spec, settings)],
+        "volumes": _volumes(spec, settings),
+    }
+    if place.without:
+        terms = [{"key": key, "operator": "DoesNotExist"} for key in place.without]
+        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+        inner["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    if len(entry.ranks) > 1:
+        inner |= {"hostname": pod_name(entry.placement, rank), "subdomain": entry.placement}
+    if settings.priority_class:
+        inner["priorityClassName"] = settings.priority_class
+    if settings.service_account:
+        inner["serviceAccountName"] = settings.service_account
+    if entry.max_duration_s is not None:
+        bound_s = entry.max_duration_s + entry.grace_s + settings.start_within_s + STAGING_ALLOWANCE_S
+        inner["activeDeadlineSeconds"] = math.ceil(bound_s)
+    metadata = {
+        "name": pod_name(entry.placement, rank), "labels": marks, "annotations": notes, "finalizers": [FINALIZER],
+    }  # fmt: skip
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner}
+
+
+def _main(
+    record: Record, spec: JobSpec, rank: int, place: PoolPlace, settings: KubeSettings, site: str
+) -> dict[str, Any]:
+    needs = spec.resources
+    requests = {"cpu": f"{needs.cpus_milli}m"}
+    limits = {}
+    if needs.memory_mib:
+        requests["memory"] = limits["memory"] = f"{needs.memory_mib}Mi"
+    if needs.gpus.count:
+        requests[place.resource] = limits[place.resource] = str(needs.gpus.count)
+    alone = len(record.entry.ranks) == 1
+    address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
+    where = Where(site, address, CHECKPOINTS)
+    environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
+    mounts = [_mount("federator", FOLDER)]
+    if needs.shm_mib:
+        mounts.append(_mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
+    if settings.checkpoints:
+        mounts.append(_mount("checkpoints", CHECKPOINTS) | {"subPath": record.entry.job})
+    return {
+        "name": MAIN,
+        "image": settings.image,
+        "command": ["/bin/sh", "-c"],
+        "args": [_verbatim(word) for word in (WRAPPER, "wrapper.sh", spec.setup or "", *command_of(spec))],
+        "env": [{"name": name, "value": _verbatim(value)} for name, value in environment.items()],
+        "resources": {"requests": requests, "limits": limits},
+        "volumeMounts": mounts,
+    }
+
+
+def _side(spec: JobSpec, settings: KubeSettings) -> dict[str, Any]:
+    return {
+        "name": SIDE,
+        "image": settings.side_image,
+        "command": ["sh", "-c"],
+        "args": [_verbatim(SIDE_SCRIPT), "side.sh", "stay" if spec.outputs else ""],
+        "env": [
+            {"name": "FEDERATOR_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        ],
+        # A rank that asks for a whole node must fit on a whole node.
+        "resources": {"requests": {"cpu": "0", "memory": "0"}},
+        "volumeMounts": [_mount("federator", FOLDER)],
+    }
+
+
+def _volumes(spec: JobSpec, settings: KubeSettings) -> list[dict[str, Any]]:
+    volumes: list[dict[str, Any]] = [{"name": "federator", "emptyDir": {}}]
+    if spec.resources.shm_mib:
+        size = {"medium": "Memory", "sizeLimit": f"{spec.resources.shm_mib}Mi"}
+        volumes.append({"name": "shm", "emptyDir": size})
+    if settings.checkpoints:
+        volumes.append({"name": "checkpoints", "persistentVolumeClaim": {"claimName": settings.checkpoints}})
+    return volumes
+
+
+def _for_gpus(spec: JobSpec, place: PoolPlace) -> list[dict[str, str]]:
+    """GPU nodes are often tainted with the name of their resource, to keep other work off."""
+    if not spec.resources.gpus.count:
+        return []
+    return [{"key": place.resource, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def _mount(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "mountPath": path}
+
+
+def _verbatim(text: str) -> str:
+    """As it is: Kubernetes would put variables in for `$(NAME)`, and make one dollar of two."""
+    return text.replace("$", "$$")

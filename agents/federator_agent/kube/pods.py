@@ -1,0 +1,166 @@
+"""Our pods at the cluster, and the nodes they are on: a copy that is kept by watching, and the few things that are done to pods.
+
+Every write names the pod's uid or makes what has a name of its own, so that repeating one after a lost answer changes nothing.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from federator.kernel.errors import Conflict, NotFound
+from federator_agent.kube.api import Api
+from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
+from federator_agent.kube.manifests import FINALIZER
+from federator_agent.kube.objects import Node, Pod, Struct
+from federator_agent.kube.settings import PRODUCT_LABEL, KubeSettings
+from federator_agent.kube.watching import Mirror
+
+MERGE = "application/merge-patch+json"
+LOOK_AGAIN_S = 5.0
+"""What is waited for is looked at again after this, whatever the watch has said."""
+
+
+class NodeSeen(msgspec.Struct, frozen=True):
+    """A node that exists. `machine`: None while it takes no work of ours."""
+
+    machine: Machine | None
+    ready: bool
+    product: str = ""
+
+
+class _PodList(Struct, frozen=True):
+    items: tuple[Pod, ...] = ()
+
+
+class Pods:
+    """The pods of this site's placements."""
+
+    def __init__(self, api: Api, settings: KubeSettings, site: str, cluster: Cluster) -> None:
+        self._api = api
+        self._base = f"/api/v1/namespaces/{settings.namespace}"
+        self._cluster = cluster
+        self._site = site
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self.mirror: Mirror[Pod, Pod] = Mirror(
+            api,
+            f"{self._base}/pods",
+            Pod,
+            lambda pod: (pod.metadata.name, pod),
+            self._changed,
+            {"labelSelector": f"{SITE_LABEL}={site}"},
+        )
+        self.nodes: Mirror[Node, NodeSeen] = Mirror(
+            api, "/api/v1/nodes", Node, self._node, self._node_changed
+        )
+        self.nodes_changed = asyncio.Event()
+
+    def path(self, name: str) -> str:
+        """Of a pod, at the API server."""
+        return f"{self._base}/pods/{name}"
+
+    async def synced(self) -> None:
+        """Return once the copy is whole."""
+        await self.mirror.synced.wait()
+        await self.nodes.synced.wait()
+
+    async def wait(self, placement: str, limit_s: float = LOOK_AGAIN_S) -> None:
+        """Return when a pod of that placement changes, or after a while."""
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(placement, set()).add(change)
+        try:
+            async with asyncio.timeout(limit_s):
+                await change
+        except TimeoutError:
+            pass
+        finally:
+            waiting = self._waiting.get(placement, set())
+            waiting.discard(change)
+            if not waiting:
+                self._waiting.pop(placement, None)
+
+    def _changed(self, name: str, pod: Pod | None) -> None:
+        del pod
+        for change in self._waiting.get(name.rpartition("-")[0], ()):
+            if not change.done():
+                change.set_result(None)
+
+    def _node(self, node: Node) -> tuple[str, NodeSeen]:
+        product = node.metadata.labels.get(PRODUCT_LABEL, "")
+        return node.metadata.name, NodeSeen(self._cluster.machine(node), node.ready, product)
+
+    def _node_changed(self, name: str, node: NodeSeen | None) -> None:
+        del name, node
+        self.nodes_changed.set()
+
+    async def create(self, manifest: dict[str, Any]) -> None:
+        """Make it; one of that name is the one. Raises `FederatorError`."""
+        try:
+            data = await self._api.ask("POST", f"{self._base}/pods", body=manifest)
+        except Conflict:
+            data = await self._api.ask("GET", self.path(manifest["metadata"]["name"]))
+        pod = msgspec.json.decode(data, type=Pod)
+        if pod.metadata.name not in self.mirror.items:
+            self.mirror.put(pod.metadata.name, pod)
+
+    async def create_service(self, manifest: dict[str, Any]) -> None:
+        """The same for a gang's Service."""
+        try:
+            await self._api.ask("POST", f"{self._base}/services", body=manifest)
+        except Conflict:
+            return
+
+    async def look(self, name: str, uid: str = "") -> Pod | None:
+        """A pod as the API server has it now; None: there is none, or another of that name."""
+        try:
+            pod = msgspec.json.decode(await self._api.ask("GET", self.path(name)), type=Pod)
+        except NotFound:
+            return None
+        return pod if pod.metadata.uid == uid or not uid else None
+
+    async def node_gone(self, name: str) -> bool:
+        """Whether a node is no part of the cluster any more."""
+        if name in self.nodes.items:
+            return False
+        try:
+            await self._api.ask("GET", f"/api/v1/nodes/{name}")
+        except NotFound:
+            return True
+        return False
+
+    async def of(self, placement: str) -> tuple[Pod, ...]:
+        """All of a placement's pods, as the API server has them now."""
+        query = {"labelSelector": f"{PLACEMENT_LABEL}={placement},{SITE_LABEL}={self._site}"}
+        return msgspec.json.decode(
+            await self._api.ask("GET", f"{self._base}/pods", query=query), type=_PodList
+        ).items
+
+    async def delete(self, pod: Pod, grace_s: int = 1) -> None:
+        """Have its kubelet end it. Its object stays, held by the finalizer."""
+        if not pod.metadata.deletion_timestamp:
+            await self._delete(pod, grace_s)
+
+    async def _delete(self, pod: Pod, grace_s: int) -> None:
+        options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.metadata.uid}}
+        try:
+            await self._api.ask("DELETE", self.path(pod.metadata.name), body=options)
+        except (NotFound, Conflict):
+            return
+
+    async def release(self, pod: Pod) -> None:
+        """Let its object go: nothing of it runs, or its end is known."""
+        if FINALIZER in pod.metadata.finalizers:
+            kept = [each for each in pod.metadata.finalizers if each != FINALIZER]
+            patch = {"metadata": {"uid": pod.metadata.uid, "finalizers": kept or None}}
+            try:
+                await self._api.ask("PATCH", self.path(pod.metadata.name), body=patch, kind=MERGE)
+            except (NotFound, Conflict):
+                return
+        await self._delete(pod, 0)
+
+    async def delete_service(self, placement: str) -> None:
+        """A gang's."""
+        try:
+            await self._api.ask("DELETE", f"{self._base}/services/{placement}")
+        except NotFound:
+            return

@@ -1,0 +1,163 @@
+"""Runs ranks as pods of a Kubernetes cluster. `docs/decisions/0020-pods-behind-a-gate.md` says why it is done so."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from federator.kernel.errors import FederatorError
+from federator.model.jobs import JobSpec
+from federator_agent.core import events as ev
+from federator_agent.core.lending import Seen
+from federator_agent.core.state import Record
+from federator_agent.kube import commands, manifests, outputs
+from federator_agent.kube.api import Api
+from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
+from federator_agent.kube.manifests import MAIN
+from federator_agent.kube.objects import Pod
+from federator_agent.kube.pods import Pods
+from federator_agent.kube.preparing import Preparing
+from federator_agent.kube.ranks import Ranks
+from federator_agent.kube.settings import KubeSettings
+from federator_agent.kube.watching import Mirror
+from federator_agent.runtime import Prepared, Surroundings
+
+LOOK_PAUSE_S = 0.25
+"""Between two looks at what is free, at least: a thousand pods that come at once are one look."""
+HEALTH_S = 5.0
+RUNNING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+log = logging.getLogger("federator_agent.kube")
+
+
+class KubeRuntime:
+    """The `kube` runtime. The cluster's own scheduler chooses nodes and devices."""
+
+    def __init__(self, settings: KubeSettings, around: Surroundings) -> None:
+        self._around = around
+        self._api = Api(settings)
+        self._cluster = Cluster(settings, around.site)
+        self._pods = Pods(self._api, settings, around.site, self._cluster)
+        self._ranks = Ranks(self._api, self._pods, around)
+        self._preparing = Preparing(self._api, self._pods, self._ranks, around, settings, self._cluster)
+        self._look = self._pods.nodes_changed
+        self._uses: Mirror[Pod, Use] = Mirror(
+            self._api,
+            "/api/v1/pods",
+            Pod,
+            lambda pod: (f"{pod.metadata.namespace}/{pod.metadata.name}", self._cluster.use(pod)),
+            lambda _name, _use: self._look.set(),
+            {"fieldSelector": RUNNING},
+        )
+
+    def resume(self, records: Sequence[Record]) -> None:
+        """Begin to watch, and look for pods that nobody knows any more."""
+        spawn = self._around.tasks.spawn
+        spawn(self._pods.mirror.run())
+        spawn(self._pods.nodes.run())
+        spawn(self._stay_connected())
+        spawn(self._tidy({record.entry.placement for record in records}))
+
+    async def _stay_connected(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self._api.close()
+
+    async def _tidy(self, known: set[str]) -> None:
+        """Pods of placements that this agent has no record of: taken back when their command never ran, or is over; else left alone."""
+        await self._pods.synced()
+        for name, pod in list(self._pods.mirror.items.items()):
+            placement = pod.metadata.labels.get(PLACEMENT_LABEL, "")
+            if placement in known:
+                continue
+            if await self._idle(pod):
+                log.warning("the pod %s is of no placement known here, and is taken back", name)
+                await self._preparing.take_back(placement)
+            else:
+                log.error("the pod %s runs for a placement that is not known here; it is left alone", name)
+
+    async def _idle(self, pod: Pod) -> bool:
+        if pod.over or not pod.spec.node_name or pod.state(MAIN).terminated is not None:
+            return True
+        if pod.state(MAIN).running is None:
+            return True
+        path = self._pods.path(pod.metadata.name)
+        try:
+            return not await commands.done(self._api, path, commands.LOOK, pod.metadata.uid)
+        except FederatorError:
+            return False
+
+    async def observe(self) -> None:
+        """Tell what is free whenever nodes or pods change."""
+        self._around.tasks.spawn(self._uses.run())
+        await self._pods.nodes.synced.wait()
+        await self._uses.synced.wait()
+        told: Seen | None = None
+        while True:
+            self._look.clear()
+            seen = self._seen()
+            if seen != told:
+                self._around.tell(ev.CapacitySeen(seen))
+                told = seen
+            await asyncio.sleep(LOOK_PAUSE_S)
+            try:
+                async with asyncio.timeout(HEALTH_S):
+                    await self._look.wait()
+            except TimeoutError:
+                continue
+
+    def _seen(self) -> Seen:
+        nodes = self._pods.nodes.items
+        machines = {name: node.machine for name, node in nodes.items() if node.machine is not None}
+        trouble = self._pods.nodes.trouble or self._uses.trouble or self._pods.mirror.trouble
+        return self._cluster.seen(machines, self._uses.items.values(), trouble)
+
+    def find_port(self) -> int:
+        """Every pod has an address of its own."""
+        return manifests.PORT
+
+    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+        """Pods, all of them on nodes, each with its work directory, set up and waiting."""
+        return await self._preparing.prepare(record, spec, setting_up)
+
+    async def unprepare(self, placement: str) -> None:
+        """Take all of it back."""
+        await self._preparing.take_back(placement)
+
+    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+        """Open their gates."""
+        hosts = ", ".join(f"{slot.rank} on {slot.host}" for slot in record.slots)
+        log.info("%s of job %s starts: %s", record.entry.placement, record.entry.job, hosts)
+        for rank in ranks:
+            self._ranks.open(record, spec, rank)
+
+    def find(self, record: Record, rank: int) -> None:
+        """Look at its pod."""
+        self._ranks.find(record, rank)
+
+    def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
+        """To their process groups."""
+        for rank in ranks:
+            self._around.tasks.spawn(self._ranks.signal(placement, rank, signal))
+
+    async def finish_logs(self, record: Record) -> None:
+        """Get what is missing of each."""
+        placement = record.entry.placement
+        await asyncio.gather(*(self._ranks.finish_log(placement, rank) for rank in record.entry.ranks))
+
+    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+        """Of all ranks together."""
+        if not spec.outputs or not record.ranks:
+            return False
+        placement = record.entry.placement
+        found = await asyncio.gather(*(self._ranks.fetched(placement, rank.rank) for rank in record.ranks))
+        return await asyncio.to_thread(outputs.merge, found, archive) > 0
+
+    async def discard(self, placement: str, checkpoints_of: str | None) -> None:
+        """Let its objects go. Checkpoints are removed by whoever has mounted the claim: the agent, where its manifest says so."""
+        del checkpoints_of
+        self._ranks.forget(placement)
+        await self._preparing.take_back(placement)
+
+    def close(self) -> None:
+        """The connections have ended with the tasks. Everything that runs goes on."""

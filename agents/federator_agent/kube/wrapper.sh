@@ -1,0 +1,27 @@
+# What a job's container runs first: waits for its work directory, sets up, and waits at the gate. Nothing of the job's command runs
+# before the agent has opened it, and the agent has written down that it will before it does.
+# Arguments: the set-up script, or nothing; then the command.
+folder=/federator
+gate=$folder/gate
+setup=$1
+shift
+wait_for() {
+  while [ ! -e "$1" ]; do sleep 0.1 2>/dev/null || sleep 1; done
+}
+wait_for $gate/made
+echo $$ >$gate/pid.new && mv $gate/pid.new $gate/pid
+wait_for $gate/staged
+mkdir -p "$FEDERATOR_CHECKPOINT_DIR"
+cd $folder/work || exit 126
+if [ -n "$setup" ]; then
+  /bin/sh -c "$setup" </dev/null
+  code=$?
+  if [ $code -ne 0 ]; then
+    echo set-up >/dev/termination-log
+    exit $code
+  fi
+fi
+: >$gate/ready
+wait_for $gate/go
+. $gate/go
+exec "$@" </dev/null

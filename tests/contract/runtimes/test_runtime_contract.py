@@ -1,0 +1,218 @@
+"""What the core may rely on, whatever runs the work: nothing before the gate, everything once, and the same after the agent's death."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from federator.model.placements import Cause
+from federator_agent.core import events as ev
+from federator_agent.runtime import StagingError
+from tests.contract.runtimes import factories_kube, factories_local
+from tests.contract.runtimes.world import RuntimeWorld
+from tests.support.waiting import until
+
+FACTORIES = {"local": factories_local, "kube": factories_kube}
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=list(FACTORIES))
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
+    factory: ModuleType = FACTORIES[request.param]
+    if lack := factory.lacking():
+        pytest.skip(lack)
+    world = RuntimeWorld(tmp_path, factory.site())
+    world.begin()
+    yield world
+    await world.close()
+
+
+async def test_nothing_runs_before_the_gate_is_opened_and_then_once(world: RuntimeWorld) -> None:
+    spec = world.spec("echo it runs; sleep 0.2; echo it ends")
+    record = world.record(spec)
+    prepared = await world.prepare(record, spec)
+    assert "runs" not in world.log(record)
+    record = await world.start(record, spec, prepared)
+    (end,) = await world.over(record)
+    assert (end.exit_code, end.cause) == (0, None)
+    assert world.log(record) == "it runs\nit ends\n"
+    assert world.count(ev.RankEnded, record) == 1
+
+
+async def test_the_exit_code_is_the_commands(world: RuntimeWorld) -> None:
+    record = await world.run(world.spec("exit 3"))
+    (end,) = await world.over(record)
+    assert (end.exit_code, end.cause) == (3, None)
+
+
+async def test_an_end_is_not_put_before_its_start(world: RuntimeWorld) -> None:
+    record = await world.run(world.spec("true"))
+    (end,) = await world.over(record)
+    assert end.ended_at >= (await world.wait_for(ev.RankStarted, record)).started_at - 1.5
+
+
+async def test_the_command_is_taken_word_for_word(world: RuntimeWorld) -> None:
+    words = ("printf", "%s|", "a b", "$HOME", "$(HOME)", "$$", "'\"", "*", "é")
+    record = await world.run(world.spec(None, command=words))
+    await world.over(record)
+    assert world.log(record) == "".join(f"{word}|" for word in words[2:])
+    record = await world.run(world.spec('printf "%s" "$ODD"', env={"ODD": "$(HOME) $$ 'x"}))
+    await world.over(record)
+    assert world.log(record) == "$(HOME) $$ 'x"
+
+
+async def test_the_work_directory_goes_in_and_the_outputs_come_out(
+    world: RuntimeWorld, tmp_path: Path
+) -> None:
+    workdir = world.bulk.keep({"tool.sh": b"#!/bin/sh\necho from the tool", "data/in": b"4711"})
+    run = "./tool.sh; mkdir -p out/deep; cp data/in out/deep/copy; echo no > other; echo yes > out/top.txt"
+    spec = world.spec(run, workdir=workdir, outputs=("out/**", "*.none"))
+    record = await world.run(spec)
+    (end,) = await world.over(record)
+    assert end.exit_code == 0
+    assert world.log(record) == "from the tool\n"
+    assert await world.outputs(record, spec, tmp_path) == {"out/deep/copy": b"4711", "out/top.txt": b"yes\n"}
+
+
+async def test_no_outputs_are_no_archive(world: RuntimeWorld, tmp_path: Path) -> None:
+    spec = world.spec("echo done", outputs=("results/**",))
+    record = await world.run(spec)
+    await world.over(record)
+    assert await world.outputs(record, spec, tmp_path) == {}
+
+
+async def test_a_work_directory_that_is_nowhere_fails_the_staging(world: RuntimeWorld) -> None:
+    spec = world.spec("echo no", workdir="f" * 64)
+    with pytest.raises(StagingError) as failed:
+        await world.prepare(world.record(spec), spec)
+    assert failed.value.cause is Cause.STAGING
+
+
+async def test_the_set_up_runs_before_the_gate_and_the_command_finds_what_it_made(
+    world: RuntimeWorld,
+) -> None:
+    spec = world.spec("cat made", setup="echo setting up; echo ready > made")
+    record = world.record(spec)
+    prepared = await world.prepare(record, spec)
+    assert world.setups == [record.entry.placement]
+    await world.has_written(record, "setting up")
+    record = await world.start(record, spec, prepared)
+    await world.over(record)
+    assert world.log(record) == "setting up\nready\n"
+
+
+async def test_a_set_up_that_fails_is_told_with_its_code_and_its_output(world: RuntimeWorld) -> None:
+    spec = world.spec("echo no", setup="echo what went wrong; exit 9")
+    record = world.record(spec)
+    with pytest.raises(StagingError) as failed:
+        await world.prepare(record, spec)
+    assert (failed.value.cause, failed.value.exit_code) == (Cause.SETUP, 9)
+    await world.runtime.finish_logs(record)
+    assert world.log(record) == "what went wrong\n"
+
+
+async def test_each_rank_of_a_gang_knows_its_place(world: RuntimeWorld) -> None:
+    run = 'echo "$FEDERATOR_NODE_RANK of $FEDERATOR_NUM_NODES world $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT $PET_RDZV_ENDPOINT"'
+    record = await world.run(world.spec(run, nodes=3))
+    ends = await world.over(record)
+    assert [end.exit_code for end in ends] == [0, 0, 0]
+    places = [world.log(record, rank).split() for rank in range(3)]
+    assert [place[:5] for place in places] == [[str(rank), "of", "3", "world", "3"] for rank in range(3)]
+    (meeting,) = {(place[6], place[7]) for place in places}
+    assert meeting[0] == meeting[1]
+
+
+async def test_a_signal_reaches_the_command_which_may_end_well(world: RuntimeWorld) -> None:
+    run = "trap 'echo saved; exit 5' TERM; echo there; while :; do sleep 0.1; done"
+    record = await world.run(world.spec(run))
+    await world.has_written(record, "there")
+    world.runtime.signal(record.entry.placement, (0,), "TERM")
+    (end,) = await world.over(record)
+    assert end.exit_code == 5
+    assert "saved" in world.log(record)
+
+
+async def test_a_kill_ends_what_will_not_listen_and_all_that_it_started(world: RuntimeWorld) -> None:
+    run = "trap '' TERM; (while :; do sleep 0.1; done) & echo there; while :; do sleep 0.1; done"
+    record = await world.run(world.spec(run))
+    await world.has_written(record, "there")
+    world.runtime.signal(record.entry.placement, (0,), "TERM")
+    world.runtime.signal(record.entry.placement, (0,), "KILL")
+    (end,) = await world.over(record)
+    assert end.exit_code == 137
+
+
+async def test_one_rank_may_be_signalled_alone(world: RuntimeWorld) -> None:
+    run = "echo there; until [ -e stop ]; do sleep 0.1; done"
+    record = await world.run(world.spec(run, nodes=2))
+    await world.has_written(record, "there", rank=1)
+    world.runtime.signal(record.entry.placement, (1,), "KILL")
+    assert (await world.wait_for(ev.RankEnded, record, 1)).exit_code == 137
+    assert world.count(ev.RankEnded, record, 0) == 0
+    world.runtime.signal(record.entry.placement, (0,), "KILL")
+    await world.wait_for(ev.RankEnded, record, 0)
+
+
+async def test_work_goes_on_without_the_agent_and_is_found_again(world: RuntimeWorld) -> None:
+    run = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done; exit 4"
+    record = await world.run(world.spec(run))
+    await world.has_written(record, "line 2")
+    await world.restart()
+    world.runtime.find(record, 0)
+    await world.wait_for(ev.RankStarted, record)
+    (end,) = await world.over(record)
+    assert end.exit_code == 4
+    assert world.log(record) == "".join(f"line {i}\n" for i in range(1, 11))
+
+
+async def test_an_end_while_the_agent_was_away_is_told(world: RuntimeWorld, tmp_path: Path) -> None:
+    spec = world.spec("echo all of it; echo kept > kept.txt; exit 6", outputs=("*.txt",))
+    record = await world.run(spec)
+    await world.restart()
+    world.runtime.find(record, 0)
+    (end,) = await world.over(record)
+    assert end.exit_code == 6
+    assert world.log(record) == "all of it\n"
+    assert await world.outputs(record, spec, tmp_path) == {"kept.txt": b"kept\n"}
+
+
+async def test_a_gate_that_was_never_opened_is_known_and_opens_once(world: RuntimeWorld) -> None:
+    spec = world.spec("echo once")
+    record = world.record(spec)
+    record = world.intend(record, await world.prepare(record, spec))
+    await world.restart()
+    world.runtime.find(record, 0)
+    await world.wait_for(ev.RankAbsent, record)
+    world.runtime.start(record, spec, (0,))
+    (end,) = await world.over(record)
+    assert (end.exit_code, world.log(record)) == (0, "once\n")
+
+
+async def test_a_preparation_is_taken_up_again_after_a_restart(world: RuntimeWorld) -> None:
+    spec = world.spec("echo once", workdir=world.bulk.keep({"file": b"x"}))
+    record = world.record(spec)
+    await world.prepare(record, spec)
+    await world.restart()
+    record = await world.start(record, spec, await world.prepare(record, spec))
+    (end,) = await world.over(record)
+    assert (end.exit_code, world.log(record)) == (0, "once\n")
+
+
+async def test_what_is_given_up_never_runs(world: RuntimeWorld) -> None:
+    spec = world.spec("echo it ran", setup="echo setting up")
+    record = world.record(spec)
+    await world.prepare(record, spec)
+    await world.runtime.unprepare(record.entry.placement)
+    await world.runtime.unprepare(record.entry.placement)
+    await world.restart()
+    world.runtime.find(record, 0)
+    await until(lambda: world.count(ev.RankAbsent, record) or world.count(ev.RankEnded, record), "an answer")
+    assert "it ran" not in world.log(record)
+
+
+async def test_a_discard_may_be_repeated(world: RuntimeWorld) -> None:
+    record = await world.run(world.spec("true"))
+    await world.over(record)
+    await world.runtime.discard(record.entry.placement, None)
+    await world.runtime.discard(record.entry.placement, None)

@@ -1,0 +1,22 @@
+"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C."""
+
+import signal
+import sys
+
+from tests.testbeds.kubernetes.cluster import missing
+from tests.testbeds.kubernetes.shared import testbed
+
+
+def main() -> int:
+    """Keep it up."""
+    if lack := missing():
+        sys.stderr.write(f"{lack}\n")
+        return 1
+    sys.stdout.write(f"export KUBECONFIG={testbed().kubeconfig} FEDERATOR_TEST_IMAGE={testbed().image}\n")
+    sys.stdout.flush()
+    signal.sigwait([signal.SIGINT, signal.SIGTERM])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

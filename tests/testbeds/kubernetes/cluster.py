@@ -1,0 +1,223 @@
+"""The control plane: etcd, API server, controllers and scheduler on loopback, in a folder of their own, ended by pid.
+
+No controller watches the nodes' health: a machine that is slow for a while must not look like one whose nodes have died. A test that wants a node to be
+unwell says so in its status itself.
+"""
+
+import base64
+import json
+import os
+import secrets
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.support.waiting import wait_until
+from tests.testbeds.etcd import DIE_WITH_US, EtcdCluster
+from tests.testbeds.ports import free_ports
+
+NAMESPACE = "federator"
+CONTROLLERS = "namespace,serviceaccount,serviceaccount-token,podgc,endpoint"
+REMEDY = "run make testbed-kubernetes"
+
+
+def binaries() -> Path:
+    """Where `build.sh` puts the programs."""
+    cache = os.environ.get("FEDERATOR_TESTBEDS") or Path.home() / ".cache" / "federator"
+    return Path(cache) / "kubernetes-1.20" / "bin"
+
+
+def missing() -> str:
+    """What is not there and how to get it; empty when all is."""
+    return "" if (binaries() / "kubelet").exists() else f"there is no Kubernetes in {binaries()}; {REMEDY}"
+
+
+class ApiError(Exception):
+    """The API server has said no."""
+
+    def __init__(self, status: int, body: str) -> None:
+        self.status = status
+        super().__init__(f"{status}: {body[:500]}")
+
+
+class Admin:
+    """Somebody who may do anything at the cluster: what a test does behind the agent's back."""
+
+    def __init__(self, url: str, token: str, ca: Path) -> None:
+        self.url, self.token, self.ca = url, token, ca
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        """One request; the decoded answer. Raises `ApiError`."""
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind},
+        )
+        context = ssl.create_default_context(cafile=str(self.ca))
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                data = answer.read()
+        except urllib.error.HTTPError as error:
+            raise ApiError(error.code, error.read().decode(errors="replace")) from None
+        return json.loads(data) if data[:1] == b"{" else data.decode(errors="replace")
+
+    def apply(self, document: dict[str, Any]) -> None:
+        """Create an object; one that is there stays as it is."""
+        group = document["apiVersion"]
+        base = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+        namespace = document["metadata"].get("namespace")
+        where = f"/namespaces/{namespace}" if namespace else ""
+        kind = document["kind"].lower()
+        try:
+            self.ask("POST", f"{base}{where}/{kind}s", document)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def patch(self, path: str, body: Any) -> Any:
+        """Merge into an object."""
+        return self.ask("PATCH", path, body, "application/merge-patch+json")
+
+    def kubeconfig(self, file: Path, token: str | None = None) -> Path:
+        """Write how to reach the cluster, for `token` or for the admin."""
+        file.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "test",
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+                    "clusters": [
+                        {
+                            "name": "test",
+                            "cluster": {
+                                "server": self.url,
+                                "certificate-authority-data": base64.b64encode(self.ca.read_bytes()).decode(),
+                            },
+                        }
+                    ],
+                    "users": [{"name": "test", "user": {"token": token or self.token}}],
+                }
+            )
+        )
+        return file
+
+
+class KubeCluster:
+    """A control plane without nodes. `with KubeCluster(folder) as cluster`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._etcd = EtcdCluster(folder / "etcd", members=1, durable=False)
+        self._port = free_ports(1)[0]
+        self._token = secrets.token_hex(16)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.certificate = folder / "certs" / "apiserver.crt"
+        self.url = f"https://127.0.0.1:{self._port}"
+
+    @property
+    def admin(self) -> Admin:
+        """Whoever may do anything."""
+        return Admin(self.url, self._token, self.certificate)
+
+    def __enter__(self) -> Self:
+        assert not missing(), missing()
+        self._etcd.__enter__()
+        try:
+            self._begin()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _begin(self) -> None:
+        key = self.folder / "service-accounts.key"
+        key.write_bytes(_private_key())
+        (self.folder / "tokens.csv").write_text(f'{self._token},admin,admin,"system:masters"\n')
+        self.start_api_server()
+        self.wait_ready()
+        kubeconfig = self.admin.kubeconfig(self.folder / "admin.kubeconfig")
+        quick = [
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--port=0",
+            "--secure-port=0",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+        ]
+        self.start(
+            "kube-controller-manager", *quick, f"--controllers={CONTROLLERS}",
+            f"--service-account-private-key-file={key}", f"--root-ca-file={self.certificate}",
+        )  # fmt: skip
+        self.start("kube-scheduler", *quick)
+        self.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+
+    def start_api_server(self) -> None:
+        """Start it, for the first time or again, where it was."""
+        key = self.folder / "service-accounts.key"
+        self.start(
+            "kube-apiserver", f"--etcd-servers={self._etcd.endpoints[0]}", "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1", f"--secure-port={self._port}", "--insecure-port=0",
+            "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.213.0.0/24", f"--cert-dir={self.folder / 'certs'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}", "--authorization-mode=RBAC",
+            f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}", "--service-account-issuer=test",
+            "--disable-admission-plugins=TaintNodesByCondition", "--kubelet-preferred-address-types=InternalIP",
+            "--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000", "--enable-aggregator-routing=false",
+        )  # fmt: skip
+
+    def start(self, program: str, *options: str, path: Path | None = None) -> None:
+        """Start one of its programs in the background."""
+        with (self.folder / f"{program}.log").open("ab") as log:
+            self._processes[program] = subprocess.Popen(
+                [*DIE_WITH_US, str(path or binaries() / program), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.folder,
+            )
+
+    def kill(self, program: str) -> None:
+        """kill -9, and wait until it is gone."""
+        process = self._processes.pop(program)
+        process.kill()
+        process.wait()
+
+    def wait_ready(self) -> None:
+        """Return when the API server answers that it is ready."""
+        wait_until(self._ready, "the API server")
+
+    def _ready(self) -> bool:
+        assert self._processes["kube-apiserver"].poll() is None, self.said("kube-apiserver")
+        try:
+            return bool(self.admin.ask("GET", "/readyz") == "ok")
+        except (OSError, ApiError, FileNotFoundError):
+            return False
+
+    def said(self, program: str) -> str:
+        """The end of what a program has logged."""
+        return (self.folder / f"{program}.log").read_text(errors="replace")[-3000:]
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for program in reversed(tuple(self._processes)):
+            self.kill(program)
+        self._etcd.end()
+
+
+def _private_key() -> bytes:
+    """What tokens of service accounts are signed with."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
