@@ -6,6 +6,7 @@ Time passes poll by poll; the bill is the provider's own.
 
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ async def submit(world: World, fate: Fate, limit_s: float) -> str:
     )  # fmt: skip
 
 
+@pytest.mark.timeout(900)  # hours of polls, for each of sixty fates
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
