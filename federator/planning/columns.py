@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
@@ -23,12 +22,7 @@ from federator.planning.caps import Caps
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, never_usd
 from federator.planning.problem import under
-from federator.planning.yard import Lot, need_of
-
-BUCKETS_H = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 168.0)
-"""Edges of the future's buckets, in hours from now: fine where a decision is near, coarse where it will be taken again."""
-
-Floats = NDArray[np.float64]
+from federator.planning.starts import BUCKETS, BUCKETS_H, Standing, Starts
 
 
 class Kind(IntEnum):
@@ -142,6 +136,10 @@ class _Builder:
         self.lots = [self.world.lot(place) for place in range(len(self.world.places))]
         self.caps = Caps(self.world.snapshot, self.world.book.caps)
         self.edges = np.array(BUCKETS_H) * 3600.0
+        self.standing = Standing(self.world, self.lots)
+        self.named: dict[str, Row] = {}
+        self.entries: list[tuple[int, Starts]] = []
+        """Starts of a class, and the index of the first of their columns."""
         self.out = Columns()
         grouped: dict[object, list[JobView]] = {}
         for job in self.world.jobs:
@@ -158,6 +156,7 @@ class _Builder:
     def build(self) -> Columns:
         for klass in range(len(self.out.classes)):
             self._class(klass)
+        self._hours()
         self._fit_rows()
         self._guarantee_rows()
         rows = [row for rows in self.gpu_hours for row in rows] + self.cap_rows
@@ -171,71 +170,48 @@ class _Builder:
         members = self.out.classes[klass]
         serve = Row(f"class/{members[0].id}", len(members), len(members))
         committed: list[int] = []
-        for place in self.world.open_to(members[0]):
-            at = self.world.places[place]
-            if at.offer is not None:
+        places = self.world.open_to(members[0])
+        able = {place: self._able(members, place) for place in places if not self._offered(place)}
+        starts = self._starts(klass, {place: count for place, count in able.items() if count}, serve)
+        committed += starts
+        for place in places:
+            if self._offered(place):
                 committed += self._rented(klass, place, serve)
-                continue
-            able = sum(
-                1 for job in members if not at.rented or self.evaluator.bursting.may_use_lease(job, place)
-            )
-            if able:
-                committed += self._now(klass, place, able, serve)
-                self._future(klass, place, able, serve)
         job = members[0]
-        never = never_usd(self.world.book, job).total + self._cheapest_run(job)
+        home = self.entries[-1][1].cheapest_run_usd if able else 0.0
+        # Without the run, the model would save by never running what it could run later.
+        never = never_usd(self.world.book, job).total + home
         serve.add(self.out.add(Kind.NEVER, klass, -1, never, len(members)), 1.0)
         self.out.rows.append(serve)
         self._required(klass, committed)
 
-    def _cheapest_run(self, job: JobView) -> float:
-        """Without it the model would save by never running what it could run later."""
-        runs = [cost(self.world.book, job, self.world.places[p], self.now).run for p in self.world.home(job)]
-        return min(runs, default=0.0)
+    def _offered(self, place: int) -> bool:
+        return self.world.places[place].offer is not None
 
-    def _now(self, klass: int, place: int, able: int, serve: Row) -> list[int]:
-        job, lot = self.out.classes[klass][0], self.lots[place]
-        at = self.world.places[place]
-        if (job.not_before_at or 0.0) > self.now or not lot.fits(need_of(job), job.nodes):
-            return []
-        price = cost(
-            self.world.book, job, at, self.now, committed_until=_last_release(lot) if at.rented else 0.0
-        )
-        column = self.out.add(Kind.NOW, klass, place, price.total, min(able, _gangs(lot, job)))
-        serve.add(column, 1.0)
-        self.fit[place].append((column, job))
-        self._use_hours(column, place, job, 0.0)
-        self._use_caps(column, job, place)
-        return [column]
+    def _able(self, members: Sequence[JobView], place: int) -> int:
+        """How many of a class may use a place that exists: a lease is for those that have a case."""
+        if not self.world.places[place].rented:
+            return len(members)
+        return sum(self.evaluator.bursting.may_use_lease(job, place) for job in members)
 
-    def _future(self, klass: int, place: int, able: int, serve: Row) -> None:
-        """Starts in later buckets: not before the hosts could hold the gang if nothing else started there."""
-        job, at, lot = self.out.classes[klass][0], self.world.places[place], self.lots[place]
-        earliest = lot.earliest(need_of(job), job.nodes)
-        if earliest is None:
-            return
-        earliest_s = max(earliest, job.not_before_at or 0.0, self.now + job.behind_s) - self.now
-        starts = np.maximum(self.edges[:-1], earliest_s)
-        starts = np.where(
-            starts <= self.edges[:-1],
-            (self.edges[:-1] + np.minimum(self.edges[1:], self.edges[:-1] + 900.0)) / 2,
-            starts,
-        )
-        usable = starts < self.edges[1:]
-        base = cost(
-            self.world.book, job, at, self.now, committed_until=_last_release(lot) if at.rented else 0.0
-        )
-        late = (self.now + starts + at.run_s(job)) > (job.deadline_at or np.inf)
-        prices = (
-            base.run
-            + base.rent
-            + self.world.book.wait_usd_h(job) * starts / 3600.0
-            + self.world.book.value_usd(job) * late
-        )
-        for start, price in zip(starts[usable], prices[usable], strict=True):
-            column = self.out.add(Kind.FUTURE, klass, place, float(price), able)
-            serve.add(column, 1.0)
-            self._use_hours(column, place, job, float(start))
+    def _starts(self, klass: int, able: Mapping[int, int], serve: Row) -> list[int]:
+        """Starts at places that exist, now and later; those of now are to be whole."""
+        job, first = self.out.classes[klass][0], len(self.out.kind)
+        starts = self.standing.starts(job, list(able), list(able.values()))
+        count = len(starts.place)
+        self.entries.append((first, starts))
+        self.out.kind += [Kind.NOW if now else Kind.FUTURE for now in starts.now.tolist()]
+        self.out.klass += [klass] * count
+        self.out.place += starts.place.tolist()
+        self.out.cost += starts.cost.tolist()
+        self.out.upper += starts.upper.tolist()
+        serve.columns += range(first, first + count)
+        serve.coefficients += [1.0] * count
+        committed = (np.flatnonzero(starts.now) + first).tolist()
+        for column in committed:
+            self.fit[self.out.place[column]].append((column, job))
+            self._use_caps(column, job, self.out.place[column])
+        return committed
 
     def _rented(self, klass: int, place: int, serve: Row) -> list[int]:
         """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
@@ -301,11 +277,21 @@ class _Builder:
             rows.append(Row(f"hours/{at.key}/{low / 3600.0:g}h", -np.inf, free / 3600.0))
         return rows
 
-    def _use_hours(self, column: int, place: int, job: JobView, start_s: float) -> None:
-        end_s = start_s + self.world.places[place].run_s(job)
-        overlap = np.clip(np.minimum(self.edges[1:], end_s) - np.maximum(self.edges[:-1], start_s), 0.0, None)
-        for row, seconds in zip(self.gpu_hours[place], overlap, strict=True):
-            row.add(column, float(seconds) * job.gpus_total / 3600.0)
+    def _hours(self) -> None:
+        """What all starts take of the buckets' GPU-hours, into their rows."""
+        if not self.entries:
+            return
+        columns = np.concatenate([first + starts.hours_column for first, starts in self.entries])
+        numbers = np.concatenate([starts.hours_row for _, starts in self.entries])
+        gpu_h = np.concatenate([starts.gpu_h for _, starts in self.entries])
+        order = np.argsort(numbers, kind="stable")
+        numbers, columns, gpu_h = numbers[order], columns[order], gpu_h[order]
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(numbers)], strict=True):
+            if begin < end:
+                place, bucket = divmod(int(numbers[begin]), BUCKETS)
+                row = self.gpu_hours[place][bucket]
+                row.columns, row.coefficients = columns[begin:end].tolist(), gpu_h[begin:end].tolist()
 
     def _use_caps(self, column: int, job: JobView, place: int) -> None:
         for row, adds in zip(self.cap_rows, self.caps.adds(job, self.world.places[place]), strict=True):
@@ -342,11 +328,10 @@ class _Builder:
         )
 
     def _row(self, name: str, high: float) -> Row:
-        found = next((row for row in self.out.rows if row.name == name), None)
-        if found is None:
-            found = Row(name, -np.inf, high)
-            self.out.rows.append(found)
-        return found
+        if name not in self.named:
+            self.named[name] = Row(name, -np.inf, high)
+            self.out.rows.append(self.named[name])
+        return self.named[name]
 
     def _guarantee_rows(self) -> None:
         """Guaranteed GPUs, as far as there is work that wants them; what is short is charged."""
@@ -369,12 +354,3 @@ class _Builder:
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
             row.add(self.out.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
             self.out.rows.append(row)
-
-
-def _last_release(lot: Lot) -> float:
-    return lot.releases[-1].at if lot.releases else 0.0
-
-
-def _gangs(lot: Lot, job: JobView) -> int:
-    """At most so many gangs fit on what is free now."""
-    return lot.room_for(need_of(job)) // job.nodes

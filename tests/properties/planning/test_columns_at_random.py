@@ -1,0 +1,75 @@
+"""The columns made for all places at once say of each start what the rest of the planner says of it, one at a time."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from federator.model.snapshot import Problem
+from federator.planning import columns as cut
+from federator.planning.columns import Columns, Kind
+from federator.planning.objective import Evaluator
+from federator.planning.prices import cost
+from federator.planning.problem import World
+from federator.planning.starts import BUCKETS_H
+from federator.planning.yard import need_of
+from tests.support.worlds import worlds_at_random
+
+HOURS = tuple(zip(BUCKETS_H[:-1], BUCKETS_H[1:], strict=True))
+at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _gpu_h(table: Columns, column: int) -> float:
+    """What a column takes of all buckets together."""
+    return sum(
+        value
+        for row in table.rows
+        if row.name.startswith("hours/")
+        for at, value in zip(row.columns, row.coefficients, strict=True)
+        if at == column
+    )
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=5))
+def test_a_start_costs_what_prices_say_and_takes_its_gpu_hours(problem: Problem) -> None:
+    evaluator = Evaluator(World(problem))
+    world, table = evaluator.world, cut.build(evaluator)
+    for column, kind in enumerate(table.kind):
+        if kind is not Kind.NOW:
+            continue
+        job, place = table.classes[table.klass[column]][0], table.place[column]
+        at, lot = world.places[place], world.lot(place)
+        until = lot.releases[-1].at if at.rented and lot.releases else 0.0
+        assert table.cost[column] == pytest.approx(
+            cost(world.book, job, at, world.now, committed_until=until).total, rel=1e-9
+        )
+        assert lot.fits(need_of(job), job.nodes)
+        # The longest of these runs ends long before the last bucket does.
+        assert _gpu_h(table, column) == pytest.approx(job.gpus_total * at.run_s(job) / 3600.0)
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=5))
+def test_there_is_a_start_now_wherever_one_fits_and_later_ones_only_once_hosts_are_free(
+    problem: Problem,
+) -> None:
+    evaluator = Evaluator(World(problem))
+    world, table = evaluator.world, cut.build(evaluator)
+    found = {(table.klass[c], table.place[c], kind) for c, kind in enumerate(table.kind)}
+    for klass, members in enumerate(table.classes):
+        job = members[0]
+        for place in world.open_to(job):
+            at, lot = world.places[place], world.lot(place)
+            if at.offer is not None or at.rented:
+                continue
+            fits = lot.fits(need_of(job), job.nodes) and (job.not_before_at or 0.0) <= world.now
+            assert ((klass, place, Kind.NOW) in found) == fits
+            later = sum(
+                table.kind[c] is Kind.FUTURE and table.klass[c] == klass and table.place[c] == place
+                for c in range(len(table.kind))
+            )
+            earliest = lot.earliest(need_of(job), job.nodes)
+            if earliest is None:
+                assert later == 0
+            else:
+                after_h = max(earliest - world.now, (job.not_before_at or 0.0) - world.now) / 3600.0
+                assert later == sum(after_h < high for _, high in HOURS)
