@@ -117,7 +117,7 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
         cluster.start(0)
         cluster.start(1)
         cluster.wait_healthy()
-        world.admin.transport.patience_s = 30.0
+        world.admin.transport.patience_s = READY_S
         await world.submit(0.2)
         assert await world.faults() == []
         assert len(world.placements(long)) == 1, "work goes on without anybody who leads"

@@ -45,7 +45,7 @@ class Dispatchers:
         self.proxies: dict[str, list[Proxy]] = {name: [] for name in proxied}
         self.nodes: dict[str, int] = {}
         """Acknowledged jobs, and how many ranks each has."""
-        self.admin = Client(self.urls, patience_s=20.0)
+        self.admin = Client(self.urls, patience_s=READY_S)
         self._http: aiohttp.ClientSession
 
     def url(self, name: str) -> str:
@@ -58,7 +58,7 @@ class Dispatchers:
         return ",".join(map(self.url, self.ports))
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20))
         try:
             await self._begin()
         except BaseException:
@@ -75,7 +75,7 @@ class Dispatchers:
         for name in others:
             self.start(name)
         token = (self.folder / first / "admin.token").read_text().strip()
-        self.admin = Client(self.urls, token, patience_s=20.0)
+        self.admin = Client(self.urls, token, patience_s=READY_S)
         await self._start_site()
 
     async def __aexit__(self, *_: object) -> None:

@@ -7,7 +7,6 @@ yet, spot prices, AWS's price list, and spot machines that are taken back. It al
 import asyncio
 import atexit
 import json
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -24,6 +23,7 @@ from aiohttp import web
 
 from federator.kernel.clock import Clock
 from tests.support.waiting import wait_until
+from tests.testbeds.ports import free_ports
 
 IMAGE = "ami-12c6146b"
 """One that moto brings along."""
@@ -87,9 +87,7 @@ class MotoServer:
     """A process, one for all tests of a run: each test begins with `reset`."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "moto.server", "-p", str(port)],
@@ -103,14 +101,14 @@ class MotoServer:
         assert self._process.poll() is None, "moto's server has ended"
         try:
             self.reset()
-        except urllib.error.URLError:
+        except OSError:  # not there yet, or not in time
             return False
         return True
 
     def reset(self) -> None:
         """Forget everything."""
         request = urllib.request.Request(f"{self.url}/moto-api/reset", method="POST")
-        urllib.request.urlopen(request, timeout=30).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
     def close(self) -> None:
         """End the process."""
