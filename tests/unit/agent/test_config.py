@@ -79,6 +79,7 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\nreport_every: 5", ["$.report_every", "no unit"]),
         ("site: a\ndispatcher: localhost", ["$.dispatcher", "http://"]),
         ("site: a\njoin_token: secret", ["$.join_token"]),
+        ("site: a\nwatch_gpus: sometimes", ["line 2", "$.watch_gpus", "true or false"]),
         ("site: [", ["site.yaml"]),
     ],
 )
@@ -87,6 +88,36 @@ def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> 
         parse(text)
     for word in ["site.yaml", *words]:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "watched"),
+    [
+        ("site: a", {}, True),
+        ("site: a\nwatch_gpus: false", {}, False),
+        ("site: a", {"FEDERATOR_NO_GPU_WATCH": "1"}, False),
+    ],
+)
+def test_gpus_are_watched_unless_the_owner_or_who_made_up_the_machine_says_no(
+    text: str, environ: dict[str, str], watched: bool
+) -> None:
+    assert config.parse(text, "site.yaml", SITE_KEYS, environ).watch_gpus is watched
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({}, ""),
+        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}, ""),
+        ({"FEDERATOR_NOTICES": "ec2"}, "http://169.254.169.254"),
+        (
+            {"FEDERATOR_NOTICES": "ec2", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1/"},
+            "http://127.0.0.1:1",
+        ),
+    ],
+)
+def test_only_a_machine_that_may_be_taken_back_asks_about_it(environ: dict[str, str], url: str) -> None:
+    assert config.parse("site: a", "site.yaml", SITE_KEYS, environ).notices == url
 
 
 def test_only_user_data_may_hold_a_join_token() -> None:

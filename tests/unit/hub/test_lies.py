@@ -8,7 +8,7 @@ import pytest
 from federator.model.capacity import Pool, Shape
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementReport, PlacementStatus, RankStatus
-from federator.model.sites import LocalWork, SiteReport
+from federator.model.sites import AilingGpu, LocalWork, SiteReport
 from federator.wire import link
 from tests.unit.hub.agents import Agent, a_world, job_of, placement
 
@@ -48,6 +48,9 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "a thousand pools": ({"pools": tuple(Pool(name=f"p{n}") for n in range(1000))}, "pools"),
     "a price below nothing": ({"pools": (HONEST,), "price_usd_gpu_h": -5.0}, "price_usd_gpu_h"),
     "local work on hosts below nothing": ({"pools": (HONEST,), "local_work": (LocalWork("main", -1, 4),)}, "local_work[0].nodes"),
+    "a notice from before there was time": ({"pools": (HONEST,), "reclaim_at": -1.0}, "reclaim_at"),
+    "more ailing GPUs than anybody has": ({"pools": (HONEST,), "ailing": (AilingGpu("main", "main/0", 0, ""),) * 5000}, "ailing"),
+    "an ailment told at length": ({"pools": (HONEST,), "ailing": (AilingGpu("main", "main/0", 0, "x" * 2**20),)}, "ailing"),
     "a label of a megabyte": ({"pools": (HONEST,), "labels": {"a": "x" * 2**20}}, "labels"),
 }  # fmt: skip
 
