@@ -113,9 +113,14 @@ class Slurm:
         return self._daemons[daemon].pid
 
     def kill(self, daemon: str) -> None:
-        """Kill `slurmctld`, or the slurmd of a node. What runs there goes on."""
+        """Kill the slurmd of a node. What runs there goes on."""
         self._daemons[daemon].kill()
         self._daemons.pop(daemon).wait()
+
+    def stop(self, daemon: str) -> None:
+        """End `slurmctld` as its service does: one that is killed forgets its last seconds."""
+        self._daemons[daemon].terminate()
+        self._daemons.pop(daemon).wait(TERM_S)
 
     async def command(self, program: str, *arguments: str, stdin: str = "") -> str:
         """What one of Slurm's commands prints. Raises `SlurmFailed` with what it says when it fails."""

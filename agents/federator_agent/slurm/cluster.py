@@ -93,8 +93,10 @@ class Cluster:
         while True:
             self._changed.clear()
             began_s = loop.time()
+            pause_s = TRY_AGAIN_S
             try:
                 seen = await self._observe(frozenset(ours()))
+                pause_s = max(OBSERVE_S, BREATH * (loop.time() - began_s))
             except (Unreachable, Rejected) as error:
                 if self._view is None and not self._silent:
                     log.warning("%s", error)
@@ -104,7 +106,6 @@ class Cluster:
             if seen != told:
                 tell(seen)
                 told = seen
-            pause_s = max(OBSERVE_S, BREATH * (loop.time() - began_s))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._changed.wait()

@@ -50,6 +50,7 @@ class Folder:
         """The directory, with a log's place for each rank; `link` leads to it from where the agent looks for logs."""
         for rank in ranks:
             (self.path / f"rank-{rank}").mkdir(parents=True, exist_ok=True)
+            (self.path / f"rank-{rank}" / "log").touch()
         if not link.is_symlink():
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(self.path)

@@ -28,13 +28,13 @@ _WHY = {"PREEMPTION": "PREEMPTED", "TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NOD
 
 
 class Job(NamedTuple):
-    """A job in the queue, as `squeue` shows it. `preempting`: it has been told to go, and has a grace."""
+    """A job in the queue, as `squeue` shows it. `preempted`: it has been told to go for the sake of another; it may have ended within its grace."""
 
     id: str
     name: str
     state: str
     reason: str = ""
-    preempting: bool = False
+    preempted: bool = False
     submitted_at: float | None = None
 
     @property
@@ -88,8 +88,8 @@ def read_queue(text: str) -> list[Job]:
             at += width
         number, state, reason, preempt_time, submitted, name = words
         if number.isdigit() and state:
-            preempting = _time(preempt_time) is not None
-            jobs.append(Job(number, name, state, reason, preempting, _time(submitted)))
+            preempted = _time(preempt_time) is not None
+            jobs.append(Job(number, name, state, reason, preempted, _time(submitted)))
     return jobs
 
 

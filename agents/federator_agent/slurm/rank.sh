@@ -15,10 +15,11 @@ put() {
 # Slurm signals this process, or everything it has started, depending on how the site tracks processes: the command is a process group of its own and gets it from here.
 asked='' child=''
 pass_on() {
-    asked=$1 heard=yes
+    asked=$1
     [ -z "$child" ] || kill -s "$1" -- "-$child" 2>/dev/null
 }
-for name in HUP INT QUIT TERM USR1 USR2; do
+signals='HUP INT QUIT TERM USR1 USR2'
+for name in $signals; do
     # shellcheck disable=SC2064
     trap "pass_on $name" "$name"
 done
@@ -48,19 +49,24 @@ done
 [ "$gpus" -gt 0 ] || export CUDA_VISIBLE_DEVICES=
 
 put "started-$rank" "$(date +%s.%N)" || exit 74
-set -m # the command leads a process group
-bash "command-$rank" </dev/null >>"rank-$rank/log" 2>&1 &
+set -m # what runs in the background leads a process group
+(
+    # Signals for the group are for the command; this shell waits for it in the foreground, which alone gives its true code.
+    trap : $signals
+    bash "command-$rank" </dev/null >>"rank-$rank/log" 2>&1
+    code=$?
+    trap '' $signals # nor may they hit those that write the mark
+    until put "exit-$rank" "$code $(date +%s.%N)"; do
+        sleep 5 # a full disk must not turn an end into a loss
+    done
+) &
 child=$!
 [ -z "$asked" ] || pass_on "$asked"
-while :; do
-    heard=''
-    wait "$child"
-    code=$?
-    # A signal ends the wait, and so does a command that is stopped for a while.
-    [ -z "$heard" ] && ! kill -0 "$child" 2>/dev/null && break
+while kill -0 "$child" 2>/dev/null; do
+    wait "$child" # which a signal ends, too, and a command that is stopped for a while
+    sleep 0.05
 done
 kill -s KILL -- "-$child" 2>/dev/null
-until put "exit-$rank" "$code $(date +%s.%N)"; do
-    sleep 5 # a full disk must not turn an end into a loss
-done
+[ -e "exit-$rank" ] || put "exit-$rank" "137 $(date +%s.%N)"
+read -r code _ <"exit-$rank"
 exit "$code"

@@ -87,7 +87,8 @@ def batch_script(directory: Path, ranks: int, need: Resources) -> str:
     return f"""#!/bin/bash
 unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_TRES_BIND SLURM_GPUS
 cd {where} || exit 74
-printf '%s\\n' "$SLURM_JOB_ID $SLURM_JOB_NODELIST $(cat /proc/sys/kernel/random/boot_id)" >batch
+mkdir begun || exit 77 # a slurmctld that has lost its latest state may start a job again that has run
+printf '%s\\n' "$SLURM_JOB_ID $SLURM_JOB_NODELIST $(cat /proc/sys/kernel/random/boot_id)" >begun/by
 srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task={cpus} \\
     --output=slurm.out --open-mode=append bash {where}/rank.sh {where} {need.gpus.count} {GATE_S}
 """

@@ -13,7 +13,7 @@ from federator_agent.core.events import Event, RankEnded, RankStarted
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.fates import FORGOTTEN, Fate, fate
 from federator_agent.slurm.folder import Folder, Marks
-from federator_agent.slurm.output import last_words
+from federator_agent.slurm.output import Job, last_words
 from federator_agent.slurm.queue import Look
 
 MARKS_S, FIRST_MARKS_S = 0.5, 0.1
@@ -97,12 +97,12 @@ class Watch:
         if job is None or job.over:
             self._over_since_s = self._over_since_s or now_s
             if ended == self._left or now_s - self._over_since_s > SETTLE_S:
-                state = job.state if job else last_words(self._folder.said()) or FORGOTTEN
+                state = _state(job) or last_words(self._folder.said()) or FORGOTTEN
                 for rank in sorted(self._left):
                     self._end(rank, marks, fate(marks.ended.get(rank), state, killed=self.killed))
             else:
                 self.hurry()
-        elif ended != self._left and job.state == "RUNNING" and not job.preempting:
+        elif ended != self._left and job.state == "RUNNING" and not job.preempted:
             for rank in sorted(rank for rank in ended if self._seen_s[rank] < look.began_s):
                 self._end(rank, marks, Fate(marks.ended[rank].code))
 
@@ -116,3 +116,10 @@ class Watch:
         """A real time of the past by this agent's clock, which may run faster; a node's clock may be ahead."""
         ago_s = max(0.0, time.time() - real_at)
         return self._clock.now() - ago_s / (self._clock.real_delay_s(1.0) or 1.0)
+
+
+def _state(job: Job | None) -> str:
+    """Slurm says FAILED of a job that ends by itself when it is preempted, within its grace."""
+    if job is None:
+        return ""
+    return "PREEMPTED" if job.preempted else job.state

@@ -1,0 +1,120 @@
+"""How Slurm's own decisions end a job, each told by its true cause: local work first, limits, lost nodes, an administrator."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from federator.model.placements import Cause, PlacementStatus
+from tests.integration.slurm.conftest import Agents, SlurmAgent, gpus
+from tests.support.waiting import until
+from tests.testbeds.slurm import Slurm, SlurmFailed
+
+RUNNING, LOST = PlacementStatus.RUNNING, PlacementStatus.LOST
+
+
+async def _stop_it(agent: SlurmAgent, how: str) -> None:
+    """What somebody at the site does to a job that runs."""
+    job = await agent.job()
+    if how == "scancel":
+        await agent.slurm.command("scancel", job)
+    elif how == "preempt":
+        local = ("--partition=local", "--nodes=4", "--exclusive", "--output=/dev/null")
+        await agent.slurm.submit("#!/bin/sh\nsleep 1000\n", *local)
+    else:
+        await agent.slurm.command("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "cause", "words"),
+    [
+        ("scancel", LOST, Cause.EVICTED, "cancelled at the site"),
+        ("preempt", LOST, Cause.EVICTED, "preempted"),
+        ("down", LOST, Cause.NODE_LOST, "node"),
+    ],
+)
+async def test_a_job_that_the_site_takes_off_has_not_failed(
+    agents: Agents, east: Slurm, how: str, status: PlacementStatus, cause: Cause, words: str
+) -> None:
+    """Although its command ends with a code of its own on Slurm's TERM, one rank long before the other."""
+    agent = await agents.of(east)
+    run = 'trap "exit 4" TERM; [ $FEDERATOR_NODE_RANK = 0 ] && trap "sleep 0.6; exit 0" TERM; while :; do sleep 0.05; done'
+    await agent.run_job(run, nodes=2, resources=gpus(8))
+    await agent.is_(RUNNING)
+    try:
+        await _stop_it(agent, how)
+        end = await agent.ended()
+    finally:
+        if how == "down":
+            await _up(east)
+    assert (end.status, end.cause) == (status, cause), end
+    assert words in end.detail
+
+
+async def test_a_preempted_job_has_its_grace(agents: Agents, east: Slurm, tmp_path: Path) -> None:
+    """In a partition with a grace Slurm goes on to say RUNNING while the command already ends; that is no failure of its own."""
+    agent = await agents.of(east)
+    ready = tmp_path / "ready"
+    run = f'trap "echo saved; exit 4" TERM; touch {ready}; while :; do sleep 0.05; done'
+    await agent.run_job(run, queue="polite", resources=gpus(8))
+    await until(ready.exists, "it to run")
+    await agent.is_(RUNNING)
+    await _stop_it(agent, "preempt")
+    end = await agent.ended()
+    assert "saved\n" in agent.log()
+    assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
+
+
+async def test_a_slurmd_that_dies_and_a_time_limit(agents: Agents, east: Slurm) -> None:
+    """Slurm takes half a minute over either, and the agent waits with it: a node that does not answer proves nothing."""
+    agent = await agents.of(east)
+    await agent.run_job("exec sleep 1000", nodes=2, resources=gpus(8))
+    await agent.is_(RUNNING)
+    await agent.run_job("exec sleep 1000", placement="p2", resources=gpus(8))
+    await agent.is_(RUNNING, "p2")
+    await agent.slurm.command("scontrol", "update", f"jobid={await agent.job('p2')}", "endtime=now")
+    last = agent.dispatcher.last(agent.id())
+    assert last is not None
+    node = last.ranks[1].node
+    east.kill(node)
+    try:
+        lost, limited = await agent.ended(), await agent.ended("p2")
+    finally:
+        east.start(node)
+        await _up(east)
+    assert (lost.status, lost.cause) == (LOST, Cause.NODE_LOST), lost
+    assert (limited.status, limited.cause) == (PlacementStatus.FAILED, Cause.MAX_DURATION), limited
+    assert "time limit" in limited.detail
+
+
+async def _up(slurm: Slurm) -> None:
+    """Wait until no node is down: one whose slurmd has come back may be told to go on."""
+
+    async def holds() -> bool:
+        with contextlib.suppress(SlurmFailed):
+            await slurm.command("scontrol", "update", f"nodename={','.join(slurm.nodes)}", "state=resume")
+        return "down" not in await slurm.command("sinfo", "--noheader", "--format=%T")
+
+    await until(holds, "its nodes to come back")
+
+
+async def test_a_slurmctld_that_is_away_ends_nothing(agents: Agents, east: Slurm, tmp_path: Path) -> None:
+    """The site says that it does not answer and lends nothing; what runs goes on, and ends as it does."""
+    agent = await agents.of(east)
+    go = tmp_path / "go"
+    await agent.run_job(f"while [ ! -e {go} ]; do sleep 0.05; done; exit 3")
+    await agent.is_(RUNNING)
+    east.stop("slurmctld")
+    try:
+        dispatcher = agent.dispatcher
+        report = await dispatcher.until(
+            lambda: (last := dispatcher.reports[-1]).health.startswith("Slurm") and last
+        )
+        assert not report.pools[0].free
+        assert dispatcher.last(agent.id()).status is RUNNING  # type: ignore[union-attr]
+    finally:
+        east.start("slurmctld")
+    await dispatcher.until(lambda: dispatcher.reports[-1].health == "ok")
+    go.touch()
+    end = await agent.ended()
+    assert (end.status, end.exit_code) == (PlacementStatus.FAILED, 3)
