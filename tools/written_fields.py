@@ -86,6 +86,8 @@ SITE_FILE = (
     Written("dispatcher", "`http://127.0.0.1:7070`", "as joined", "Where the agent dials to."),
     Written("member", "`basel-2`", "the site's name", "This agent's own name, where a site has several."),
     Written("address", "`10.0.0.5`", "its address on the way to the dispatcher", "Under which the site's other members reach this host. Needed where that way is a tunnel or a proxy on the host itself."),
+    Written("ca", "`/etc/federator/ca.pem`", "those that this host knows", "The authority behind the dispatcher's certificate: a PEM file, or its text."),
+    Written("proxy", "`http://proxy:3128`, `none`", "as `HTTPS_PROXY` and its like say", "The proxy on the way to the dispatcher."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
     Written("watch_gpus", "`false`", "`true`", "Whether GPUs of this host that ail, or that others use, take no new work."),
