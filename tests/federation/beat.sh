@@ -4,7 +4,7 @@
 #   JOURNAL BEATS [GATE]    so many beats of a fifth of a second; or until the file GATE is there
 say() { read -r up _ </proc/uptime && echo "$1 $up"; }
 [ -d "$1" ] && exec >>"$1/$FEDERATOR_JOB_ID.$FEDERATOR_PLACEMENT_ID.$FEDERATOR_NODE_RANK.$$"
-echo "at $FEDERATOR_SITE ${SLURMD_NODENAME:-$PWD} $FEDERATOR_JOB_ID.$FEDERATOR_PLACEMENT_ID.$FEDERATOR_NODE_RANK"
+echo "at $FEDERATOR_SITE ${SLURMD_NODENAME:-$(hostname):$PWD} $FEDERATOR_JOB_ID.$FEDERATOR_PLACEMENT_ID.$FEDERATOR_NODE_RANK"
 trap 'say stopped; exit 0' TERM
 say start
 beats=$2

@@ -2,7 +2,7 @@
 
 Gangs fill every site. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
 gangs have ended, agents are killed with `kill -9`, and so is a member of etcd; when all of that is mended, one site is drained, the dispatcher is killed
-as well, and the site taken back. All the while small jobs come. Nothing here judges: `Evidence` has what the tests look at.
+as well, and the site taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CUT = ("duo", "slurm-a")
 KILLED = ("slurm-b", "kube")
 """Whose agents are killed and started again under running gangs."""
 DRAINED = "slurm-b"
-WAVE = 10
+WAVE = 8
 """Small jobs at a time, a third of them gangs of two."""
 ENDLESS = 5000
 POD_BEATS = 60
@@ -53,6 +53,8 @@ class Evidence:
     probe: str = ""
     probe_because: str = ""
     """A job that may only use the drained site, and why it waited."""
+    flood: tuple[str, ...] = ()
+    """Jobs that came at once, more than there are GPUs at all sites."""
     meanwhile: tuple[str, ...] = ()
     """Jobs that came while that site was drained."""
     rows: dict[str, JobRow] = field(default_factory=dict)
@@ -80,6 +82,8 @@ async def tell(folder: Path, say: Callable[[str], None]) -> Evidence:
         await world.over([*told.gangs.values(), told.due, told.undue])
         say("mended, and all gangs over")
         await _drain(world, told, say)
+        gpus = sum(site.ground.nodes * site.ground.gpus for site in world.sites.values())
+        told.flood = await world.submit_all(20, array=f"0-{gpus + 3}")
         await world.over(list(world.submitted))
         say("all over")
         await _gather(world, told)
@@ -90,7 +94,7 @@ async def _fill(world: World, told: Evidence) -> None:
     """A gang over all of each site, and two jobs that want one of them none the less: one can wait, the other cannot."""
     for name, site in world.sites.items():
         beats = ENDLESS if site.ground.sees_files else POD_BEATS
-        resources = {"gpus": f"A100:{site.ground.gpus}", "cpus": 2}
+        resources = {"gpus": f"A100:{site.ground.gpus}", "cpus": 0.2}
         gate = "end-of-cut" if name in CUT else "end-of-killed"
         told.gangs[name] = await world.submit(
             beats, gate=gate, sites=[name], nodes=site.ground.nodes, resources=resources, estimate="10m"

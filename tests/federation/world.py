@@ -26,6 +26,7 @@ BEAT = Path(__file__).parent / "beat.sh"
 PATIENCE_S = 120.0
 """How long anything may take: the machine is small, and much is going on."""
 MACHINE = {"instance_type": "a2-highgpu-1g", "market": ["on-demand"], "boot_delay": "1s", "max_instances": 2}
+COLLECT_S = 0.2
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue
@@ -115,20 +116,27 @@ class World:
         self.sites: dict[str, Site] = {}
         self.submitted: dict[str, Submitted] = {}
 
-    async def submit(self, beats: int, *, gate: str = "", sites: Sequence[str] = (), **fields: Any) -> str:
+    async def submit(self, beats: int, **fields: Any) -> str:
         """A job that writes down that it lives, for so many fifths of a second or until `open_gate(gate)`. Acknowledged, so it counts."""
+        (job,) = await self.submit_all(beats, **fields)
+        return job
+
+    async def submit_all(
+        self, beats: int, *, gate: str = "", sites: Sequence[str] = (), **fields: Any
+    ) -> tuple[str, ...]:
+        """The same for arrays; their tasks."""
         words = shlex.join([str(self.journal), str(beats), *([str(self.folder / gate)] if gate else [])])
         job = {
             "name": gate or "beat",
             "run": f"set -- {words}\n{BEAT.read_text()}",
-            "resources": {"gpus": 1, "cpus": 1},
+            "resources": {"gpus": 1, "cpus": 0.1},
             "estimate": "10s",
             "placement": {"sites": list(sites)} if sites else {"kinds": ["onprem"]},
             **fields,
         }
-        (name,) = (await self.admin.submit(job)).jobs
-        self.submitted[name] = Submitted(int(job.get("nodes", 1)), tuple(sites))
-        return name
+        jobs = (await self.admin.submit(job)).jobs
+        self.submitted |= dict.fromkeys(jobs, Submitted(int(job.get("nodes", 1)), tuple(sites)))
+        return jobs
 
     def open_gate(self, gate: str) -> None:
         """What waits for this file may end."""
@@ -136,9 +144,14 @@ class World:
 
     def attempts(self) -> list[Attempt]:
         """What all ranks have written down so far, at all sites."""
-        for site in self.sites.values():
-            site.ground.collect(self.journal)
         return read_attempts(self.journal)
+
+    async def collect(self) -> None:
+        """Bring home, for ever, what ranks write where they cannot reach the journal."""
+        while True:
+            for site in self.sites.values():
+                site.ground.collect(self.journal)
+            await asyncio.sleep(COLLECT_S)
 
     def where(self) -> dict[str, set[tuple[str, str]]]:
         """Site and host of every rank of every attempt, by placement, as the ranks themselves saw it."""
@@ -156,7 +169,7 @@ class World:
             ranks = {(attempt.job, attempt.rank) for attempt in self.attempts()}
             return all((job, rank) in ranks for job, nodes in jobs.items() for rank in range(nodes))
 
-        await until(all_live, "ranks that live", PATIENCE_S)
+        await self.until(all_live, "ranks that live")
 
     async def rows(self) -> dict[str, JobRow]:
         """All jobs, as the dispatcher lists them."""
@@ -200,7 +213,11 @@ async def federated(folder: Path) -> AsyncIterator[World]:
             stack.push_async_callback(proxy.close)
             world.sites[ground.name] = Site(federation, ground, proxy)
             await world.sites[ground.name].start(documents)
-        yield world
+        collecting = asyncio.create_task(world.collect())
+        try:
+            yield world
+        finally:
+            collecting.cancel()
 
 
 async def _entered(stack: AsyncExitStack, cluster: EtcdCluster) -> EtcdCluster:
