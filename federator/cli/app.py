@@ -15,6 +15,7 @@ from federator.cli import (
     reading,
     running,
     serve,
+    simulate,
     sites,
     solver,
     store,
@@ -60,6 +61,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
     },
     "Policies and decisions": {
         "policy": policies.app,
+        "simulate": simulate.simulate,
         "decisions": decisions.app,
         "solver": solver.app,
         "ledger": decisions.ledger,

@@ -153,7 +153,7 @@ class WaitingLine:
             self._begin()
         changed, self._changed = self._changed, set()
         jobs = self._records.open_jobs
-        for name in jobs if changed is None else changed:
+        for name in jobs if changed is None else sorted(changed):
             job = jobs.get(name)
             if job is not None and self._eligible(job):
                 self._put(job)

@@ -1,11 +1,13 @@
 """Settings that exist for simulations above all: no fast path, no record of decisions. Each changes what it says, and nothing else."""
 
+from typing import Any
+
 import msgspec
 
 from federator.settings import RetentionSettings, TurnSettings
 from tests.support.dispatch import World, make_world
 
-SHORT = {"resources": {"gpus": "A100:1"}, "estimate": "10s"}
+SHORT: dict[str, Any] = {"resources": {"gpus": "A100:1"}, "estimate": "10s"}
 
 
 async def world_with(**turn: bool) -> World:

@@ -1,0 +1,243 @@
+"""`federator simulate`: what would happen, with these sites, this load and these rules.
+
+The simulation itself is `federator.simulation`; here are its options, how far it is, and where its results go.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_duration, parse_duration_s
+
+if TYPE_CHECKING:
+    from federator.simulation.loads import LoadOptions
+    from federator.simulation.running import Moment, Outcome
+    from federator.simulation.study import Run, Study, Summary
+
+SHOW_EVERY_S = 0.5
+"""Real seconds between two looks at a terminal."""
+TELL_EVERY_S = 30.0
+"""Real seconds between two lines where it is no terminal."""
+
+
+def simulate(
+    *,
+    world: Path,
+    trace: Path,
+    policies: Path | None = None,
+    scheduler: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("ours",),
+    seed: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (0,),
+    deadline_k: float | None = None,
+    sigma: float | None = None,
+    load: float = 1.0,
+    capacity: float = 1.0,
+    start: str | None = None,
+    length: str | None = None,
+    value_per_gpu_hour: float | None = None,
+    schedule_out: Path | None = None,
+    json: Path | None = None,
+    report: Path | None = None,
+) -> int:
+    """Run the dispatcher on virtual time: with these sites, this load, and these policies, what would happen?
+
+    Nothing is started and nobody is asked: the production dispatcher and agents run on simulated sites, links and clouds.
+
+    Parameters
+    ----------
+    world:
+        The sites, links and offers: a YAML file, or a table of pools.
+    trace:
+        The jobs: a table, plain or gzipped.
+    policies:
+        A folder or file of policies, in place of the world's.
+    scheduler:
+        One or more of ours, greedy, fifo, random, threshold, race, isolated.
+    seed:
+        One or more; each scheduler is run with each.
+    deadline_k:
+        Give every job a deadline of its submission + k × its true run time.
+    sigma:
+        Let users err in their estimates: true run time × e^N(0, sigma²).
+    load:
+        Submit each job so many times; a fraction is drawn.
+    capacity:
+        So many times the nodes of each pool.
+    start:
+        Begin so long after the trace does, such as 2d.
+    length:
+        Take the jobs of so long a time, such as 1d.
+    value_per_gpu_hour:
+        What meeting a deadline is worth, in USD per GPU-hour, where the trace does not say.
+    schedule_out:
+        Write one row per attempt to this CSV file, and the leases to another beside it.
+    json:
+        Write all figures to this file.
+    report:
+        Write a page with plots to this HTML file; it opens without a network.
+    """
+    from federator.cli.exits import FAILED, OK
+    from federator.simulation.loads import LoadOptions
+    from federator.simulation.study import runs, summarised
+    from federator.simulation.traces import read_trace
+    from federator.simulation.world import scaled
+    from federator.simulation.world_files import load_world
+
+    options = LoadOptions(
+        start_s=_duration_s(start, "--start") or 0.0,
+        length_s=_duration_s(length, "--length"),
+        load=_above_zero(load, "--load"),
+        deadline_k=None if deadline_k is None else _above_zero(deadline_k, "--deadline-k"),
+        sigma=None if sigma is None else _above_zero(sigma, "--sigma"),
+        value_usd_gpu_h=value_per_gpu_hour,
+    )
+    given = scaled(load_world(world, policies), _above_zero(capacity, "--capacity"))
+    jobs = read_trace(trace)
+    progress = _Progress()
+    done: list[Run] = []
+    many = len(scheduler) * len(seed) > 1
+    for run, outcome in runs(given, jobs, options, scheduler, seed, progress.watch):
+        progress.end(run)
+        done.append(run)
+        if schedule_out is not None:
+            _write_schedule(schedule_out, run, outcome, many=many)
+    study = _study(given.name, given.gpus, trace, options, capacity, done, summarised(done))
+    _write(study, json, report)
+    _show(study)
+    return FAILED if any(run.figures.violations or run.figures.faults for run in done) else OK
+
+
+class _Progress:
+    """Says how far a simulation is: one line that is written over on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._began_s = self._said_s = time.monotonic()
+        self._run: tuple[str, int] | None = None
+
+    def watch(self, scheduler: str, seed: int, moment: "Moment") -> None:
+        """Called every hour of virtual time."""
+        now_s = time.monotonic()
+        if self._run != (scheduler, seed):
+            self._run, self._began_s, self._said_s = (scheduler, seed), now_s, now_s
+        if now_s - self._said_s < (SHOW_EVERY_S if self._terminal else TELL_EVERY_S):
+            return
+        self._said_s = now_s
+        took_s = now_s - self._began_s
+        rate = moment.now_s / took_s
+        left = format_duration(took_s * (1.0 - moment.share) / moment.share) if moment.share > 0 else "?"
+        self._say(
+            f"{scheduler}, seed {seed}: {format_duration(moment.now_s)} of virtual time ({moment.share:.0%}), "
+            f"{rate:,.0f} × real time, {moment.finished:,} of {moment.submitted:,} jobs done, about {left} left"
+        )
+
+    def end(self, run: "Run") -> None:
+        """One simulation is over."""
+        figures, took_s = run.figures, time.monotonic() - self._began_s
+        self._say(
+            f"{figures.scheduler}, seed {figures.seed}: {figures.finished:,} of {figures.jobs:,} jobs done in "
+            f"{format_duration(figures.span_s)} of virtual time, {took_s:.1f} s of real time",
+            last=True,
+        )
+        self._run = None
+
+    def _say(self, text: str, *, last: bool = False) -> None:
+        start, end = ("\r\033[K", "\n" if last else "") if self._terminal else ("", "\n")
+        print(start + text, end=end, file=sys.stderr, flush=True)
+
+
+def _study(
+    name: str,
+    gpus: int,
+    trace: Path,
+    options: "LoadOptions",
+    capacity: float,
+    done: "list[Run]",
+    summaries: "tuple[Summary, ...]",
+) -> "Study":
+    from federator.simulation.study import Study
+
+    return Study(
+        world=name,
+        gpus=gpus,
+        trace=trace.name,
+        options=options,
+        capacity=capacity,
+        runs=tuple(done),
+        summaries=summaries,
+    )
+
+
+def _write_schedule(path: Path, run: "Run", outcome: "Outcome", *, many: bool) -> None:
+    """The two tables. With several runs, each has its scheduler and seed in its name."""
+    from federator.simulation.schedule import attempts_csv, leases_csv
+
+    word = f"-{run.figures.scheduler}-{run.figures.seed}" if many else ""
+    _put(path.with_name(f"{path.stem}{word}{path.suffix}"), attempts_csv(outcome.schedule.attempts))
+    _put(path.with_name(f"{path.stem}{word}.leases{path.suffix}"), leases_csv(outcome.schedule.leases))
+
+
+def _write(study: "Study", json: Path | None, report: Path | None) -> None:
+    import msgspec
+
+    from federator.simulation.report import page
+
+    if json is not None:
+        _put(json, msgspec.json.format(msgspec.json.encode(study)).decode() + "\n")
+    if report is not None:
+        _put(report, page(study))
+
+
+def _put(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}", field=str(path)) from None
+
+
+def _show(study: "Study") -> None:
+    """The schedulers side by side, and whatever cannot be true."""
+    from federator.cli.output import Column, show_rows
+
+    def mean(field: str, scale: float = 1.0, digits: int = 1) -> "Callable[[Summary], str]":
+        def text(row: "Summary") -> str:
+            found = row.means[field]
+            spread = f" ± {found.half_width * scale:,.{digits}f}" if row.seeds > 1 else ""
+            return f"{found.value * scale:,.{digits}f}{spread}"
+
+        return text
+
+    columns: list[Column[Summary]] = [
+        Column("SCHEDULER", lambda row: row.scheduler),
+        Column("MISSED %", mean("missed_share", 100.0, 2), right=True),
+        Column("MEAN WAIT min", mean("wait_mean_s", 1 / 60), right=True),
+        Column("P95 WAIT min", mean("wait_p95_s", 1 / 60), right=True),
+        Column("SLOWDOWN", mean("slowdown_mean", 1.0, 2), right=True, least=100),
+        Column("RENT USD", mean("rented_usd", 1.0, 0), right=True),
+        Column("OWNED USD", mean("owned_usd", 1.0, 0), right=True, least=90),
+        Column("LOSS USD", mean("loss_usd", 1.0, 0), right=True),
+        Column("BUSY %", mean("utilisation", 100.0), right=True),
+    ]
+    show_rows(study.summaries, columns, "table", empty="nothing was run")
+    for run in study.runs:
+        for trouble in (*run.figures.violations[:5], *run.figures.faults[:5]):
+            print(f"{run.figures.scheduler}, seed {run.figures.seed}: {trouble}", file=sys.stderr)
+
+
+def _duration_s(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise Invalid(str(error), field=option) from None
+
+
+def _above_zero(value: float, option: str) -> float:
+    if not 0 < value < float("inf"):
+        raise Invalid("must be a number above 0", field=option)
+    return value

@@ -1,0 +1,100 @@
+"""A simulated cloud: the provider of the tests, whose machines boot, join as members, and may be taken back or not be had.
+
+Chance is drawn per machine and per call from the seed and the names involved, so that what happens to one lease does not change with what
+happens to another.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import NoCapacity
+from federator.model.capacity import Instance, LaunchRequest, Market, Offer
+from federator_providers.fake import FakeProvider
+
+REMEMBERED_S = 7200.0
+"""Ended machines stay in listings for so long."""
+
+
+class Mood(msgspec.Struct, frozen=True):
+    """What can go wrong with an offer: how often its machines are taken back (per machine-hour), and what share of launches finds none."""
+
+    interruptions_h: float = 0.0
+    sold_out: float = 0.0
+
+
+class SimulatedCloud(FakeProvider):
+    """Rents machines whose agents join after the offer's delay. `booted` is told a machine's start-up text; `gone` that it is no more."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        catalogue: Sequence[Offer],
+        *,
+        moods: dict[str, Mood],
+        seed: int,
+        booted: Callable[[LaunchRequest], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        super().__init__(name, clock, catalogue, slow_to_end=True)
+        self._moods = moods
+        self._seed = seed
+        self._booted = booted
+        self._gone = gone
+        self._asked: dict[str, int] = {}
+        self._timers: dict[str, list[asyncio.TimerHandle]] = {}
+        self._last: dict[str, Instance] = {}
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        """As every provider; a new machine boots, and its fate is drawn."""
+        if request.name in self._machines:
+            return await super().launch(request)
+        mood = self._moods.get(request.offer.name, Mood())
+        calls = self._asked[request.offer.name] = self._asked.get(request.offer.name, 0) + 1
+        if mood.sold_out and self._chance(f"launch/{request.offer.name}/{calls}").random() < mood.sold_out:
+            raise NoCapacity(f"{request.offer.name} is sold out", retry_after_s=60.0)
+        instance = await super().launch(request)
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(request.offer.delay_s, self._booted, request)]
+        if mood.interruptions_h and request.offer.market is Market.SPOT:
+            lives_s = self._chance(f"life/{request.name}").expovariate(mood.interruptions_h) * 3600.0
+            timers.append(loop.call_later(lives_s, self._take_back, request.name))
+        self._timers[request.name] = timers
+        return instance
+
+    async def terminate(self, name: str) -> None:
+        """As every provider; whatever still ran there is gone."""
+        await super().terminate(name)
+        self._end(name)
+
+    async def instances(self, federation: str) -> Sequence[Instance]:
+        """As every provider; those that ended long ago are forgotten."""
+        listed = await super().instances(federation)
+        self._last.update((instance.name, instance) for instance in listed)
+        for instance in listed:
+            if instance.ended_at is not None and instance.ended_at < self.clock.now() - REMEMBERED_S:
+                del self._machines[instance.name]
+        return listed
+
+    def final(self) -> dict[str, Instance]:
+        """Every machine there ever was, as it was last: what the bills are checked against."""
+        for name, machine in self._machines.items():
+            self._last[name] = self._instance(machine)
+        return self._last
+
+    def _take_back(self, name: str) -> None:
+        self.interrupt(name)
+        loop = asyncio.get_running_loop()
+        self._timers[name].append(loop.call_later(self.notice_s, self._end, name))
+
+    def _end(self, name: str) -> None:
+        for timer in self._timers.pop(name, ()):
+            timer.cancel()
+        self._gone(name)
+
+    def _chance(self, what: str) -> random.Random:
+        return random.Random(f"{self._seed}/{self.name}/{what}")

@@ -1,0 +1,255 @@
+"""The composition root of a federation on virtual time: production's parts, with the simulated ones at the edges.
+
+What is put together here is what `federator.app` puts together for a server, except for the store (in memory), the solver (in this process, under
+limits of work alone), the clouds, and the sites. Turns are taken on events, and at most once in `TURN_EVERY_S`.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from federator.assembly import Core, assemble
+from federator.control.desk import Compiled
+from federator.control.observation import RENTED_POOL
+from federator.control.records import Changes
+from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.ids import IdSource
+from federator.model.capacity import LaunchRequest, Lease
+from federator.model.identity import Caller, Role
+from federator.model.jobs import JobSpec
+from federator.model.rules import Rule
+from federator.model.sites import Member, Site, SiteKind
+from federator.ports import Provider, Solver
+from federator.settings import (
+    LeaseSettings,
+    LinkSettings,
+    ProviderSettings,
+    RetentionSettings,
+    Settings,
+    TurnSettings,
+)
+from federator.simulation.clouds import SimulatedCloud
+from federator.simulation.sites import Conditions, SimulatedAgent
+from federator.simulation.virtual_time import ORIGIN_AT, LoopClock, VirtualLoop
+from federator.simulation.work import Progress, TraceJob, request_of
+from federator.simulation.world import World, WorldSite
+from federator.store.blobs import MemoryBlobs
+from federator.store.memory import MemoryStore
+from federator.wire.link import JoinRequest
+from federator_agent.core.lending import HostPool
+from federator_agent.core.lending import Site as LentSite
+from federator_policies.documents import compile_set, load
+
+TURN_EVERY_S = 60.0
+"""Turns follow each other at least so far apart; what happens in between is planned together."""
+POLL_S = 60.0
+SETTLING_S = 60.0
+"""Sites connect and report before the trace begins, which it does at `ORIGIN_AT`."""
+DAY_S = 86_400.0
+KEPT_S = 2 * DAY_S
+"""How long the simulated dispatcher remembers what is over: the schedule is written elsewhere."""
+REPORT_EVERY_S = 3_600.0
+LOOK_S = 600.0
+"""No simulated job says `stop_within`, and a gang over members that is not accepted may wait so long."""
+ROOT = Caller(name="root", role=Role.ADMIN)
+Alter = Callable[[tuple[Rule, ...]], tuple[Rule, ...]]
+
+
+class Federation:
+    """A dispatcher with its sites and clouds, on one virtual loop.
+
+    `alter` changes the rules that policies compile to, for schedulers that rent by another rule.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        solver: Solver,
+        loop: VirtualLoop,
+        *,
+        seed: int,
+        stages: tuple[str, ...],
+        fast_path: bool = True,
+        alter: Alter | None = None,
+    ) -> None:
+        self.world = world
+        self.loop = loop
+        self.clock = LoopClock(loop, ORIGIN_AT - SETTLING_S)
+        self.progress = Progress(world.speeds)
+        self.agents: dict[str, SimulatedAgent] = {}
+        self.clouds = {name: self._cloud(name, seed) for name in world.cloud_sites}
+        self._secrets: dict[str, str] = {}
+        self.core: Core = assemble(
+            settings=_settings(world, stages, fast_path=fast_path),
+            clock=self.clock,
+            store=MemoryStore(self.clock, incarnation=f"simulation-{seed}", history_limit=0),
+            blobs=MemoryBlobs(),
+            solver=solver,
+            providers=dict[str, Provider](self.clouds),
+            compile_policies=lambda text: _compile(text, alter),
+            user_data=lambda _: self._user_data,
+            ids=IdSource(self.clock, random.Random(seed).getrandbits),
+        )
+
+    async def begin(self) -> None:
+        """Start the dispatcher, put the policies in force, and let every site connect and report."""
+        await self.core.start()
+        if self.world.policies:
+            verdict = await self.core.desk.apply(ROOT, self.world.policies, "the world's policies")
+            if verdict.problems:
+                first = verdict.problems[0]
+                raise Invalid(first.detail, field=first.field or "policies", remedy=first.remedy)
+        for site in self.world.sites:
+            await self._join(site)
+        await asyncio.sleep(ORIGIN_AT - self.clock.now())
+        silent = [m for m, heard in self.core.inventory.members.items() if heard.report is None]
+        assert not silent, f"{silent[0]} has not reported within {SETTLING_S:g} s"
+
+    async def submit(self, job: TraceJob) -> str:
+        """Submit a job as its owner; its id."""
+        caller = Caller(name=job.owner, role=Role.USER)
+        request = request_of(job, ORIGIN_AT, self.world.speeds)
+        submitted = await self.core.intake.submit(caller, request, client_id=None, body_hash=job.name)
+        job_id = submitted.jobs[0]
+        self.progress.know(job_id, job)
+        return job_id
+
+    async def end(self) -> None:
+        """Stop everything."""
+        await self.core.stop()
+        for agent in self.agents.values():
+            agent.die()
+
+    # -- sites --------------------------------------------------------------------------------------------------------
+
+    async def _join(self, site: WorldSite) -> None:
+        lent = LentSite(
+            name=site.name, pools=site.pools, labels=site.labels, price_usd_gpu_h=site.price_usd_gpu_h
+        )
+        agent = self.agents[site.name] = self._agent(site.name, lent, site.conditions)
+        record = Site(
+            name=site.name,
+            kind=site.kind,
+            region=site.region,
+            labels=site.labels,
+            price_usd_gpu_h=site.price_usd_gpu_h,
+            created_at=self.clock.now(),
+        )
+        member = Member(id=site.name, site=site.name, public_key=agent.public_key, joined_at=self.clock.now())
+
+        def compute() -> Changes:
+            changes = Changes()
+            changes.put(record, member)
+            return changes
+
+        await self.core.records.transact(compute)
+        agent.start()
+
+    def _agent(self, member: str, site: LentSite, conditions: Conditions) -> SimulatedAgent:
+        return SimulatedAgent(
+            member=member,
+            site=site,
+            conditions=conditions,
+            clock=self.clock,
+            serve=self.core.hub.serve,
+            spec=self._spec,
+            progress=self.progress,
+        )
+
+    def _spec(self, spec_hash: str) -> JobSpec:
+        return self.core.records.spec(spec_hash)
+
+    # -- clouds -------------------------------------------------------------------------------------------------------
+
+    def _cloud(self, name: str, seed: int) -> SimulatedCloud:
+        return SimulatedCloud(
+            name,
+            self.clock,
+            [offer for offer in self.world.offers if offer.provider == name],
+            moods=self.world.moods,
+            seed=seed,
+            booted=self._booted,
+            gone=self._gone,
+        )
+
+    async def _user_data(self, lease: Lease) -> str:
+        """What a machine is started with: the name of the lease, under which its join token is found."""
+        offer = lease.offer
+        self._secrets[lease.id] = await self.core.admission.make_join_token(
+            lease.site,
+            SiteKind.CLOUD,
+            region=offer.region,
+            provider=lease.provider,
+            lease=lease.id,
+            member=lease.member,
+            expires_in_s=offer.delay_s + DAY_S,
+        )
+        return lease.id
+
+    def _booted(self, request: LaunchRequest) -> None:
+        """A machine has booted: its agent joins."""
+        self.loop.create_task(self._boot(request), name=f"boot of {request.name}")
+
+    async def _boot(self, request: LaunchRequest) -> None:
+        lease = self.core.records.leases.get(request.name)
+        if lease is None:
+            return
+        offer = request.offer
+        pool = HostPool(
+            name=RENTED_POOL,
+            model=offer.model,
+            gpu_memory_mib=offer.gpu_memory_mib,
+            nodes=1,
+            gpus_per_node=offer.gpus,
+            cpus_milli_per_node=offer.cpus_milli,
+            memory_mib_per_node=offer.memory_mib,
+        )
+        agent = self._agent(lease.member, LentSite(name=lease.site, pools=(pool,)), Conditions())
+        self.agents[request.name] = agent
+        try:
+            asked = JoinRequest(public_key=agent.public_key, member=lease.member)
+            await self.core.admission.join(self._secrets.pop(request.name), asked)
+        except FederatorError:
+            return  # its token has expired: the dispatcher gives the machine back by itself
+        agent.start()
+
+    def _gone(self, name: str) -> None:
+        """A machine is no more."""
+        self._secrets.pop(name, None)
+        agent = self.agents.pop(name, None)
+        if agent is not None:
+            agent.die()
+
+
+def _settings(world: World, stages: tuple[str, ...], *, fast_path: bool) -> Settings:
+    return Settings(
+        turn=TurnSettings(
+            coalesce_s=1.0,
+            minimum_gap_s=TURN_EVERY_S,
+            heartbeat_s=REPORT_EVERY_S,
+            stages=stages,
+            solver=stages != ("greedy",),
+            fast_path=fast_path,
+        ),
+        link=LinkSettings(
+            report_every_s=REPORT_EVERY_S, unreachable_after_s=4 * REPORT_EVERY_S, look_s=LOOK_S
+        ),
+        leases=LeaseSettings(poll_s=POLL_S),
+        retention=RetentionSettings(
+            promised_s=KEPT_S,
+            jobs_s=KEPT_S,
+            ledger_s=KEPT_S,
+            decisions=0,
+            sweep_s=6 * 3600.0,
+        ),
+        providers={
+            name: ProviderSettings(type="simulated", site=site, region="cloud")
+            for name, site in world.cloud_sites.items()
+        },
+    )
+
+
+def _compile(text: str, alter: Alter | None) -> Compiled:
+    documents = load(text)
+    rules = compile_set(documents)
+    return Compiled(tuple(each.stored() for each in documents), alter(rules) if alter else rules)

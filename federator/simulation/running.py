@@ -1,0 +1,151 @@
+"""One simulation from beginning to end: a world, a trace, a scheduler and a seed in; a schedule out.
+
+Jobs are submitted at their times in virtual time, one after another, so that the dispatcher never knows what is still to come. It ends when every
+job has ended and nothing is rented any more, or when nothing has happened for `PATIENCE_S` after the last submission: what still waits then will wait
+for ever.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import msgspec
+import structlog
+
+from federator.model.capacity import Instance
+from federator.simulation.federation import Federation
+from federator.simulation.recorder import Recorder
+from federator.simulation.schedule import Schedule
+from federator.simulation.schedulers import Scheduler
+from federator.simulation.virtual_time import ORIGIN_AT, VirtualLoop, run
+from federator.simulation.work import TraceJob
+from federator.simulation.world import World
+from federator.telemetry import configure_logging
+
+PATIENCE_S = 60 * 86_400.0
+"""So long after the last submission the simulation ends, whatever still waits."""
+WATCH_EVERY_S = 3_600.0
+GC_THRESHOLD = (20_000, 20, 20)
+"""As a server's: Python's own looks for cycles, of which there are next to none, a sixth of the time."""
+
+
+class Moment(NamedTuple):
+    """How far a simulation is. `share` is of the trace's time; `waiting` counts jobs that have not ended."""
+
+    now_s: float
+    share: float
+    submitted: int
+    finished: int
+    waiting: int
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one simulation came to."""
+
+    scheduler: str
+    seed: int
+    schedule: Schedule
+    instances: tuple[Instance, ...] = ()
+    """What clouds say of their machines: the other side of the leases."""
+    faults: tuple[str, ...] = ()
+    """Errors that the dispatcher logged: none is expected."""
+
+
+Watch = Callable[[Moment], None]
+
+
+def simulate(
+    world: World, jobs: Sequence[TraceJob], scheduler: Scheduler, *, seed: int = 0, watch: Watch | None = None
+) -> Outcome:
+    """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher."""
+    gc.set_threshold(*GC_THRESHOLD)
+    ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
+    with _Faults() as faults:
+        federation, schedule = run(lambda loop: _simulate(loop, world, ordered, scheduler, seed, watch))
+    instances = [machine for cloud in federation.clouds.values() for machine in cloud.final().values()]
+    return Outcome(
+        scheduler=scheduler.name,
+        seed=seed,
+        schedule=schedule,
+        instances=tuple(instances),
+        faults=tuple(faults.heard),
+    )
+
+
+async def _simulate(
+    loop: VirtualLoop,
+    world: World,
+    jobs: Sequence[TraceJob],
+    scheduler: Scheduler,
+    seed: int,
+    watch: Watch | None,
+) -> tuple[Federation, Schedule]:
+    federation = Federation(
+        world,
+        scheduler.solver(seed),
+        loop,
+        seed=seed,
+        stages=scheduler.stages,
+        fast_path=scheduler.fast_path,
+        alter=scheduler.alter,
+    )
+    await federation.begin()
+    recorder = Recorder(federation.core.records, ORIGIN_AT)
+    watching = loop.create_task(_report(loop, jobs, recorder, watch)) if watch else None
+    began_s = loop.time()
+    for job in jobs:
+        await asyncio.sleep(max(0.0, began_s + job.submit_s - loop.time()))
+        recorder.submitted(await federation.submit(job), job)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await recorder.until_idle()
+    except TimeoutError:
+        pass
+    if watching is not None:
+        watching.cancel()
+    schedule = recorder.schedule(federation.clock.now())
+    await federation.end()
+    return federation, schedule
+
+
+async def _report(loop: VirtualLoop, jobs: Sequence[TraceJob], recorder: Recorder, watch: Watch) -> None:
+    """Say how far it is, now and then."""
+    began_s, last_s = loop.time(), max((job.submit_s for job in jobs), default=0.0)
+    while True:
+        now_s = loop.time() - began_s
+        share = 1.0 if last_s == 0 else min(1.0, now_s / last_s)
+        submitted = recorder.finished + recorder.waiting
+        watch(Moment(now_s, share, submitted, recorder.finished, recorder.waiting))
+        await asyncio.sleep(WATCH_EVERY_S)
+
+
+class _Faults(logging.Handler):
+    """Hears what the dispatcher logs: nothing is written, and errors are kept."""
+
+    MOST = 100
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        if len(self.heard) < self.MOST:
+            error = record.exc_info[1] if record.exc_info else None
+            self.heard.append(record.getMessage() + (f": {error!r}" if error else ""))
+
+    def __enter__(self) -> Self:
+        root = logging.getLogger()
+        self._before = (root.level, root.handlers[:], structlog.get_config())
+        configure_logging(level="error")
+        root.handlers[:] = [self]
+        root.setLevel(logging.ERROR)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        root = logging.getLogger()
+        root.setLevel(self._before[0])
+        root.handlers[:] = self._before[1]
+        structlog.configure(**self._before[2])

@@ -1,0 +1,101 @@
+"""Several schedulers on the same jobs, over several seeds: what is run, and what it comes to side by side.
+
+A seed decides the users' errors, what comes of a load that is no whole number, spot interruptions, capacity failures, and the chance in schedulers. All
+schedulers see the same draws of the first four.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from federator.simulation.accounting import Figures, figures
+from federator.simulation.loads import LoadOptions, prepared
+from federator.simulation.running import Moment, Outcome, simulate
+from federator.simulation.schedulers import scheduler
+from federator.simulation.series import Series, series
+from federator.simulation.work import TraceJob
+from federator.simulation.world import World
+
+Watch = Callable[[str, int, Moment], None]
+COMPARED = (
+    "missed_share", "met_share_by_gpu_h", "wait_mean_s", "wait_p95_s", "slowdown_mean", "owned_usd", "rented_usd", "loss_usd",
+    "utilisation",
+)  # fmt: skip
+"""Figures whose means over seeds are compared."""
+Z_95 = 1.96
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulation, as it is reported; the schedule itself is written as a table."""
+
+    figures: Figures
+    series: Series
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean over seeds, and half the width of its 95 % interval (normal approximation; 0 with one seed)."""
+
+    value: float
+    half_width: float
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """One scheduler over all seeds."""
+
+    scheduler: str
+    seeds: int
+    means: dict[str, Mean]
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """What was simulated, with which options, and what it came to."""
+
+    world: str
+    gpus: int
+    trace: str
+    options: LoadOptions
+    capacity: float
+    runs: tuple[Run, ...]
+    summaries: tuple[Summary, ...]
+
+
+def runs(
+    world: World,
+    trace: Sequence[TraceJob],
+    options: LoadOptions,
+    schedulers: Sequence[str],
+    seeds: Sequence[int],
+    watch: Watch | None = None,
+) -> Iterator[tuple[Run, Outcome]]:
+    """Simulate each scheduler with each seed, one after another. Raises `Invalid` for an unknown scheduler, before anything is run."""
+    chosen = [scheduler(name) for name in schedulers]
+    for seed in seeds:
+        jobs = prepared(trace, options, seed)
+        for each in chosen:
+            heard = None if watch is None else _named(watch, each.name, seed)
+            outcome = simulate(world, jobs, each, seed=seed, watch=heard)
+            shown = series(outcome.schedule, world, jobs, each.name, seed)
+            yield Run(figures=figures(outcome, world, jobs), series=shown), outcome
+
+
+def _named(watch: Watch, name: str, seed: int) -> Callable[[Moment], None]:
+    return lambda moment: watch(name, seed, moment)
+
+
+def summarised(done: Sequence[Run]) -> tuple[Summary, ...]:
+    """Each scheduler's means, in the order in which they were run first."""
+    names = dict.fromkeys(run.figures.scheduler for run in done)
+    return tuple(
+        _summary(name, [run.figures for run in done if run.figures.scheduler == name]) for name in names
+    )
+
+
+def _summary(name: str, found: Sequence[Figures]) -> Summary:
+    means = {}
+    for field in COMPARED:
+        values = [float(getattr(each, field)) for each in found]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        means[field] = Mean(statistics.fmean(values), Z_95 * spread / math.sqrt(len(values)))
+    return Summary(name, len(found), means)

@@ -1,0 +1,207 @@
+"""Traces: who submitted what, when. Each format is told by its columns; a trace may be compressed with gzip.
+
+Files of these kinds are read: the plain table of this project (`docs/howto/simulate.md`), the synthetic family of `online/`, ElasticFlow's ten
+clusters, Chronus' mixes of Philly, and Alibaba's GPU pods of 2023.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from federator.kernel.errors import Invalid
+from federator.simulation.work import TraceJob
+
+Row = Mapping[str, str]
+PLAIN = frozenset({"name", "submit_s", "run_s"})
+PLAIN_COLUMNS = (
+    "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
+    "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h",
+)  # fmt: skip
+GPUS_PER_NODE = 8
+BANDS = {"0": 30, "1": 50, "2": 70}
+"""Priorities of the three bands of the synthetic family."""
+
+
+def read_trace(path: Path, *, gpus_per_node: int = GPUS_PER_NODE) -> list[TraceJob]:
+    """All jobs of a trace in the order of submission. Formats that count GPUs only get nodes of so many. Raises `Invalid`, naming the line."""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        reader = csv.DictReader(io.StringIO(text))
+        read = _reader(path, frozenset(reader.fieldnames or ()))
+        jobs = list(_rows(reader, read, path, gpus_per_node))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise Invalid(f"the trace cannot be read: {error}", field="--trace") from None
+    if not jobs:
+        raise Invalid(f"{path.name} has no jobs", field="--trace")
+    return sorted(jobs, key=lambda job: (job.submit_s, job.name))
+
+
+Reader = Callable[[Row, int], TraceJob | None]
+
+
+def _rows(rows: "csv.DictReader[str]", read: Reader, path: Path, gpus_per_node: int) -> Iterator[TraceJob]:
+    names: set[str] = set()
+    for row in rows:
+        try:
+            job = read(row, gpus_per_node)
+        except (KeyError, ValueError, TypeError) as error:
+            raise Invalid(
+                f"line {rows.line_num} is not a job: {error!r}",
+                field=path.name,
+                remedy="see the columns in docs/howto/simulate.md",
+            ) from None
+        if job is None:
+            continue
+        if job.name in names:
+            raise Invalid(f"line {rows.line_num} repeats the name {job.name!r}", field=path.name)
+        names.add(job.name)
+        yield job
+
+
+def _reader(path: Path, columns: frozenset[str]) -> Reader:
+    for marks, read in _FORMATS:
+        if marks <= columns:
+            if marks is PLAIN and (unknown := sorted(columns - set(PLAIN_COLUMNS))):
+                raise Invalid(
+                    f"there is no column {unknown[0]!r}",
+                    field=path.name,
+                    remedy=f"known are {', '.join(PLAIN_COLUMNS)}",
+                )
+            return read
+    raise Invalid(
+        f"{path.name} is no trace that is known here: its columns are {', '.join(sorted(columns)) or 'none'}",
+        field="--trace",
+        remedy="give it at least the columns name, submit_s and run_s",
+    )
+
+
+def _plain(row: Row, gpus_per_node: int) -> TraceJob:
+    del gpus_per_node
+
+    def number(key: str) -> float | None:
+        return float(row[key]) if row.get(key) else None
+
+    def whole(key: str, default: int) -> int:
+        return int(row[key]) if row.get(key) else default
+
+    return _sensible(
+        TraceJob(
+            name=row["name"],
+            submit_s=float(row["submit_s"]),
+            run_s=float(row["run_s"]),
+            nodes=whole("nodes", 1),
+            gpus=whole("gpus", 1),
+            estimate_s=number("estimate_s"),
+            deadline_s=number("deadline_s"),
+            value_usd=number("value_usd"),
+            priority=whole("priority", 50),
+            queue=row.get("queue") or "default",
+            owner=row.get("owner") or "user",
+            home=row.get("home") or "",
+            models=_words(row.get("models")),
+            cpus_milli=1000 * whole("cpus", 1),
+            memory_mib=whole("memory_mib", 0),
+            max_duration_s=number("max_duration_s"),
+            wait_usd_h=number("wait_usd_h") or 0.0,
+        )
+    )
+
+
+def _online(row: Row, gpus_per_node: int) -> TraceJob:
+    del gpus_per_node
+    return _sensible(
+        TraceJob(
+            name=row["job"],
+            submit_s=float(row["submit_h"]) * 3600.0,
+            run_s=float(row["runtime_h"]) * 3600.0,
+            nodes=int(row["nodes"]),
+            gpus=int(row["gpus_per_node"]),
+            models=_words(row["gpu_models"]),
+            estimate_s=float(row["estimate_h"]) * 3600.0,
+            priority=BANDS[row["priority_band"]],
+            deadline_s=float(row["deadline_h"]) * 3600.0 if row["deadline_h"] else None,
+            value_usd=float(row["value_usd"]) if row["deadline_h"] else None,
+            owner=f"tenant-{row['tenant']}",
+            home=f"site-{row['data_site']}" if row.get("data_site") else "",
+            wait_usd_h=float(row["wait_usd_per_h"]),
+        )
+    )
+
+
+def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
+    nodes, gpus = _nodes(int(row["num_gpu"]), gpus_per_node)
+    return _sensible(
+        TraceJob(
+            name=row["job"],
+            submit_s=float(row["submit_s"]),
+            run_s=float(row["duration_s"]),
+            nodes=nodes,
+            gpus=gpus,
+            deadline_s=float(row["deadline_s"]) if row.get("deadline_s") else None,
+            home=row["cluster"],
+        )
+    )
+
+
+def _chronus(row: Row, gpus_per_node: int) -> TraceJob:
+    """Minutes, as `job_type` says whether its deadline is one: best-effort jobs have none."""
+    nodes, gpus = _nodes(int(row["num_gpu"]), gpus_per_node)
+    submit_s = float(row["submit_min"]) * 60.0
+    strict = row["job_type"] == "strict"
+    return _sensible(
+        TraceJob(
+            name=f"job-{row['job']}",
+            submit_s=submit_s,
+            run_s=float(row["duration_min"]) * 60.0,
+            nodes=nodes,
+            gpus=gpus,
+            deadline_s=submit_s + float(row["deadline_rel_min"]) * 60.0 if strict else None,
+            owner=row["vc"],
+        )
+    )
+
+
+def _alibaba(row: Row, gpus_per_node: int) -> TraceJob | None:
+    """Pods that ran. One that shares a GPU counts as one that has a whole one: sharing is not known here."""
+    del gpus_per_node
+    if not row["run_s"] or float(row["run_s"]) <= 0:
+        return None
+    return _sensible(
+        TraceJob(
+            name=f"pod-{row['pod']}",
+            submit_s=float(row["create_s"]),
+            run_s=float(row["run_s"]),
+            gpus=int(row["num_gpu"]),
+            cpus_milli=max(1, int(row["cpu_milli"])),
+            memory_mib=int(row["memory_mib"]),
+            models=_words(row["gpu_spec"]) if int(row["num_gpu"]) else (),
+            owner=row["qos"].lower() or "user",
+        )
+    )
+
+
+_FORMATS: tuple[tuple[frozenset[str], Reader], ...] = (
+    (PLAIN, _plain),
+    (frozenset({"job", "submit_h", "runtime_h", "gpus_per_node"}), _online),
+    (frozenset({"cluster", "job", "submit_s", "duration_s", "num_gpu"}), _elasticflow),
+    (frozenset({"job", "vc", "num_gpu", "submit_min", "duration_min", "job_type"}), _chronus),
+    (frozenset({"pod", "cpu_milli", "num_gpu", "create_s", "run_s"}), _alibaba),
+)
+
+
+def _nodes(gpus: int, per_node: int) -> tuple[int, int]:
+    """A request for so many GPUs, as nodes with so many each: whole nodes beyond one."""
+    return (1, gpus) if gpus <= per_node else (-(-gpus // per_node), per_node)
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split("|") if word.strip())
+
+
+def _sensible(job: TraceJob) -> TraceJob:
+    if not job.name or job.submit_s < 0 or job.run_s <= 0 or job.nodes < 1 or job.gpus < 0:
+        raise ValueError("a name is empty, or a number is negative")
+    return job

@@ -1,0 +1,102 @@
+"""The work of a simulation: what each job asks for, what it says of itself, and what only the simulator knows.
+
+The dispatcher is told what a user would tell it. How long a job really runs is known here alone, and the simulated ranks ask for it.
+"""
+
+import msgspec
+
+from federator.model.jobs import Accelerators, JobSpec, PlacementConstraints, Resources
+from federator.wire.jobfile import JobRequest
+
+HOME = "home"
+"""Label of a job: the site that its owner has. Only the scheduler `isolated` keeps to it."""
+NOTHING_S = 1.0
+"""No run is shorter: a job that takes no time would teach nothing."""
+
+
+class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of a trace. `submit_s` counts from the start of the trace, as does `deadline_s`; `run_s` is the true run time at speed 1."""
+
+    name: str
+    submit_s: float
+    run_s: float
+    nodes: int = 1
+    gpus: int = 1
+    """Per node."""
+    estimate_s: float | None = None
+    """What its user says; None: nothing."""
+    deadline_s: float | None = None
+    value_usd: float | None = None
+    priority: int = 50
+    queue: str = "default"
+    owner: str = "user"
+    home: str = ""
+    models: tuple[str, ...] = ()
+    cpus_milli: int = 1000
+    memory_mib: int = 0
+    max_duration_s: float | None = None
+    wait_usd_h: float = 0.0
+    """What an hour of its waiting costs, where the trace says; it is accounted, and told to nobody."""
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs over all nodes."""
+        return self.nodes * self.gpus
+
+    @property
+    def gpu_h(self) -> float:
+        """GPU-hours at speed 1."""
+        return self.gpus_total * self.run_s / 3600.0
+
+
+def request_of(job: TraceJob, origin_at: float, speeds: dict[str, float]) -> JobRequest:
+    """The submission that its user would make: never with the true run time."""
+    spec = JobSpec(
+        name=job.name,
+        run="true",
+        nodes=job.nodes,
+        resources=Resources(
+            gpus=Accelerators(count=job.gpus, models=job.models),
+            cpus_milli=job.cpus_milli,
+            memory_mib=job.memory_mib,
+        ),
+        estimate_s=job.estimate_s,
+        speed=speeds,
+        placement=PlacementConstraints(),
+        labels={HOME: job.home} if job.home else {},
+    )
+    return JobRequest(
+        spec=spec,
+        queue=job.queue,
+        priority=job.priority,
+        deadline_at=None if job.deadline_s is None else origin_at + job.deadline_s,
+        value_usd=job.value_usd,
+        max_duration_s=job.max_duration_s,
+    )
+
+
+class Progress:
+    """How far each job has come, where: what is left of it depends on the checkpoints it can go on from."""
+
+    def __init__(self, speeds: dict[str, float]) -> None:
+        self._speeds = speeds
+        self._jobs: dict[str, TraceJob] = {}
+        self._saved: dict[tuple[str, str], float] = {}
+
+    def know(self, job_id: str, job: TraceJob) -> None:
+        """This is the job of that id."""
+        self._jobs[job_id] = job
+
+    def speed(self, model: str) -> float:
+        """How fast work goes on that model, relative to the trace's own."""
+        return self._speeds.get(model, 1.0)
+
+    def left_s(self, job_id: str, model: str, place: str, *, resume: bool) -> float:
+        """How long the job still runs on that model; `resume`: from what it saved at this place."""
+        done_s = self._saved.get((job_id, place), 0.0) if resume else 0.0
+        return max(NOTHING_S, (self._jobs[job_id].run_s - done_s) / self.speed(model))
+
+    def save(self, job_id: str, model: str, place: str, ran_s: float) -> None:
+        """It has saved itself here after so long on that model, counted on top of what it went on from."""
+        done_s = self._saved.get((job_id, place), 0.0) + ran_s * self.speed(model)
+        self._saved[job_id, place] = done_s

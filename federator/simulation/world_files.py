@@ -1,0 +1,292 @@
+"""Worlds as people write them.
+
+A world is a YAML file (`docs/howto/simulate.md` has every field), or a table: one line per pool, as `site,model,nodes,gpus_per_node,...`. Durations,
+sizes and amounts of money are written as everywhere else (`9m`, `80GiB`, `4 USD`).
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import Market, Offer
+from federator.model.sites import SiteKind
+from federator.simulation.clouds import Mood
+from federator.simulation.sites import Conditions
+from federator.simulation.world import World, WorldSite
+from federator.wire import fields
+from federator.wire.yamltext import read_document
+from federator_agent.core.lending import HostPool
+
+GPU_MEMORY_MIB = {
+    "T4": 16384,
+    "L4": 24576,
+    "A10": 24576,
+    "V100": 32768,
+    "L40S": 49152,
+    "A100": 81920,
+    "H100": 81920,
+}
+CPUS_PER_GPU = 12
+MEMORY_MIB_PER_GPU = 131_072
+MOST_MEMORY_MIB = 2**30
+
+
+def load_world(path: Path, policies: Path | None = None) -> World:
+    """Read a world file. `policies`: a folder or file used in place of the world's own. Raises `Invalid`, naming the field."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"the world file cannot be read: {error}", field="--world") from None
+    world = from_table(text, path.name) if path.suffix == ".csv" else from_yaml(text, path.parent)
+    if policies is not None:
+        world = msgspec.structs.replace(world, policies=read_policies(policies))
+    return world
+
+
+def read_policies(path: Path) -> str:
+    """A file, or all `.yaml` files of a folder in the order of their names, as one text of documents. Raises `Invalid`."""
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    if not files:
+        raise Invalid(f"there is no .yaml file in {path}", field="--policies")
+    try:
+        return "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"the policies cannot be read: {error}", field="--policies") from None
+
+
+def from_yaml(text: str, folder: Path) -> World:
+    """A world file's text. `policies` in it is a path from `folder`. Raises `Invalid`."""
+    given = fields.mapping(read_document(text).value, "$")
+    _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies"))
+    sites = [_site(each, f"$.sites[{n}]") for n, each in enumerate(_list(given, "sites", "$"))]
+    offers = [_offer(each, f"$.burst[{n}]") for n, each in enumerate(_list(given, "burst", "$"))]
+    if "sites_table" in given:
+        table = folder / fields.text(given["sites_table"], "$.sites_table")
+        found = load_world(table)
+        sites += found.sites
+        offers += [(offer, found.cloud_sites[offer.provider], Mood()) for offer in found.offers]
+    world = _world(fields.text(given.get("name", "world"), "$.name"), sites, offers)
+    speeds = fields.mapping(given.get("speeds", {}), "$.speeds")
+    policies = ""
+    if "policies" in given:
+        policies = read_policies(folder / fields.text(given["policies"], "$.policies"))
+    return msgspec.structs.replace(
+        world,
+        speeds={model: float(fields.number(v, f"$.speeds.{model}", low=1e-3)) for model, v in speeds.items()},
+        policies=policies,
+    )
+
+
+def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Mood]]) -> World:
+    names = [site.name for site in sites]
+    if not sites or len(set(names)) != len(names):
+        raise Invalid("there is no site, or two have one name", field="$.sites")
+    offered = [offer.name for offer, _, _ in offers]
+    if len(set(offered)) != len(offered):
+        raise Invalid("two offers have one name", field="$.burst")
+    return World(
+        name=name,
+        sites=tuple(sites),
+        offers=tuple(offer for offer, _, _ in offers),
+        cloud_sites={offer.provider: site for offer, site, _ in offers},
+        moods={offer.name: mood for offer, _, mood in offers},
+    )
+
+
+def _site(value: object, path: str) -> WorldSite:
+    given = fields.mapping(value, path)
+    _known(given, path, ("name", "kind", "region", "labels", "price", "pools", "link"))
+    link = fields.mapping(given.get("link", {}), f"{path}.link")
+    _known(link, f"{path}.link", ("latency", "staging"))
+    pools = [_pool(each, f"{path}.pools[{n}]", n) for n, each in enumerate(_list(given, "pools", path))]
+    if not pools:
+        raise Invalid("the site has no pool", field=f"{path}.pools")
+    return WorldSite(
+        name=fields.name(given.get("name"), f"{path}.name"),
+        kind=SiteKind(fields.one_of(given.get("kind", "onprem"), f"{path}.kind", tuple(SiteKind))),
+        region=_word(given, "region", path, ""),
+        labels=fields.pairs(given.get("labels", {}), f"{path}.labels", limit=20),
+        price_usd_gpu_h=_money(given, "price", path),
+        pools=tuple(pools),
+        conditions=Conditions(
+            latency_s=_duration(link, "latency", f"{path}.link", 0.0),
+            staging_s=_duration(link, "staging", f"{path}.link", 0.0),
+        ),
+    )
+
+
+def _pool(value: object, path: str, number: int) -> HostPool:
+    given = fields.mapping(value, path)
+    _known(
+        given,
+        path,
+        ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
+    )
+    model = _word(given, "model", path, "")
+    return host_pool(
+        fields.name(given.get("name", f"pool-{number}" if number else "main"), f"{path}.name"),
+        model,
+        fields.whole(given.get("nodes", 1), f"{path}.nodes", low=1, high=100_000),
+        fields.whole(given.get("gpus_per_node", 0), f"{path}.gpus_per_node", low=0, high=1024),
+        cpus=fields.whole(given["cpus_per_node"], f"{path}.cpus_per_node", low=1, high=4096)
+        if "cpus_per_node" in given
+        else None,
+        memory_mib=_size(given, "memory_per_node", path),
+        gpu_memory_mib=_size(given, "gpu_memory", path),
+    )
+
+
+def host_pool(
+    name: str,
+    model: str,
+    nodes: int,
+    gpus: int,
+    *,
+    cpus: int | None = None,
+    memory_mib: int | None = None,
+    gpu_memory_mib: int | None = None,
+) -> HostPool:
+    """A pool, with what is usual for what is not said."""
+    return HostPool(
+        name=name,
+        model=model,
+        gpu_memory_mib=GPU_MEMORY_MIB.get(model, 81920) if gpu_memory_mib is None else gpu_memory_mib,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        cpus_milli_per_node=1000 * (cpus or CPUS_PER_GPU * max(1, gpus)),
+        memory_mib_per_node=memory_mib or MEMORY_MIB_PER_GPU * max(1, gpus),
+    )
+
+
+def _offer(value: object, path: str) -> tuple[Offer, str, Mood]:
+    given = fields.mapping(value, path)
+    known = ("name", "provider", "site", "region", "model", "gpus", "market", "price", "delay", "teardown")
+    _known(given, path, (*known, "minimum_billing", "available", "interruptions_per_hour", "sold_out"))
+    pool = host_pool(
+        "gpu",
+        _word(given, "model", path, ""),
+        1,
+        fields.whole(given.get("gpus", 8), f"{path}.gpus", low=1, high=1024),
+    )
+    provider = fields.name(given.get("provider", "cloud"), f"{path}.provider")
+    market = Market(fields.one_of(given.get("market", "on-demand"), f"{path}.market", ("on-demand", "spot")))
+    region = _word(given, "region", path, "cloud")
+    offer = Offer(
+        name=_word(given, "name", path, f"{region}/{pool.model}x{pool.gpus_per_node}/{market}"),
+        provider=provider,
+        region=region,
+        instance_type=f"{pool.model}x{pool.gpus_per_node}",
+        market=market,
+        model=pool.model,
+        gpu_memory_mib=pool.gpu_memory_mib,
+        gpus=pool.gpus_per_node,
+        cpus_milli=pool.cpus_milli_per_node,
+        memory_mib=pool.memory_mib_per_node,
+        price_usd_h=_money(given, "price", path),
+        delay_s=_duration(given, "delay", path, 540.0),
+        teardown_s=_duration(given, "teardown", path, 60.0),
+        minimum_billing_s=_duration(given, "minimum_billing", path, 60.0),
+        available=fields.whole(given.get("available", 100), f"{path}.available", low=0, high=100_000),
+    )
+    mood = Mood(
+        interruptions_h=float(
+            fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
+        ),
+        sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
+    )
+    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+
+
+def from_table(text: str, name: str) -> World:
+    """A table of pools: `site` or `cluster`; `nodes`, or `sim_gpus`; `gpus_per_node`; and, as far as they are there, `site_kind`, `region`,
+    `gpu_model`, `usd_per_gpu_h`, `burst` (1: rented per use, one node at a time) and `provisioning_h`. A site has one price: pools that differ in it become sites of their own.
+    Raises `Invalid`.
+    """
+    rows = list(csv.DictReader(io.StringIO(text)))
+    pools: dict[str, list[HostPool]] = {}
+    first: dict[str, Mapping[str, str]] = {}
+    offers: list[tuple[Offer, str, Mood]] = []
+    prices: dict[str, set[str]] = {}
+    for row in rows:
+        if row.get("burst") != "1":
+            prices.setdefault(_site_of(row), set()).add(row.get("usd_per_gpu_h") or "")
+    for number, row in enumerate(rows, 2):
+        try:
+            site, model, gpus = _site_of(row), row.get("gpu_model") or "A100", int(row["gpus_per_node"])
+            nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
+            if row.get("burst") == "1":
+                offers.append(_rented_row(row, site, model, gpus, nodes))
+                continue
+            if len(prices[site]) > 1:
+                site = f"{site}-{model.lower()}"
+            first.setdefault(site, row)
+            mine = pools.setdefault(site, [])
+            mine.append(host_pool(f"{model.lower()}-{len(mine)}" if mine else "main", model, nodes, gpus))
+        except (KeyError, ValueError) as error:
+            raise Invalid(f"line {number} is not a pool: {error!r}", field=name) from None
+    sites = [
+        WorldSite(
+            name=site,
+            kind=SiteKind(first[site].get("site_kind") or "onprem"),
+            region=first[site].get("region") or "",
+            price_usd_gpu_h=float(first[site].get("usd_per_gpu_h") or 0.0),
+            pools=tuple(mine),
+        )
+        for site, mine in pools.items()
+    ]
+    return _world(Path(name).stem, sites, offers)
+
+
+def _site_of(row: Mapping[str, str]) -> str:
+    return row.get("cluster") or f"site-{row.get('site')}"
+
+
+def _rented_row(
+    row: Mapping[str, str], site: str, model: str, gpus: int, nodes: int
+) -> tuple[Offer, str, Mood]:
+    offer, _, mood = _offer(
+        {
+            "name": f"{site}/{model}x{gpus}",
+            "provider": f"{site}-burst",
+            "region": row.get("region") or "cloud",
+            "model": model,
+            "gpus": gpus,
+            "price": f"{float(row['usd_per_gpu_h']) * gpus} USD",
+            "delay": f"{float(row.get('provisioning_h') or 0.15) * 3600:.0f}s",
+            "available": nodes,
+        },
+        site,
+    )
+    return offer, f"{site}-burst", mood
+
+
+def _known(given: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
+    fields.known_only(given, path, known, (), {})
+
+
+def _list(given: Mapping[str, Any], key: str, path: str) -> list[object]:
+    value = given.get(key, [])
+    if not isinstance(value, list | tuple):
+        raise Invalid("is not a list", field=f"{path}.{key}")
+    return list(value)
+
+
+def _word(given: Mapping[str, Any], key: str, path: str, default: str) -> str:
+    return fields.text(given[key], f"{path}.{key}") if key in given else default
+
+
+def _money(given: Mapping[str, Any], key: str, path: str) -> float:
+    return fields.money_usd(given[key], f"{path}.{key}") if key in given else 0.0
+
+
+def _duration(given: Mapping[str, Any], key: str, path: str, default_s: float) -> float:
+    return fields.duration_s(given[key], f"{path}.{key}") if key in given else default_s
+
+
+def _size(given: Mapping[str, Any], key: str, path: str) -> int | None:
+    return fields.size_mib(given[key], f"{path}.{key}", high_mib=MOST_MEMORY_MIB) if key in given else None
