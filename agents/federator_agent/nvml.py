@@ -32,8 +32,9 @@ XIDS = {
     140: "a memory error that could not be recovered from",
 }
 """Those error events after which a GPU is good for nothing until it is reset. The others are mostly a program's own fault."""
+MOST_EVENTS = 1000
+"""Taken at once; the rest waits for the next time."""
 _BRANDS = frozenset({"NVIDIA", "Tesla", "GeForce", "Quadro"})
-_SERIES = frozenset({"RTX", "GTX", "TITAN"})
 
 
 class NoDriver(Exception):
@@ -69,9 +70,9 @@ class Gpu(msgspec.Struct, frozen=True):
     def model(self) -> str:
         """As users write it: `A100` for `NVIDIA A100-SXM4-80GB`, `RTX4090` for `NVIDIA GeForce RTX 4090`."""
         words = [word for word in self.name.replace("-", " ").split() if word not in _BRANDS]
-        if len(words) < 2 or words[0] not in _SERIES:
-            return words[0] if words else self.name
-        return words[1] if words[1][0].isalpha() else f"{words[0]}{words[1]}"
+        numbered = next((place for place, word in enumerate(words) if any(map(str.isdigit, word))), 0)
+        named = words[numbered : numbered + 1]
+        return "".join(named if named and named[0][0].isalpha() else words[: numbered + 1]) or self.name
 
 
 class Reading(NamedTuple):
@@ -216,7 +217,7 @@ class Driver:
     def _hear(self) -> None:
         """Take the error events that there were since the last time."""
         nvml = self._nvml
-        while self._events is not None:
+        for _ in range(MOST_EVENTS if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 1)
             except nvml.NVMLError:

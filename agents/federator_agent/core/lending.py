@@ -219,6 +219,7 @@ def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) 
 
 
 def is_of(declared: str, model: str) -> bool:
-    """Whether `A100`, `a100` and `A100-80GB` in a site file mean what the driver calls `A100`."""
+    """Whether a site file means what the driver calls `model`: `a100` and `A100-80GB` are `A100`, `RTX-A6000` is `A6000`."""
     words = declared.lower().replace("_", "-").split("-")
-    return model.lower() in (words[0], "".join(words))
+    meant = {word.removeprefix("rtx") for word in (words[0], "".join(words))}
+    return model.lower().removeprefix("rtx") in meant

@@ -75,6 +75,9 @@ def test_a_reading_has_model_memory_use_heat_and_processes_of_every_gpu(install:
         ("NVIDIA GH200 480GB", "GH200"),
         ("NVIDIA H100 PCIe", "H100"),
         ("NVIDIA L40S", "L40S"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTXPRO6000"),
+        ("NVIDIA TITAN V", "TITAN"),
+        ("", ""),
     ],
 )
 def test_models_are_named_as_users_write_them(name: str, model: str) -> None:

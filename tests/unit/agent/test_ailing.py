@@ -153,6 +153,8 @@ def test_a_gpu_that_is_missing_or_silent_has_a_number_all_the_same(
         ("a100-80gb", "A100", True),
         ("RTX-4090", "RTX4090", True),
         ("A10", "A100", False),
+        ("RTX-A6000", "A6000", True),
+        ("RTX-3090", "RTX4090", False),
     ],
 )
 def test_models_are_told_apart_as_people_write_them(declared: str, model: str, same: bool) -> None:
