@@ -12,7 +12,11 @@ def main() -> int:
     if lack := missing():
         sys.stderr.write(f"{lack}\n")
         return 1
-    sys.stdout.write(f"export KUBECONFIG={testbed().kubeconfig} FEDERATOR_TEST_IMAGE={testbed().image}\n")
+    bed = testbed()
+    assert bed.cluster is not None
+    sys.stdout.write(
+        f"export KUBECONFIG={bed.cluster.folder / 'admin.kubeconfig'} FEDERATOR_TEST_IMAGE={bed.image}\n"
+    )
     sys.stdout.flush()
     signal.sigwait([signal.SIGINT, signal.SIGTERM])
     return 0

@@ -5,6 +5,7 @@ unwell says so in its status itself.
 """
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -46,6 +47,10 @@ class ApiError(Exception):
         super().__init__(f"{status}: {body[:500]}")
 
 
+class NotThere(ApiError):
+    """There is no such thing."""
+
+
 class Admin:
     """Somebody who may do anything at the cluster: what a test does behind the agent's back."""
 
@@ -65,8 +70,22 @@ class Admin:
             with urllib.request.urlopen(request, timeout=30, context=context) as answer:
                 data = answer.read()
         except urllib.error.HTTPError as error:
-            raise ApiError(error.code, error.read().decode(errors="replace")) from None
+            kind_of = NotThere if error.code == 404 else ApiError
+            raise kind_of(error.code, error.read().decode(errors="replace")) from None
         return json.loads(data) if data[:1] == b"{" else data.decode(errors="replace")
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """An object; None: there is none."""
+        with contextlib.suppress(NotThere):
+            found: dict[str, Any] = self.ask("GET", path)
+            return found
+        return None
+
+    def remove(self, path: str, grace_s: int = 0) -> None:
+        """Delete an object, its finalizers first; one that is gone is gone."""
+        with contextlib.suppress(NotThere):
+            self.patch(path, {"metadata": {"finalizers": None}})
+            self.ask("DELETE", path, {"gracePeriodSeconds": grace_s})
 
     def apply(self, document: dict[str, Any]) -> None:
         """Create an object; one that is there stays as it is."""

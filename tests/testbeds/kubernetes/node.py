@@ -55,8 +55,7 @@ class RealNode:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._start_containerd()
-            self._start_kubelet()
-            wait_until(self._ready, "the node")
+            self.start_kubelet()
         except BaseException:
             self.end()
             raise
@@ -83,7 +82,8 @@ class RealNode:
         write_image(archive)
         self._ctr("images", "import", str(archive))
 
-    def _start_kubelet(self) -> None:
+    def start_kubelet(self) -> None:
+        """Start it, for the first time or again; returns when its node takes work. What ran goes on."""
         for controller in _controllers():
             (controller / self._group).mkdir(exist_ok=True)
             for part in ("cpus", "mems"):  # a new group of cpuset has none
@@ -93,17 +93,23 @@ class RealNode:
         (self.folder / "kubelet.json").write_text(json.dumps(self._kubelet()))
         (self.folder / "resolv.conf").touch()
         kubeconfig = self.admin.kubeconfig(self.folder / "kubeconfig")
+        log = self._cluster.folder / "kubelet.log"
+        said = log.stat().st_size if log.exists() else 0
         self._cluster.start(
             "kubelet", f"--config={self.folder / 'kubelet.json'}", f"--kubeconfig={kubeconfig}",
             f"--hostname-override={NODE}", f"--root-dir={self.folder / 'kubelet'}", f"--cert-dir={self.folder / 'pki'}",
             "--container-runtime=remote", f"--container-runtime-endpoint=unix://{self._socket}",
             f"--pod-infra-container-image={IMAGE}",
         )  # fmt: skip
+        # Until then it may still set the GPUs to nothing: no plugin has told it of any.
+        wait_until(
+            lambda: b"Successfully registered node" in log.read_bytes()[said:], "the kubelet to register"
+        )
+        wait_until(self._ready, "the node")
 
-    def restart_kubelet(self) -> None:
-        """kill -9, and start it again. What it runs goes on. Its GPUs are as they were."""
+    def kill_kubelet(self) -> None:
+        """kill -9. What it runs goes on."""
         self._cluster.kill("kubelet")
-        self._start_kubelet()
 
     def _containerd(self) -> str:
         return f"""

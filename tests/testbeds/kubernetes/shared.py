@@ -8,16 +8,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ruamel.yaml import YAML
+
 from federator.wire.yamltext import read_document
+from tests.support.waiting import wait_until
 from tests.testbeds.kubernetes.cluster import NAMESPACE, Admin, KubeCluster, missing
 from tests.testbeds.kubernetes.image import IMAGE
 from tests.testbeds.kubernetes.node import RealNode, unable
 
 FOREIGN_IMAGE = "busybox:1.36"
+MANIFEST = Path(__file__).parents[3] / "agents" / "install" / "kubernetes" / "federator-agent.yaml"
+GRANTS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
-class Testbed(NamedTuple):
-    """A cluster that tests may use. `cluster` and `node`: None when it is somebody else's."""
+class Bed(NamedTuple):
+    """A cluster that tests may use. `kubeconfig`: of the agent, with no more rights than its manifest gives it. `cluster` and `node`: None when it is somebody else's."""
 
     admin: Admin
     kubeconfig: Path
@@ -32,20 +37,44 @@ def lacking() -> str:
 
 
 @cache
-def testbed() -> Testbed:
+def testbed() -> Bed:
     """It, ended with this process."""
     folder = tempfile.TemporaryDirectory(prefix="kubernetes-")
     atexit.register(folder.cleanup)
     if given := os.environ.get("KUBECONFIG"):
         image = os.environ.get("FEDERATOR_TEST_IMAGE", FOREIGN_IMAGE)
         admin = _admin(Path(given), Path(folder.name))
-        admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        return Testbed(admin, Path(given), image)
+        return Bed(admin, install(admin, Path(folder.name)), image)
     cluster = KubeCluster(Path(folder.name)).__enter__()
     atexit.register(cluster.end)
     node = RealNode(cluster).__enter__()
     atexit.register(node.end)
-    return Testbed(cluster.admin, cluster.folder / "admin.kubeconfig", IMAGE, cluster, node)
+    return Bed(cluster.admin, install(cluster.admin, cluster.folder), IMAGE, cluster, node)
+
+
+def manifests() -> list[dict[str, Any]]:
+    """What an administrator applies."""
+    text = MANIFEST.read_text()
+    return [dict(document) for document in YAML(typ="safe").load_all(text)]
+
+
+def install(admin: Admin, folder: Path) -> Path:
+    """Give the agent its account and its rights, and nothing else; its kubeconfig."""
+    for document in manifests():
+        if document["kind"] in GRANTS:
+            admin.apply(document)
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/federator-agent/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 86400},
+    }
+    wait_until(
+        lambda: admin.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"),
+        "the account of jobs",
+    )
+    token = admin.ask("POST", path, request)["status"]["token"]
+    return admin.kubeconfig(folder / "agent.kubeconfig", token)
 
 
 def _admin(kubeconfig: Path, folder: Path) -> Admin:

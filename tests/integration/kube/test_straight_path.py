@@ -1,0 +1,125 @@
+"""From the desired set to the last byte, at a real cluster, with the rights that the manifest gives and no others."""
+
+import io
+import tarfile
+
+from federator.model.jobs import Accelerators, Resources
+from federator.model.placements import Cause, PlacementStatus
+from federator.model.sites import LocalWork
+from tests.integration.agent.conftest import entry
+from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.integration.kube.conftest import PODS, POOL, KubeAgent
+from tests.support.waiting import until
+from tests.testbeds.kubernetes import shared
+from tests.testbeds.kubernetes.shared import Bed
+
+SMALL = Resources(cpus_milli=10)
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+async def test_a_job_runs_and_leaves_nothing_behind(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    workdir = dispatcher.blob(archive({"in.txt": b"from home"}))
+    run = "cat in.txt; echo; mkdir out; echo result > out/r.txt; echo on $FEDERATOR_SITE"
+    spec = dispatcher.spec(run=run, workdir=workdir, outputs=("out/**",), resources=SMALL)
+    await dispatcher.want(entry("p1", spec, pool=POOL))
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.exit_code) == (PlacementStatus.SUCCEEDED, 0)
+    assert dispatcher.log("p1") == "from home\non here\n"
+    with tarfile.open(fileobj=io.BytesIO(dispatcher.outputs["p1"])) as tar:
+        assert tar.getnames() == ["out/r.txt"]
+    assert report.ranks[0].node
+    await until(lambda: agent.pod("p1") is None, "the finalizer to let go")
+
+
+async def test_a_gang_meets_at_the_address_of_its_first_rank(
+    dispatcher: FakeDispatcher, agent: KubeAgent
+) -> None:
+    run = (
+        'if [ "$FEDERATOR_NODE_RANK" = 0 ]; then for i in 1 2; do nc -l -p "$MASTER_PORT"; done; '
+        'else until echo "hello from $FEDERATOR_NODE_RANK" | nc -w 1 "$MASTER_ADDR" "$MASTER_PORT"; do sleep 0.1; done; fi'
+    )
+    spec = dispatcher.spec(run=run, nodes=3, resources=SMALL)
+    await dispatcher.want(entry("p1", spec, nodes=3, pool=POOL))
+    report = await dispatcher.ended("p1")
+    assert report.status is PlacementStatus.SUCCEEDED, (report, dispatcher.log("p1", 1))
+    assert sorted(dispatcher.log("p1", 0).splitlines()) == ["hello from 1", "hello from 2"]
+    services = "/api/v1/namespaces/federator/services"
+    await until(lambda: agent.testbed.admin.ask("GET", services)["items"] == [], "the Service to go")
+
+
+async def test_memory_that_is_not_there_is_the_cause(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    spec = dispatcher.spec(run="tail /dev/zero", resources=Resources(cpus_milli=10, memory_mib=32))
+    await dispatcher.want(entry("p1", spec, pool=POOL))
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.cause, report.exit_code) == (
+        PlacementStatus.FAILED,
+        Cause.OUT_OF_MEMORY,
+        137,
+    )
+
+
+async def test_a_stop_gives_grace_and_then_kills(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    run = "trap 'echo not yet' TERM; echo there; while :; do sleep 0.1; done"
+    spec = dispatcher.spec(run=run, resources=SMALL)
+    await dispatcher.want(entry("p1", spec, pool=POOL, grace_s=2.0))
+    await dispatcher.until(lambda: "there" in dispatcher.log("p1"))
+    await dispatcher.stop_placement("p1")
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.cause) == (PlacementStatus.STOPPED, Cause.STOPPED)
+    assert report.exit_code == 137
+    assert "not yet" in dispatcher.log("p1")
+
+
+async def test_a_stop_before_the_start_leaves_no_pod(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    spec = dispatcher.spec(run="echo no", setup="echo setting up; sleep 600", resources=SMALL)
+    await dispatcher.want(entry("p1", spec, pool=POOL))
+    await agent.main_runs("p1")
+    await dispatcher.stop_placement("p1")
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.STOPPED
+    await until(lambda: agent.pod("p1") is None, "the pod to be gone")
+
+
+async def test_local_pods_make_the_shapes_smaller(
+    dispatcher: FakeDispatcher, agent: KubeAgent, testbed: Bed
+) -> None:
+    """Somebody's pod with three GPUs: what is reported as free is what is left."""
+    container = {
+        "name": "theirs",
+        "image": testbed.image,
+        "command": ["sleep", "600"],
+        "resources": {"limits": {"nvidia.com/gpu": "3", "cpu": "100m"}},
+    }
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    metadata = {"name": "theirs", "namespace": "federator"}
+    testbed.admin.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def gpus_free() -> set[int]:
+        pools = {pool.name: pool for pool in dispatcher.reports[-1].pools}
+        return {shape.gpus for shape in pools[POOL].free}
+
+    await until(lambda: gpus_free() == {5}, "three GPUs to be taken")
+    assert dispatcher.reports[-1].local_work == (LocalWork(POOL, 1, 3),)
+    needs = Resources(gpus=Accelerators(count=6), cpus_milli=10)
+    await dispatcher.want(entry("p1", dispatcher.spec(run="true", resources=needs), pool=POOL))
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.REFUSED
+    testbed.admin.ask("DELETE", f"{PODS}/theirs", {"gracePeriodSeconds": 0})
+    await until(lambda: gpus_free() == {8}, "them to be free again")
+
+
+async def test_the_manifest_is_what_the_server_takes(testbed: Bed) -> None:
+    """All of it: a dry run of the API server refuses a field that it does not know."""
+    for document in shared.manifests():
+        if document["kind"] not in shared.GRANTS:
+            group = document["apiVersion"]
+            base = f"/apis/{group}" if "/" in group else f"/api/{group}"
+            path = f"{base}/namespaces/federator/{document['kind'].lower()}s?dryRun=All"
+            testbed.admin.ask("POST", path, document)
