@@ -21,6 +21,17 @@ SCENARIOS = tuple(
 Document = dict[str, Any]
 
 
+class _World(Federation):
+    """On real time, and on the store that is asked for."""
+
+    def __init__(self, folder: Path, store: Document | None) -> None:
+        super().__init__(folder, 1.0)
+        self._store = store
+
+    def _settings(self) -> Document:
+        return super()._settings() | ({"store": self._store} if self._store else {})
+
+
 class Bench:
     """What a scenario is given for one run."""
 
@@ -35,10 +46,18 @@ class Bench:
 
     @asynccontextmanager
     async def federation(
-        self, sites: Sequence[Document], policies: str = "", *, folder: str = "world"
+        self,
+        sites: Sequence[Document],
+        policies: str = "",
+        *,
+        folder: str = "world",
+        store: Document | None = None,
     ) -> AsyncIterator[Federation]:
-        """A dispatcher and an agent per site, ready; ended with everything that they started. Raises `NotStarted`."""
-        world = Federation(self.folder / folder, 1.0)
+        """A dispatcher and an agent per site, ready; ended with everything that they started. Raises `NotStarted`.
+
+        `store`: the dispatcher's setting of that name; without it, the embedded one.
+        """
+        world = _World(self.folder / folder, store)
         world.folder.mkdir(parents=True)
         try:
             await world.start_dispatcher()

@@ -55,6 +55,17 @@ FIGURES = {
         "queued, no-op jobs beside them",
         "queued, memory after work",
     ),
+    "etcd": (
+        "SQLite: submit, 64 clients",
+        "SQLite: submit as NDJSON",
+        "etcd: submit, 64 clients",
+        "etcd: submit, 64 clients, dispatcher's CPU",
+        "etcd: submit, one client, median",
+        "etcd: submit as NDJSON",
+        "etcd: puts of 1 KiB, 64 at once",
+        "etcd: leader's kill -9 to the next accepted job",
+        "etcd: leader's SIGTERM to the next accepted job",
+    ),
     "slurm": (
         "Slurm: sbatch, 32 at once",
         "Slurm: the command sbatch",

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import aiohttp
@@ -32,10 +33,18 @@ BEAT = Path(tests.kills.work.__path__[0]) / "beat.py"
 
 
 class Dispatchers:
-    """`names`: one dispatcher each. Those in `proxied` reach etcd through proxies of their own."""
+    """`names`: one dispatcher each. Those in `proxied` reach etcd through proxies of their own. `etcd`: settings of the store beyond or instead of quick ones."""
 
-    def __init__(self, folder: Path, cluster: EtcdCluster, names: str = "ab", proxied: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cluster: EtcdCluster,
+        names: str = "ab",
+        proxied: str = "",
+        etcd: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         self.folder = folder
+        self._etcd = etcd
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = cluster
         self.journal = folder / "journal"
@@ -210,7 +219,7 @@ class Dispatchers:
             "term_s": TERM_S,
             "margin_s": MARGIN_S,
             "patience_s": 2.5,
-        }
+        } | dict(self._etcd)
         settings = {
             "state_dir": str(self.folder / name),
             "server": {"port": self.ports[name]},
