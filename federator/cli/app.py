@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App, CycloptsError, Group
 
 from federator.cli import (
+    bench,
     capacity,
     decisions,
     explaining,
@@ -22,7 +23,6 @@ from federator.cli import (
     tokens,
     top,
 )
-from federator.cli.bench import bench
 from federator.cli.demo.verb import demo
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
 from federator.cli.phrases import plain
@@ -66,7 +66,13 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "solver": solver.app,
         "ledger": decisions.ledger,
     },
-    "Server": {"demo": demo, "serve": serve.serve, "store": store.app, "token": tokens.app, "bench": bench},
+    "Server": {
+        "demo": demo,
+        "serve": serve.serve,
+        "store": store.app,
+        "token": tokens.app,
+        "bench": bench.app,
+    },
 }
 
 

@@ -1,5 +1,7 @@
 """The columns made for all places at once say of each start what the rest of the planner says of it, one at a time."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -13,7 +15,7 @@ from federator.planning.starts import BUCKETS_H
 from federator.planning.yard import need_of
 from tests.support.worlds import worlds_at_random
 
-HOURS = tuple(zip(BUCKETS_H[:-1], BUCKETS_H[1:], strict=True))
+HOURS = tuple(pairwise(BUCKETS_H))
 at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -1,0 +1,1 @@
+"""`federator bench solver`: one turn of the optimizer on synthetic federations, beside simpler rules, against a proven bound."""

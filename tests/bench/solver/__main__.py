@@ -1,0 +1,42 @@
+"""`federator bench solver`, from a checkout."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from federator.wire.solver_files import from_problem, write
+from tests.bench.solver.instances import Instance, Parameters
+from tests.bench.solver.measure import measure, text
+
+
+def main() -> int:
+    """Measure one size; or only write its problem."""
+    parser = argparse.ArgumentParser(
+        prog="federator bench solver", description="Measure the planner's turns."
+    )
+    parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--sites", type=int, required=True)
+    parser.add_argument("--classes", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--no-baselines", action="store_true")
+    parser.add_argument("--problem", type=Path, default=None)
+    given = parser.parse_args()
+    instance = Instance(Parameters(given.jobs, given.sites, given.classes, given.seed))
+    if given.problem is not None:
+        file = from_problem(instance.problem())
+        given.problem.write_bytes(write(file, packed=given.problem.suffix == ".gz"))
+        print(instance.parameters.described())
+        return 0
+    begun = time.monotonic()
+
+    def say(what: str) -> None:
+        print(f"{time.monotonic() - begun:6.0f} s  {what}", file=sys.stderr, flush=True)
+
+    report = measure(instance, turns=given.turns, baselines=not given.no_baselines, say=say)
+    print(text(instance, report))
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,246 @@
+"""Warm turns of the planner on one instance, under churn, and one look at what its decisions are worth beside simpler rules.
+
+A turn is what the dispatcher's is: the window of a long line, the problem to the solver and its plan back as bytes, the decision, the
+check. What the dispatcher keeps by difference (columns of the line) is not counted. The bound and the gaps are of the whole instance,
+not of the window.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from federator.model.plans import Plan, Severity
+from federator.model.snapshot import Problem
+from federator.planning.checks import check
+from federator.planning.explain import explain_waiting
+from federator.planning.greedy import plan_greedily, plan_quickly
+from federator.planning.objective import Evaluator
+from federator.planning.problem import World
+from federator.planning.window import Eligible, Kind, Kinds, Line, choose
+from federator.solving.certify import certify
+from federator.solving.decide import decide
+from federator.solving.judging import starts_of
+from tests.bench.measuring import median, percentile
+from tests.bench.solver.baselines import RULES, Starts, per_job_cpsat
+from tests.bench.solver.instances import NOW, Instance
+
+T = TypeVar("T")
+
+CHURN = 0.03
+CPSAT_LIMIT_S = 20.0
+EXPLAINED = 20
+
+
+class Turn(NamedTuple):
+    """One turn: seconds by part, what it saw and what came out."""
+
+    window_s: float
+    decide_s: float
+    wire_s: float
+    check_s: float
+    jobs: int
+    winner: str
+    objective_usd: float
+    violations: int
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.window_s + self.decide_s + self.wire_s + self.check_s
+
+
+class Judged(NamedTuple):
+    """What one rule's decisions of now are worth: how long they took, and the decision gap (None where there is none)."""
+
+    name: str
+    wall_s: float
+    starts: int
+    gap: float | None
+    note: str = ""
+
+
+@dataclass
+class Report:
+    """All that one run of the benchmark found."""
+
+    turns: list[Turn] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
+    """Until the first feasible plan: what the fast path asks."""
+    explained_s: list[float] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)
+    memory_mib: int = 0
+    bound_usd: float | None = None
+    certified_s: float = 0.0
+    columns: int = 0
+
+
+def measure(instance: Instance, *, turns: int, baselines: bool, say: Callable[[str], None]) -> Report:
+    """Warm turns, then the comparison on the last one's problem."""
+    report = Report()
+    problem, seen, plan = instance.problem(), instance.problem(), None
+    for number in range(turns + 1):
+        problem = instance.problem(number)
+        turn, seen, plan = _turn(problem)
+        if number:  # the first one is cold
+            report.turns.append(turn)
+            report.first_s.append(_timed(partial(plan_quickly, seen))[0])
+        say(
+            f"turn {number}: {turn.total_s:.3f} s, {turn.jobs} of {len(problem.snapshot.jobs)} jobs seen, {turn.winner}"
+        )
+        if number < turns:
+            instance.churn(CHURN)
+    assert plan is not None
+    for waiting in plan.waiting[:EXPLAINED]:
+        took_s, _ = _timed(partial(explain_waiting, seen, plan, waiting.job))
+        report.explained_s.append(took_s)
+    report.memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    _compare(report, problem, seen, plan, say, baselines=baselines, seed=instance.parameters.seed)
+    return report
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    begun = time.perf_counter()
+    found = work()
+    return time.perf_counter() - begun, found
+
+
+def _turn(problem: Problem) -> tuple[Turn, Problem, Plan]:
+    line = _line(problem)
+    begun = time.perf_counter()
+    seen = _windowed(problem, line)
+    window_s = time.perf_counter() - begun
+    begun = time.perf_counter()
+    arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Problem)
+    wire_s = time.perf_counter() - begun
+    begun = time.perf_counter()
+    plan = decide(arrived)
+    decide_s = time.perf_counter() - begun
+    begun = time.perf_counter()
+    plan = msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=Plan)
+    wire_s += time.perf_counter() - begun
+    begun = time.perf_counter()
+    fatal = [finding for finding in check(seen, plan) if finding.severity is Severity.FATAL]
+    check_s = time.perf_counter() - begun
+    jobs = len(seen.snapshot.jobs)
+    return (
+        Turn(window_s, decide_s, wire_s, check_s, jobs, plan.winner, plan.objective_usd, len(fatal)),
+        seen,
+        plan,
+    )
+
+
+def _windowed(problem: Problem, line: Line) -> Problem:
+    """What of the line the decision is to see, as the observer makes it."""
+    found = choose(line, problem.snapshot.pools, problem.snapshot.rules, NOW)
+    jobs = problem.snapshot.jobs
+    chosen = tuple(
+        replace(jobs[index], behind_s=behind)
+        for index, behind in zip(found.chosen.tolist(), found.behind_s[found.chosen].tolist(), strict=True)
+    )
+    return replace(problem, snapshot=replace(problem.snapshot, jobs=chosen))
+
+
+def _line(problem: Problem) -> Line:
+    """The columns that the dispatcher keeps by difference."""
+    jobs, kinds = problem.snapshot.jobs, Kinds()
+    names: dict[str, int] = {}
+    return Line(
+        submitted_at=np.array([job.submitted_at for job in jobs]),
+        priority=np.array([float(job.priority) for job in jobs]),
+        deadline_at=np.array([np.inf if job.deadline_at is None else job.deadline_at for job in jobs]),
+        run_s=np.array([job.run_s for job in jobs]),
+        ready_at=np.zeros(len(jobs)),
+        kind=np.array(
+            [
+                kinds.number(
+                    Kind(job.queue, Eligible(job.models), job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
+                )
+                for job in jobs
+            ]
+        ),
+        klass=np.array([names.setdefault(job.name, len(names)) for job in jobs]),
+        table=kinds.table(),
+        queues=tuple(kinds.queues),
+        eligibles=tuple(kinds.eligibles),
+    )
+
+
+def _compare(
+    report: Report,
+    problem: Problem,
+    seen: Problem,
+    plan: Plan,
+    say: Callable[[str], None],
+    *,
+    baselines: bool,
+    seed: int,
+) -> None:
+    """Decisions by each rule, and what they leave to the future, against the bound of the whole."""
+    whole = World(problem)
+    found: list[tuple[str, float, Starts, str]] = [
+        ("planner", median([turn.total_s for turn in report.turns]), starts_of(whole, plan.actions), "")
+    ]
+    if baselines:
+        took_s, greedy = _timed(partial(plan_greedily, seen))
+        found.append(("greedy", took_s, starts_of(whole, greedy.actions), ""))
+        for name, rule in RULES.items():
+            took_s, starts = _timed(partial(rule, problem, seed))
+            found.append((name, took_s, starts, ""))
+        took_s, answer = _timed(partial(per_job_cpsat, problem, CPSAT_LIMIT_S))
+        if isinstance(answer, dict):
+            found.append(("per-job CP-SAT", took_s, answer, ""))
+        else:
+            report.judged.append(Judged("per-job CP-SAT", took_s, 0, None, str(answer)))
+        found.append(("nothing starts", 0.0, {}, ""))
+    say("proving a bound of the whole")
+    report.certified_s, certificates = _timed(
+        partial(certify, Evaluator(whole), *(starts for _, _, starts, _ in found))
+    )
+    if certificates is None:
+        report.judged += [
+            Judged(name, took_s, len(starts), None, "no bound") for name, took_s, starts, _ in found
+        ]
+        return
+    report.bound_usd, report.columns = certificates[0].bound_usd, certificates[0].columns
+    report.judged += [
+        Judged(name, took_s, len(starts), certificate.gap, note)
+        for (name, took_s, starts, note), certificate in zip(found, certificates, strict=True)
+    ]
+
+
+def text(instance: Instance, report: Report) -> str:
+    """The report for a terminal."""
+    totals = [turn.total_s for turn in report.turns]
+
+    def ms(values: Sequence[float], share: float = 50.0) -> str:
+        return f"{1000 * percentile(list(values), share):.1f} ms" if values else "–"
+
+    parts = ("window_s", "wire_s", "decide_s", "check_s")
+    split = ", ".join(f"{part[:-2]} {ms([getattr(turn, part) for turn in report.turns])}" for part in parts)
+    seen = [turn.jobs for turn in report.turns]
+    lines = [
+        instance.parameters.described(),
+        (
+            f"{len(report.turns)} warm turns under {100 * CHURN:g} % churn: median {ms(totals)}, p90 {ms(totals, 90)}, p99 {ms(totals, 99)}, "
+            f"most {ms(totals, 100)}"
+        ),
+        f"of it {split}; jobs seen {min(seen)} to {max(seen)}",
+        f"first feasible plan {ms(report.first_s)}; an explanation {ms(report.explained_s)}; memory {report.memory_mib} MiB",
+        f"violations that the checker found: {sum(turn.violations for turn in report.turns)}",
+    ]
+    if report.bound_usd is not None:
+        lines.append(
+            f"proven bound {report.bound_usd:,.0f} USD over {report.columns:,} columns, in {report.certified_s:.1f} s for all rows below"
+        )
+    lines += ["", f"{'decided by':16} {'time':>10} {'starts':>7} {'decision gap':>13}"]
+    for each in report.judged:
+        gap = each.note or ("–" if each.gap is None else f"{100 * each.gap:.2f} %")
+        lines.append(f"{each.name:16} {1000 * each.wall_s:8.1f} ms {each.starts:7d} {gap:>13}")
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""The instances of the solver's benchmark: the same ones for the same parameters, of the stated make, and problems like any other."""
+
+from collections import Counter
+
+import pytest
+
+from federator.model.capacity import Market
+from federator.model.plans import Severity
+from federator.planning.checks import check
+from federator.planning.objective import Evaluator
+from federator.planning.problem import World
+from federator.solving.certify import certify
+from federator.solving.decide import decide
+from federator.wire.solver_files import from_problem, read_problem, write
+from tests.bench.solver.baselines import RULES, per_job_cpsat
+from tests.bench.solver.instances import HOUR, NOW, Instance, Parameters
+from tests.bench.solver.measure import measure, text
+
+SMALL = Parameters(jobs=24, sites=4, seed=3)
+
+
+def test_the_same_parameters_make_the_same_instance() -> None:
+    first, again = Instance(SMALL), Instance(SMALL)
+    assert first.problem() == again.problem()
+    first.churn(0.5)
+    assert first.problem() != again.problem()
+    again.churn(0.5)
+    assert first.problem() == again.problem()
+    assert Instance(Parameters(jobs=24, sites=4, seed=4)).problem() != Instance(SMALL).problem()
+
+
+def test_it_is_of_the_stated_make() -> None:
+    parameters = Parameters(jobs=4000, sites=20, seed=1)
+    snapshot = Instance(parameters).problem().snapshot
+    assert len(snapshot.jobs) == 4000
+    assert len({job.name for job in snapshot.jobs}) == 500
+    kinds = Counter(kind for kind in {pool.site: pool.kind for pool in snapshot.pools}.values())
+    assert kinds == {"onprem": 8, "cloud": 6, "edge": 6}
+    assert {view.offer.market for view in snapshot.offers} == {Market.ON_DEMAND, Market.SPOT}
+    work_h = sum(job.gpus_total * job.run_s for job in snapshot.jobs) / HOUR
+    day_h = 24.0 * sum(pool.nodes * pool.gpus_per_node for pool in snapshot.pools)
+    assert 1.0 < work_h / day_h < 1.4
+    with_deadline = [job for job in snapshot.jobs if job.deadline_at is not None]
+    assert all(job.deadline_at and job.deadline_at > NOW for job in with_deadline)
+    assert 0.5 < len(with_deadline) / 4000 < 0.9
+    largest = max(job.nodes for job in snapshot.jobs)
+    assert any(pool.nodes >= largest and pool.gpus_per_node == 8 for pool in snapshot.pools)
+
+
+def test_it_may_have_as_many_classes_as_one_says() -> None:
+    snapshot = Instance(Parameters(jobs=50, sites=5, classes=50)).problem().snapshot
+    assert len({job.name for job in snapshot.jobs}) == 50
+
+
+def test_churn_replaces_classes_and_keeps_the_number_of_jobs() -> None:
+    instance = Instance(Parameters(jobs=200, sites=5))
+    before = {job.id for job in instance.problem().snapshot.jobs}
+    instance.churn(0.1)
+    after = {job.id for job in instance.problem().snapshot.jobs}
+    assert len(after) == len(before) == 200
+    assert 0 < len(after - before) < 200
+
+
+def test_a_problem_of_it_is_written_decided_and_checked_like_any_other() -> None:
+    problem = Instance(SMALL).problem()
+    assert read_problem(write(from_problem(problem))) == problem
+    findings = check(problem, decide(problem))
+    assert not [finding for finding in findings if finding.severity is Severity.FATAL]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_simple_rules_start_what_fits_and_are_judged_against_the_bound(rule: str) -> None:
+    problem = Instance(SMALL).problem()
+    starts = RULES[rule](problem, 5)
+    assert starts == RULES[rule](problem, 5)
+    assert starts
+    evaluator = Evaluator(World(problem))
+    assert set(starts.items()) <= set(evaluator.score(starts).starts.items())
+    found = certify(evaluator, starts)
+    assert found is not None
+    assert found[0].gap is not None
+    assert found[0].gap >= 0.0
+
+
+def test_a_variable_per_job_finds_the_same_or_says_that_it_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = Instance(Parameters(jobs=6, sites=2, seed=1)).problem()
+    starts = per_job_cpsat(problem, 30.0)
+    assert isinstance(starts, dict)
+    assert set(starts) <= {job.id for job in problem.snapshot.jobs}
+    monkeypatch.setattr("tests.bench.solver.baselines.MOST_BOOLEANS", 10)
+    assert "not built" in str(per_job_cpsat(problem, 30.0))
+
+
+def test_a_report_has_its_parameters_and_a_line_for_each_rule() -> None:
+    instance = Instance(Parameters(jobs=8, sites=2, seed=1))
+    said: list[str] = []
+    told = text(instance, measure(instance, turns=1, baselines=True, say=said.append))
+    assert "jobs 8, sites 2, classes 1, seed 1, load 1.3" in told
+    for name in ("planner", "greedy", "per-job CP-SAT", "decision gap", *RULES):
+        assert name in told
+    assert "violations that the checker found: 0" in told
+    assert len(said) == 3
