@@ -173,4 +173,7 @@ async def test_a_job_that_waits_for_its_checkpoint_says_so() -> None:
     await world.add_site("north")
     cut_off(world, "lab")
     await world.turn()
-    assert "what the job has saved is at lab" in str(world.core.views.detail(world.job(job)))
+    explanation = await world.core.views.explain(world.job(job))
+    assert "closest is lab" in explanation.because
+    reasons = {each.site: each.text for each in explanation.sites}
+    assert "what the job has saved is at lab" in reasons["north"]
