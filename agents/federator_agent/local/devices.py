@@ -17,8 +17,9 @@ from federator_agent.core.lending import HostPool, Site, is_of
 from federator_agent.local import traces
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
 
+FIRST_ANSWER_WITHIN_S = 20.0
+"""Real seconds: it may have to wake up its GPUs."""
 ANSWERS_WITHIN_S = 10.0
-"""Real seconds; the first look, at which it may have to wake up its GPUs, takes what it takes."""
 EVERY_S = 3.0
 """Real seconds between looks."""
 NO_DRIVER_EVERY_S = 60.0
@@ -45,7 +46,7 @@ class Devices:
         self.ailing: tuple[AilingGpu, ...] = ()
         if self._here:
             try:
-                found = self._driver.read()
+                found = self._driver.read(FIRST_ANSWER_WITHIN_S)
             except (NoDriver, DriverTrouble) as error:
                 self.ailing = self._judge(error)
             else:

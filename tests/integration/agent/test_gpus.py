@@ -142,19 +142,6 @@ async def test_a_driver_that_hangs_stops_new_work_and_nothing_else(
     await dispatcher.until(lambda: len(dispatcher.reports) > before and free(dispatcher) == 4)
 
 
-async def test_a_driver_that_hangs_at_the_start_is_waited_for(
-    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
-) -> None:
-    await agent.end()
-    driver.driver("hang")
-    before = len(dispatcher.reports)
-    await agent.start()
-    await dispatcher.until(lambda: len(dispatcher.reports) > before)
-    assert ailing(dispatcher) == dict.fromkeys(range(4), HUNG)
-    driver.driver()
-    await dispatcher.until(lambda: (free(dispatcher), ailing(dispatcher)) == (4, {}))
-
-
 async def test_gpus_that_nobody_is_to_watch_or_that_are_made_up_are_taken_at_their_word(
     dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
 ) -> None:

@@ -1,18 +1,22 @@
 """What the agent understands of an NVIDIA driver: a library with the real symbols, compiled here, whose GPUs fall ill while they are watched."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pynvml
 import pytest
 
+from federator_agent.core.lending import HostPool, Site
+from federator_agent.local import devices
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process
+from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver
 
 Install = Callable[..., StubDriver]
@@ -174,6 +178,63 @@ async def test_a_hung_driver_is_asked_once_and_stops_nothing(install: Install) -
     stub.driver()
     async with asyncio.timeout(60):
         assert (await driver.look(within_s=60)).gpus[0].model == "A100"
+
+
+@contextlib.asynccontextmanager
+async def watched(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[dict[int, str]]]:
+    """Two A100 as a site file declares them: what ails at first, and what is told of them from then on."""
+    for constant in ("EVERY_S", "NO_DRIVER_EVERY_S"):
+        monkeypatch.setattr(devices, constant, 0.01)
+    monkeypatch.setattr(devices, "FIRST_ANSWER_WITHIN_S", 0.5)
+    pool = HostPool(
+        name="a", model="A100", gpus_per_node=2, cpus_milli_per_node=1000, memory_mib_per_node=1000
+    )
+    host = devices.Devices(Site(name="here", pools=(pool,)), directory)
+    told = [{gpu.gpu: gpu.why for gpu in host.ailing}]
+    task = asyncio.create_task(
+        host.watch(lambda event: told.append({gpu.gpu: gpu.why for gpu in event.ailing}))
+    )
+    yield told
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_driver_that_hangs_when_the_agent_starts_is_waited_for(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub = install(A100, A100)
+    stub.driver("hang")
+    hung = "the NVIDIA driver does not answer"
+    async with watched(tmp_path, monkeypatch) as told:
+        assert told == [{0: hung, 1: hung}]
+        stub.driver()
+        await until(lambda: told[-1] == {})
+
+
+async def test_a_driver_that_is_loaded_late_is_found(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub = install(A100, A100)
+    stub.driver("init 9")
+    async with watched(tmp_path, monkeypatch) as told:
+        assert told == [{}], "nobody knows of anything wrong"
+        stub.change(1, lost=1)
+        stub.driver()
+        await until(lambda: told[-1] == {1: "it is lost from the bus"})
+
+
+async def test_a_gpu_that_is_gone_or_another_than_it_was_takes_no_new_work(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub = install(A100, A100)
+    async with watched(tmp_path, monkeypatch) as told:
+        assert told == [{}]
+        stub.remove(1)
+        await until(lambda: told[-1] == {1: "the driver does not show it"})
+        stub.change(0, name="Tesla T4")
+        await until(lambda: told[-1].keys() == {0, 1})
+        assert told[-1][0].startswith("the driver shows T4 in its place")
 
 
 def shown(stub: StubDriver) -> tuple[int, str]:
