@@ -100,13 +100,13 @@ class Slurm:
                 self.start(daemon)
             await self.ready()
         except BaseException:
-            await asyncio.to_thread(self._end)
+            await asyncio.to_thread(self.end)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """End its jobs, then it."""
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self.end)
 
     def pid(self, daemon: str) -> int:
         """The process of `slurmctld`, or of the slurmd of a node."""
@@ -222,7 +222,7 @@ class Slurm:
         )
         return " / ".join(text.strip().splitlines()[-4:])
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Jobs first, while there is somebody to end them; what then still lives below the folder, by force."""
         if all(process.poll() is None for process in self._daemons.values()) and "slurmctld" in self._daemons:
             subprocess.run(

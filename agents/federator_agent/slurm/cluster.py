@@ -35,7 +35,6 @@ class Cluster:
         self.commands = Commands(settings, environment)
         self.queue = Queue(self.commands, [each.user for each in settings.queues.values() if each.user])
         self._view: View | None = None
-        self._viewed = asyncio.Event()
         self._changed = asyncio.Event()
         self._silent = False
 
@@ -68,9 +67,12 @@ class Cluster:
         self.changed()
 
     async def target(self, pool: str) -> Target | None:
-        """Where a pool is, once the cluster has been looked at; None: there is no such pool."""
-        await self._viewed.wait()
-        assert self._view is not None
+        """Where a pool is, once Slurm has answered; None: there is no such pool."""
+        while self._view is None:
+            try:
+                await self._observe(frozenset())
+            except (Unreachable, Rejected):
+                await asyncio.sleep(TRY_AGAIN_S)
         return self._view.targets.get(pool)
 
     async def address(self, node: str) -> str:
@@ -119,7 +121,6 @@ class Cluster:
         partitions = output.read_partitions(await show("scontrol", "show", "partition", "--oneliner"))
         jobs = output.read_other_jobs(await show("scontrol", "show", "job", "--details", "--oneliner"))
         self._view = view(self.settings, nodes, partitions, jobs, ours, running)
-        self._viewed.set()
         if not lent_partitions(self.settings, partitions):
             wanted = ", ".join(self.settings.partitions) or "any that is up"
             return msgspec.structs.replace(

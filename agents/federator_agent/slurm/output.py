@@ -23,7 +23,9 @@ OVER = frozenset(
 _FIELD = re.compile(r"(?:^|\s+)([A-Za-z][A-Za-z0-9_/:&.]*)=")
 _GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d+)(?:\([^)]*\))?")
 _TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*))?[:=]?(\d+)?(?=,|$)")
-_WORDS = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*", re.IGNORECASE)
+_WORDS = re.compile(
+    r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+)[^*]*)? \*\*\*", re.IGNORECASE
+)
 _WHY = {"PREEMPTION": "PREEMPTED", "TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL"}
 
 
@@ -162,7 +164,7 @@ def _job_gpus(fields: dict[str, str], nodes: int) -> int:
 def last_words(text: str) -> str:
     """The state that a job's own output tells of, for one that Slurm has forgotten; empty: it tells of none."""
     found = _WORDS.findall(text)
-    return _WHY.get(found[-1].upper(), "CANCELLED") if found else ""
+    return _WHY.get(found[-1].upper().strip(), "CANCELLED") if found else ""
 
 
 def _records(text: str) -> Iterator[dict[str, str]]:

@@ -88,6 +88,7 @@ class Queue:
         asked, self._next = self._next, None
         assert asked is not None
         began_s = loop.time()
+        pause_s = LEAST_PAUSE_S
         try:
             text = await self._commands.run(
                 "squeue", "--noheader", "--states=all", f"--user={self._users}", f"--Format={QUEUE_FORMAT}"
@@ -96,8 +97,8 @@ class Queue:
             asked.set_exception(error)
         else:
             asked.set_result(Look(read_queue(text), began_s))
-        now_s = loop.time()
-        self._earliest_s = now_s + max(LEAST_PAUSE_S, BREATH * (now_s - began_s))
+            pause_s = max(pause_s, BREATH * (loop.time() - began_s))
+        self._earliest_s = loop.time() + pause_s
 
     def close(self) -> None:
         """Look no more."""

@@ -33,6 +33,10 @@ HERE = "127.0.0.1"
 FIRST_PORT, PORTS = 20_000, 12_000
 """Where rank 0 may listen: below the ports that systems hand out by themselves, and another for each job of a node."""
 TRY_AGAIN_S = 2.0
+RANKS_STEP = 0
+"""The step of a job in which its ranks run: the first and only one that the batch script starts."""
+AT_ONCE_S = 3.0
+"""So long killed ranks may take to be gone before their whole job is cancelled."""
 log = logging.getLogger("federator_agent.slurm")
 
 
@@ -237,10 +241,17 @@ class SlurmRuntime:
             watch.killed = True
             if placement not in self._killing:
                 self._killing.add(placement)
-                task = self._around.tasks.spawn(self._cluster.cancel(placement))
+                task = self._around.tasks.spawn(self._kill(placement, watch))
                 task.add_done_callback(lambda _: self._killing.discard(placement))
         else:
             self._around.tasks.spawn(self._signal(placement, signal, watch))
+
+    async def _kill(self, placement: str, watch: Watch) -> None:
+        """The ranks at once; a job that is cancelled is asked with TERM once more, and has its site's KillWait. Then whatever else is left of it."""
+        with contextlib.suppress(Unreachable, Rejected):
+            await self._cluster.commands.run("scancel", "--signal=KILL", f"{watch.slurm_job}.{RANKS_STEP}")
+            await asyncio.sleep(AT_ONCE_S)
+        await self._cluster.cancel(placement)
 
     async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
         """Until Slurm has taken it, or there is nobody left to take it."""

@@ -97,4 +97,6 @@ srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task
 def command_script(command: list[str], environment: dict[str, str]) -> str:
     """A rank's command, on top of the environment that Slurm has given it."""
     variables = " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items())
-    return f"cd work && exec env {variables} /bin/sh -c 'exec \"$@\"' sh {shlex.join(command)}\n"
+    # What has a = in its name, env would take for a variable; what has a dot in it, a shell would drop.
+    through = "/bin/sh -c 'exec \"$@\"' sh " if "=" in command[0] else ""
+    return f"cd work && exec env {variables} {through}{shlex.join(command)}\n"

@@ -9,11 +9,11 @@ import pytest
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.runtime import StagingError
-from tests.contract.runtimes import factories_kube, factories_local
+from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until
 
-FACTORIES = {"local": factories_local, "kube": factories_kube}
+FACTORIES = {"local": factories_local, "kube": factories_kube, "slurm": factories_slurm}
 pytestmark = pytest.mark.slow
 
 
@@ -144,6 +144,8 @@ async def test_a_kill_ends_what_will_not_listen_and_all_that_it_started(world: R
 
 
 async def test_one_rank_may_be_signalled_alone(world: RuntimeWorld) -> None:
+    if not world.site.alone:
+        pytest.skip("it signals all ranks of a placement, or none")
     run = "echo there; until [ -e stop ]; do sleep 0.1; done"
     record = await world.run(world.spec(run, nodes=2))
     await world.has_written(record, "there", rank=1)

@@ -32,6 +32,8 @@ class Site(NamedTuple):
     pool: str
     gpus: int = 0
     """GPUs that each rank of these tests asks for."""
+    alone: bool = True
+    """Whether one rank of several can be signalled: the core does not ask for that."""
 
 
 class GivenBulk:

@@ -1,0 +1,80 @@
+"""What an installation beside Slurm needs, proved one by one for `federator-agent check`: each a line, with the remedy where it fails."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from federator_agent.slurm import output
+from federator_agent.slurm.capacity import lent_partitions, view
+from federator_agent.slurm.commands import Commands, Rejected, Unreachable
+from federator_agent.slurm.settings import ANY_QUEUE, SlurmSettings
+
+PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel")
+
+
+async def check(settings: SlurmSettings, environment: dict[str, str]) -> list[str]:
+    """Lines that begin with `ok`, or say what is wrong and what to do. `environment`: what jobs get of the agent's own."""
+    path = environment.get("PATH", os.defpath)
+    if lacking := [program for program in PROGRAMS if shutil.which(program, path=path) is None]:
+        return [
+            f"{', '.join(lacking)} cannot be found in {path}; install Slurm's client commands on this host"
+        ]
+    lines = [await asyncio.to_thread(_shared, settings.shared_dir)]
+    commands = Commands(settings, environment)
+    try:
+        version = (await commands.run("scontrol", "--version")).strip()
+        partitions = output.read_partitions(await commands.run("scontrol", "show", "partition", "--oneliner"))
+        nodes = output.read_nodes(await commands.run("scontrol", "show", "node", "--details", "--oneliner"))
+    except (Unreachable, Rejected) as error:
+        return [
+            *lines,
+            f"{error.describe()}; is slurmctld up, and is this host in its cluster, with munge and slurm.conf?",
+        ]
+    lines.append(f"ok    {version} answers")
+    known = {partition.name for partition in partitions}
+    lines += [
+        f"partition {name} is not in the cluster; it has {', '.join(sorted(known))}"
+        for name in settings.partitions
+        if name not in known
+    ]
+    for pool in view(settings, nodes, partitions, (), (), ()).seen.pools:
+        gpus = f", each {pool.gpus_per_node} GPUs {pool.model}" if pool.gpus_per_node else ""
+        lines.append(f"ok    pool {pool.name}: {pool.nodes} hosts{gpus}")
+    targets = [partition.name for partition in lent_partitions(settings, partitions)]
+    return lines + [
+        await _submits(commands, settings, queue, target) for queue in _queues(settings) for target in targets
+    ]
+
+
+def _shared(directory: Path) -> str:
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return f"ok    shared_dir {directory} can be written; the nodes must see it under the same path"
+    except OSError as error:
+        return f"shared_dir {directory}: {error.strerror}; mount it here and on all nodes, and make it writable for this user"
+
+
+def _queues(settings: SlurmSettings) -> list[str]:
+    return [*settings.queues, *(() if ANY_QUEUE in settings.queues else ("",))]
+
+
+async def _submits(commands: Commands, settings: SlurmSettings, queue: str, partition: str) -> str:
+    """Whether Slurm would take a small job of a queue; nothing is submitted."""
+    account = settings.account(queue)
+    options = [
+        f"--partition={account.partition or partition}",
+        "--ntasks=1",
+        "--time=1",
+        "--mem=1M",
+        "--wrap=true",
+    ]
+    for option, value in (("account", account.account), ("qos", account.qos), ("uid", account.user)):
+        options += [f"--{option}={value}"] if value else []
+    name = f"queue {queue}" if queue not in ("", ANY_QUEUE) else "other queues"
+    try:
+        await commands.run("sbatch", "--test-only", *options)
+    except (Unreachable, Rejected) as error:
+        return f"{name}, partition {account.partition or partition}: {error.message}; see slurm.queues in the site file"
+    return f"ok    {name}: Slurm takes jobs in partition {account.partition or partition}"

@@ -1,0 +1,38 @@
+"""`check` beside a real cluster: what is there is said, and what is wrong names its remedy."""
+
+from pathlib import Path
+
+from federator_agent.slurm.checks import check
+from federator_agent.slurm.settings import Account, SlurmSettings
+from tests.testbeds.slurm import Slurm
+
+
+async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
+    settings = SlurmSettings(shared_dir=tmp_path, partitions=("main",), conf=east.configuration)
+    lines = await check(settings, {"PATH": east.environment["PATH"]})
+    assert all(line.startswith("ok ") for line in lines), lines
+    assert "ok    pool main: 4 hosts, each 8 GPUs A100" in lines
+    assert "ok    other queues: Slurm takes jobs in partition main" in lines
+
+
+async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
+    settings = SlurmSettings(
+        shared_dir=tmp_path / "none",
+        partitions=("main", "mian"),
+        queues={"a": Account(partition="nowhere")},
+        conf=east.configuration,
+    )
+    wrong = [
+        line
+        for line in await check(settings, {"PATH": east.environment["PATH"]})
+        if not line.startswith("ok ")
+    ]
+    assert len(wrong) == 3, wrong
+    assert "shared_dir" in wrong[0]
+    assert wrong[1].startswith("partition mian is not in the cluster")
+    assert wrong[2].startswith("queue a, partition nowhere: ")
+
+
+async def test_what_is_not_there(tmp_path: Path) -> None:
+    [line] = await check(SlurmSettings(shared_dir=tmp_path), {"PATH": str(tmp_path)})
+    assert line.startswith("sbatch, squeue, scontrol, scancel cannot be found")

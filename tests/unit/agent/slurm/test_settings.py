@@ -1,0 +1,75 @@
+"""The `slurm:` part of a site file: what it may say, and what is told of what it may not."""
+
+from typing import Any
+
+import pytest
+
+from federator.kernel.errors import Invalid
+from federator_agent.slurm.settings import Account, GpuType, parse
+
+LEAST = {"shared_dir": "/shared/federator"}
+
+
+def test_what_it_may_say() -> None:
+    settings = parse(
+        LEAST
+        | {
+            "partitions": ["gpu", "cpu"],
+            "gpus": {"a100": "A100:80GB", "gpu": "V100"},
+            "queues": {
+                "research/*": {"account": "res", "qos": "low"},
+                "research/vision": {"user": "vis"},
+                "*": {},
+            },
+            "start_within": "5m",
+            "conf": "/etc/slurm/slurm.conf",
+        },
+        "$.slurm",
+    )
+    assert settings.partitions == ("gpu", "cpu")
+    assert settings.gpus["a100"] == GpuType("A100", 76294)
+    assert settings.gpus["gpu"] == GpuType("V100", 0)
+    assert settings.start_within_s == 300.0
+
+
+def test_whose_name_a_queue_goes_by() -> None:
+    queues = {
+        "research": {"account": "res"},
+        "research/vision/*": {"account": "vis"},
+        "*": {"account": "rest"},
+    }
+    settings = parse(LEAST | {"queues": queues}, "$.slurm")
+    for queue, account in (
+        ("research", "res"),
+        ("research/text/small", "res"),
+        ("research/vision", "vis"),
+        ("research/vision/deep", "vis"),
+        ("research-2", "rest"),
+        ("", "rest"),
+    ):
+        assert settings.account(queue).account == account
+    assert parse(LEAST, "$.slurm").account("any") == Account()
+
+
+@pytest.mark.parametrize(
+    ("fields", "where", "words"),
+    [
+        ({"shared_dir": None}, "$.slurm.shared_dir", "is missing"),
+        ({"shared_dir": "here"}, "$.slurm.shared_dir", "from /"),
+        ({"shared_dir": "/a%j"}, "$.slurm.shared_dir", "without %"),
+        ({"partition": "gpu"}, "$.slurm.partition", "did you mean partitions?"),
+        ({"gpus": {"a100": "4"}}, "$.slurm.gpus.a100", "not one model"),
+        ({"gpus": {"a100": "A100:4"}}, "$.slurm.gpus.a100", "not one model"),
+        ({"queues": {"a": {"acount": "x"}}}, "$.slurm.queues.a.acount", "did you mean account?"),
+        ({"queues": {"a": {"account": "x --uid=root"}}}, "$.slurm.queues.a.account", "name of Slurm's"),
+        ({"queues": {"a": {"account": "-x"}}}, "$.slurm.queues.a.account", "name of Slurm's"),
+        ({"queues": {"a": {}, "a/*": {}}}, "$.slurm.queues.a/*", "said twice"),
+        ({"start_within": 5}, "$.slurm.start_within", "no unit"),
+    ],
+)
+def test_what_it_may_not(fields: dict[str, Any], where: str, words: str) -> None:
+    value = {key: each for key, each in (LEAST | fields).items() if each is not None}
+    with pytest.raises(Invalid) as refused:
+        parse(value, "$.slurm")
+    assert refused.value.field == where
+    assert words in refused.value.describe()
