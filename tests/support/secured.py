@@ -175,10 +175,11 @@ class Secured:
     def until_ready(self, *members: str) -> None:
         """Wait until these are the members that are well."""
         wanted = set(members or ("north",))
-        wait_until(
-            lambda: {host["name"] for host in self.row()["hosts"] if host["status"] == "READY"} == wanted,
-            f"{wanted} to be ready",
-        )
+        wait_until(lambda: self.ready() == wanted, f"{wanted} to be ready")
+
+    def ready(self) -> set[str]:
+        """The members that are well."""
+        return {host["name"] for host in self.row()["hosts"] if host["status"] == "READY"}
 
 
 class Proxy:

@@ -1,5 +1,6 @@
 """Real processes behind TLS with a private authority, and through a proxy: that all of it goes there, and what is said when it cannot."""
 
+import json
 import os
 import signal
 import ssl
@@ -72,6 +73,15 @@ def test_the_command_beside_the_dispatcher_needs_to_be_told_nothing(place: Secur
     assert (listed.returncode, "north" in listed.stdout) == (0, True), listed.stdout
 
 
+def test_a_rented_machine_believes_the_authority_that_its_user_data_carries(place: Secured) -> None:
+    document = json.loads(place.site("rented", ca=place.ca.read_text(), member="rented").read_text())
+    file = place.folder / "user-data"
+    file.write_text(json.dumps(document | {"join_token": place.token()}))
+    place.processes.start("rented", "federator_agent", ["serve"], {"FEDERATOR_USER_DATA_FILE": str(file)})
+    wait_until(lambda: "rented" in place.ready(), "it to be ready")
+    place.processes.kill("rented")
+
+
 def complaints(place: Secured, ca: str | None) -> list["subprocess.CompletedProcess[str]"]:
     """What each program says that dials the dispatcher, given this authority."""
     place.site("stranger", ca=ca, member="stranger")
@@ -103,7 +113,7 @@ def test_an_expired_certificate_is_named_and_sessions_outlive_it(other_certifica
     assert "has expired: renew it" in place.said("dispatcher")
     place.show("127.0.0.1", NAME)
     show_now(place)
-    place.until_ready()
+    wait_until(lambda: "north" in place.ready(), "it to be heard")
     assert place.said("agent-north").count("stands") == 1
 
 
@@ -133,7 +143,7 @@ def test_all_goes_through_the_proxy_that_the_environment_names(place: Secured) -
         assert proxy.connects == [f"{NAME}:{place.port}"]
         place.join(site, environment=environment)
         place.start(site, environment)
-        place.until_ready("north", "behind")
+        wait_until(lambda: "behind" in place.ready(), "it to be ready")
         before = len(proxy.connects)
         gang = ("run", "--nodes", "2", "--gpus", "1", "--", "echo", "both")
         ran = place.command(*gang, environment=environment | {"FEDERATOR_SERVER": url})
