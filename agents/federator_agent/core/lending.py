@@ -182,19 +182,21 @@ def _less(host: Host, slots: list[Slot], *, by_number: bool) -> Host:
 def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterable[Slot]]) -> list[Host]:
     """What is lent and free of a pool that was seen. `held`: by placement, all slots that ours hold.
 
-    What was not yet there to be seen is taken off where it was seated: its scheduler may choose other hosts, and the next look shows them.
+    What was not yet there to be seen is taken off where it was seated: its scheduler may choose other hosts, and the next look shows them. A host whose
+    GPUs are all in use is told with the rest that it has: once they are free, work can start there.
     """
     new = [slot for name, slots in held.items() if name not in seen.counted for slot in slots]
     hosts = free_hosts(seen.hosts.get(pool.name, ()), new, by_number=False)
     if not pool.gpus_per_node:
         return hosts if not site.lend.pools or pool.name in site.lend.pools else []
     ours = sum(len(slot.gpus) for slots in held.values() for slot in slots if slot.pool == pool.name)
-    left, lent = max(0, lent_gpus(site, pool) - ours), []
+    total = lent_gpus(site, pool)
+    left, lent = max(0, total - ours), []
     for host in hosts:
         gpus = host.gpus[:left]
         left -= len(gpus)
-        lent += [replace(host, gpus=gpus)] if gpus else []
-    return lent
+        lent += [replace(host, gpus=gpus)] if gpus or not host.gpus else []
+    return lent if total else []
 
 
 def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) -> tuple[Slot, ...] | None:

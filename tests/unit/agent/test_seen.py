@@ -58,8 +58,11 @@ def test_a_placement_is_taken_off_once_before_it_is_seen_there_and_after() -> No
     look(world, 4, 4)
     world.want(entry("p", JOB))
     seated = pool(world.bring(JOB))
-    assert gpus(seated.free) == [4]
-    assert not only(look(world, 4, 0, counted=("p",)), do.SendReport), "nothing has changed"
+    assert gpus(seated.free) == [0, 4]
+    need = JOB.resources
+    left = Host("node-b", (), 16_000 - need.cpus_milli, 64_000 - need.memory_mib)
+    again = look(world, hosts={"gpu": (SEEN.hosts["gpu"][0], left)}, counted=("p",))
+    assert not only(again, do.SendReport), "nothing has changed"
 
 
 def test_its_scheduler_may_choose_another_host_and_people_see_which() -> None:
@@ -80,6 +83,13 @@ def test_local_work_is_off_the_shapes_and_is_told() -> None:
     assert (told.local_work, told.health) == ((work,), "2 nodes are drained")
 
 
+def test_a_host_whose_gpus_are_in_use_is_told_with_the_cpus_that_it_has() -> None:
+    """Or nobody could foresee that a job with more CPUs than those who hold the GPUs will fit there."""
+    (shape,) = pool(look(a_world(), 0, 0)).free
+    assert (shape.gpus, shape.cpus_milli, shape.count) == (0, 16_000, 2)
+    assert pool(look(a_world(gpus={"gpu": 0}), 0, 0)).free == (), "unless none of its GPUs are lent"
+
+
 def test_no_more_is_lent_than_the_owner_says_however_much_is_free() -> None:
     world = a_world(gpus={"gpu": 5})
     first = pool(look(world, 4, 4))
@@ -87,7 +97,7 @@ def test_no_more_is_lent_than_the_owner_says_however_much_is_free() -> None:
     world.want(entry("p", JOB))
     world.bring(JOB)
     second = pool(look(world, 4, 0, counted=("p",), health="seen"))
-    assert (second.lent_gpus, gpus(second.free)) == (5, [1])
+    assert (second.lent_gpus, gpus(second.free)) == (5, [0, 1])
     assert gpus(pool(look(a_world(pools=("other",)), 4, 4)).free) == []
 
 
