@@ -60,7 +60,7 @@ def _judged(pod: Pod, terminated: Terminated, now: float) -> End:
     if pod.status.reason == "DeadlineExceeded":
         return End(at, code, "the cluster ended it: its active deadline has passed", Cause.MAX_DURATION)
     if cause := _taken(pod):
-        return End(at, None, _why(pod), cause)
+        return End(at, None, _why(pod) or "the cluster took it off its node", cause)
     if code in _KILLED and _deleted_before(pod, at):
         return End(at, None, "its pod was deleted at the cluster", Cause.EVICTED)
     if terminated.reason in ("StartError", "ContainerCannotRun"):

@@ -18,6 +18,7 @@ from tests.support.waiting import until
 from tests.testbeds.kubernetes import shared
 from tests.testbeds.kubernetes.cluster import NAMESPACE
 from tests.testbeds.kubernetes.shared import Bed
+from tests.testbeds.required import need
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POOL = "a100"
@@ -25,8 +26,7 @@ POOL = "a100"
 
 @pytest.fixture
 def testbed() -> Bed:
-    if lack := shared.lacking():
-        pytest.skip(lack)
+    need(shared.lacking())
     return shared.testbed()
 
 

@@ -43,6 +43,7 @@ class RealNode:
         self._group = f"{_MARK}{os.getpid()}"
         self._bridge = f"fedk{os.getpid() % 10**8}"
         self._socket = self.folder / "containerd.sock"
+        self._said = 0
 
     @property
     def admin(self) -> Admin:
@@ -56,6 +57,7 @@ class RealNode:
         try:
             self._start_containerd()
             self.start_kubelet()
+            self.wait_ready()
         except BaseException:
             self.end()
             raise
@@ -83,7 +85,7 @@ class RealNode:
         self._ctr("images", "import", str(archive))
 
     def start_kubelet(self) -> None:
-        """Start it, for the first time or again; returns when its node takes work. What ran goes on."""
+        """Start it, for the first time or again. It dies with the thread that calls this. `wait_ready` follows."""
         for controller in _controllers():
             (controller / self._group).mkdir(exist_ok=True)
             for part in ("cpus", "mems"):  # a new group of cpuset has none
@@ -94,14 +96,17 @@ class RealNode:
         (self.folder / "resolv.conf").touch()
         kubeconfig = self.admin.kubeconfig(self.folder / "kubeconfig")
         log = self._cluster.folder / "kubelet.log"
-        said = log.stat().st_size if log.exists() else 0
+        self._said = log.stat().st_size if log.exists() else 0
         self._cluster.start(
             "kubelet", f"--config={self.folder / 'kubelet.json'}", f"--kubeconfig={kubeconfig}",
             f"--hostname-override={NODE}", f"--root-dir={self.folder / 'kubelet'}", f"--cert-dir={self.folder / 'pki'}",
             "--container-runtime=remote", f"--container-runtime-endpoint=unix://{self._socket}",
             f"--pod-infra-container-image={IMAGE}",
         )  # fmt: skip
-        # Until then it may still set the GPUs to nothing: no plugin has told it of any.
+
+    def wait_ready(self) -> None:
+        """Return when its node takes work. Until the kubelet has registered, it may still set the GPUs to nothing: no plugin has told it of any."""
+        log, said = self._cluster.folder / "kubelet.log", self._said
         wait_until(
             lambda: b"Successfully registered node" in log.read_bytes()[said:], "the kubelet to register"
         )

@@ -1,0 +1,269 @@
+"""What a cluster does to pods, and what others do to them: each has its cause, nothing is made again, and silence is no proof."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from federator.model.jobs import Accelerators, Resources
+from federator.model.placements import Cause, PlacementStatus
+from federator_agent.core import events as ev
+from federator_agent.kube import commands, preparing
+from federator_agent.kube.api import Api, TooOld
+from federator_agent.kube.objects import Pod
+from federator_agent.kube.watching import Mirror
+from federator_agent.runtime import StagingError, StagingLost, StagingRefused
+from tests.contract.runtimes import factories_kube
+from tests.contract.runtimes.world import RuntimeWorld
+from tests.integration.agent.conftest import entry
+from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.integration.kube.conftest import PODS, POOL, KubeAgent, tight
+from tests.support.waiting import until
+from tests.testbeds.kubernetes.node import NODE
+from tests.testbeds.kubernetes.shared import Bed
+
+SMALL = Resources(cpus_milli=10)
+RUN = "echo there; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def own(testbed: Bed) -> Bed:
+    """A cluster whose parts a test may kill."""
+    if testbed.cluster is None:
+        pytest.skip("this would break a cluster that is not the test's own")
+    return testbed
+
+
+async def running(dispatcher: FakeDispatcher, run: str = RUN) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run=run, resources=SMALL), pool=POOL, grace_s=2.0))
+    await dispatcher.until(lambda: "there" in dispatcher.log("p1"))
+
+
+async def test_a_pod_that_somebody_deletes_is_evicted_and_not_made_again(
+    dispatcher: FakeDispatcher, agent: KubeAgent
+) -> None:
+    await running(dispatcher)
+    agent.delete("p1")
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.EVICTED)
+    assert "deleted at the cluster" in report.detail
+    await until(lambda: agent.pod("p1") is None, "it to go")
+    reports = len(dispatcher.reports)
+    await dispatcher.until(lambda: len(dispatcher.reports) > reports)
+    assert agent.pod("p1") is None
+
+
+async def test_a_pod_that_is_torn_away_is_lost(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    await running(dispatcher)
+    agent.remove("p1")
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
+    assert "was removed from the cluster" in report.detail
+
+
+async def test_a_pod_deleted_on_a_silent_node_is_not_over_until_the_node_says_so(
+    dispatcher: FakeDispatcher, agent: KubeAgent, own: Bed
+) -> None:
+    await running(dispatcher)
+    assert own.node is not None
+    own.node.kill_kubelet()
+    try:
+        agent.delete("p1")
+        reports = len(dispatcher.reports)
+        await dispatcher.until(lambda: len(dispatcher.reports) > reports + 2)
+        last = dispatcher.last("p1")
+        assert last is not None
+        assert last.status is PlacementStatus.RUNNING
+    finally:
+        own.node.start_kubelet()
+        await asyncio.to_thread(own.node.wait_ready)
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.EVICTED)
+
+
+async def test_a_node_that_is_taken_out_of_the_cluster_takes_its_ranks_with_it(
+    dispatcher: FakeDispatcher, agent: KubeAgent, own: Bed
+) -> None:
+    await running(dispatcher)
+    assert own.node is not None
+    own.node.kill_kubelet()
+    try:
+        own.admin.ask("DELETE", f"/api/v1/nodes/{NODE}")
+        report = await dispatcher.ended("p1")
+        assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
+        assert f"its node {NODE} is no part of the cluster" in report.detail
+        await dispatcher.until(lambda: not dispatcher.reports[-1].pools)
+    finally:
+        own.node.start_kubelet()
+        await asyncio.to_thread(own.node.wait_ready)
+
+
+async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
+    dispatcher: FakeDispatcher, agent: KubeAgent, own: Bed
+) -> None:
+    """Killed while one job runs and another is brought to its gate."""
+    assert own.cluster is not None
+    await running(dispatcher, "echo there; sleep 4; echo over; exit 3")
+    spec = dispatcher.spec(run="echo second", setup="sleep 3", resources=SMALL)
+    await dispatcher.want(entry("p2", spec, pool=POOL))
+    await agent.main_runs("p2")
+    own.cluster.kill("kube-apiserver")
+    await asyncio.sleep(1)
+    own.cluster.start_api_server()
+    await asyncio.to_thread(own.cluster.wait_ready)
+    report = await dispatcher.ended("p1")
+    assert (report.status, report.exit_code) == (PlacementStatus.FAILED, 3)
+    assert (await dispatcher.ended("p2")).status is PlacementStatus.SUCCEEDED
+    assert (dispatcher.log("p1"), dispatcher.log("p2")) == ("there\nover\n", "second\n")
+
+
+# Without the agent's process -----------------------------------------------------------------------------------------
+
+
+async def test_a_gang_that_does_not_fit_is_refused_with_the_schedulers_words_and_taken_back_whole(
+    world: RuntimeWorld, testbed: Bed
+) -> None:
+    world.site = tight(start_within_s=2.0)
+    await world.restart()
+    spec = world.spec("true", nodes=3, resources=Resources(Accelerators(count=4), cpus_milli=10))
+    with pytest.raises(
+        StagingRefused, match=r"1 of 3 pods found no node within 2 s.*Insufficient nvidia.com/gpu"
+    ):
+        await world.prepare(world.record(spec), spec)
+    assert testbed.admin.ask("GET", PODS)["items"] == []
+    assert testbed.admin.ask("GET", "/api/v1/namespaces/federator/services")["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("image", "words"), [("localhost:1/none:1", "ImagePull"), ("No/Name", "InvalidImageName")]
+)
+async def test_an_image_that_cannot_be_had_is_the_cause(
+    world: RuntimeWorld, monkeypatch: pytest.MonkeyPatch, image: str, words: str
+) -> None:
+    monkeypatch.setattr(preparing, "IMAGE_PATIENCE_S", 0.5)
+    world.site = tight(image=image)
+    await world.restart()
+    spec = world.spec("true")
+    with pytest.raises(StagingError, match=words) as failed:
+        await world.prepare(world.record(spec), spec)
+    assert failed.value.cause is Cause.IMAGE_PULL
+    assert not isinstance(failed.value, StagingRefused)
+
+
+async def test_a_side_image_that_cannot_be_had_is_the_sites_fault(
+    world: RuntimeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "IMAGE_PATIENCE_S", 0.5)
+    world.site = tight(side_image="localhost:1/none:1")
+    await world.restart()
+    spec = world.spec("true")
+    with pytest.raises(StagingRefused, match="side container"):
+        await world.prepare(world.record(spec), spec)
+
+
+async def test_a_pod_that_is_deleted_in_its_set_up_is_lost_and_its_siblings_end(
+    world: RuntimeWorld, testbed: Bed
+) -> None:
+    spec = world.spec("echo no", setup="echo there; sleep 600", nodes=2)
+    record = world.record(spec)
+    placement = record.entry.placement
+    task = asyncio.create_task(world.prepare(record, spec))
+    await world.has_written(record, "there", rank=1)
+    testbed.admin.ask("DELETE", f"{PODS}/{placement}-0")
+    with pytest.raises(StagingLost) as lost:
+        await task
+    assert lost.value.cause is Cause.EVICTED
+    sibling = testbed.admin.find(f"{PODS}/{placement}-1")
+    assert sibling is not None
+    assert sibling["metadata"]["deletionTimestamp"]
+
+
+async def test_a_set_up_that_outgrows_its_memory_says_so(world: RuntimeWorld) -> None:
+    spec = world.spec("true", setup="tail /dev/zero", resources=Resources(cpus_milli=10, memory_mib=32))
+    with pytest.raises(StagingError) as failed:
+        await world.prepare(world.record(spec), spec)
+    assert failed.value.cause is Cause.OUT_OF_MEMORY
+
+
+async def test_a_gate_opens_for_its_own_pod_only(world: RuntimeWorld) -> None:
+    spec = world.spec("true")
+    record = world.record(spec)
+    await world.prepare(record, spec)
+    api = Api(factories_kube.settings())
+    path = f"{PODS}/{record.entry.placement}-0"
+    with pytest.raises(commands.CommandFailed) as refused:
+        await commands.done(api, path, commands.OPEN, "another-uid", "x=1")
+    assert refused.value.exit_code == commands.WRONG_POD
+    await api.close()
+
+
+async def test_pods_that_no_record_knows_are_taken_back_unless_they_run(
+    world: RuntimeWorld, testbed: Bed, tmp_path: Path
+) -> None:
+    """As after a state directory was lost."""
+    spec = world.spec(RUN)
+    idle = world.record(spec)
+    await world.prepare(idle, spec)
+    runs = await world.run(spec)
+    stranger = RuntimeWorld(tmp_path / "another", factories_kube.site())
+    stranger.begin()
+    await until(lambda: testbed.admin.find(f"{PODS}/{idle.entry.placement}-0") is None, "the idle one to go")
+    pod = testbed.admin.find(f"{PODS}/{runs.entry.placement}-0")
+    assert pod is not None
+    assert "deletionTimestamp" not in pod["metadata"]
+    await stranger.close()
+
+
+async def test_a_log_that_the_node_has_rotated_goes_on_where_it_was(world: RuntimeWorld) -> None:
+    """As much as the node has kept is in the log once, in order, and a gap is said."""
+    lines = 30_000
+    pad = "x" * 480
+    run = f"i=0; while [ $i -lt {lines} ]; do echo $i {pad}; i=$((i+1)); done; echo last"
+    record = await world.run(world.spec(run))
+    await world.has_written(record, "\n100 ")
+    await world.restart()
+    world.runtime.find(record, 0)
+    await world.over(record)
+    numbers = [int(line) for line in re.findall(r"^(\d+) ", world.log(record), re.MULTILINE)]
+    assert numbers == sorted(set(numbers))
+    assert world.log(record).endswith("last\n")
+    assert len(numbers) == lines or "was dropped at its node" in world.log(record)
+
+
+async def test_a_watch_that_is_too_old_lists_again(testbed: Bed) -> None:
+    api = Api(factories_kube.settings())
+    mirror: Mirror[Pod, Pod] = Mirror(
+        api, PODS, Pod, lambda pod: (pod.metadata.name, pod), lambda _name, _pod: None
+    )
+    with pytest.raises(TooOld):
+        await mirror._watch("1")
+    listed = mirror._list
+    versions: list[str] = []
+
+    async def old_at_first() -> str:
+        versions.append(await listed())
+        return versions[-1] if len(versions) > 1 else "1"
+
+    mirror._list = old_at_first  # type: ignore[method-assign]
+    task = asyncio.create_task(mirror.run())
+    try:
+        await until(lambda: len(versions) > 1, "the second list")
+        container = {"name": "c", "image": testbed.image, "command": ["true"]}
+        pod = {"metadata": {"name": "new", "namespace": "federator"}, "spec": {"containers": [container]}}
+        testbed.admin.apply({"apiVersion": "v1", "kind": "Pod", **pod})
+        await until(lambda: "new" in mirror.items, "the watch to go on")
+        testbed.admin.remove(f"{PODS}/new")
+        await until(lambda: "new" not in mirror.items, "the end of it")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await api.close()
+
+
+async def test_a_signal_after_the_end_is_passed_over(world: RuntimeWorld) -> None:
+    record = await world.run(world.spec("true"))
+    await world.over(record)
+    world.runtime.signal(record.entry.placement, (0,), "KILL")
+    await world.runtime.discard(record.entry.placement, None)
+    assert world.count(ev.RankEnded, record) == 1

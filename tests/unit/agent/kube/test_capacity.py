@@ -1,0 +1,173 @@
+"""What is free is counted as the scheduler counts it: what is reported can be had, and what cannot be had is not reported."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.model.sites import LocalWork
+from federator_agent.core.lending import Host
+from federator_agent.kube.capacity import Cluster, PoolPlace, Size, pool_name
+from federator_agent.kube.objects import Node, Pod, mib, milli, quantity
+from federator_agent.kube.settings import KubePool, KubeSettings
+
+CLUSTER = Cluster(KubeSettings(image="i"), "here")
+
+
+def node(name: str = "n1", *, labels: dict[str, str] | None = None, **more: Any) -> Node:
+    allocatable = {"cpu": "3920m", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "10"}
+    status = {
+        "allocatable": allocatable,
+        "conditions": [{"type": "Ready", "status": more.pop("ready", "True")}],
+    }
+    labels = (
+        {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"}
+        if labels is None
+        else labels
+    )
+    return msgspec.convert(
+        {"metadata": {"name": name, "labels": labels}, "spec": more, "status": status}, Node
+    )
+
+
+def pod(node_name: str = "n1", requests: dict[str, str] | None = None, **more: Any) -> Pod:
+    spec = {
+        "nodeName": node_name,
+        "containers": [{"name": "c", "resources": {"requests": requests or {}}}],
+        **more.pop("spec", {}),
+    }
+    return msgspec.convert({"metadata": {"name": "p", "namespace": "x", **more}, "spec": spec}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2", 2), ("100m", 0.1), ("1.5Gi", 1.5 * 2**30), ("1e3", 1000), ("2k", 2000), ("x", 0), ("", 0)],
+)
+def test_quantities_are_read_as_kubernetes_writes_them(text: str, value: float) -> None:
+    assert quantity(text) == pytest.approx(value)
+
+
+def test_what_is_asked_for_is_rounded_up() -> None:
+    assert (milli("100u"), milli("100m"), mib("1"), mib("1Mi")) == (1, 100, 1, 1)
+
+
+def test_a_node_is_of_the_pool_of_its_gpus() -> None:
+    machine = CLUSTER.machine(node())
+    assert machine is not None
+    assert (machine.pool, machine.model, machine.gpu_memory_mib) == ("nvidia-a100-sxm4-80gb", "A100", 81920)
+    assert machine.size == Size(3920, 16384, 4)
+
+
+def test_a_node_without_gpus_is_of_the_cpu_pool() -> None:
+    machine = CLUSTER.machine(node(labels={}))
+    assert machine is not None
+    assert machine.pool == "cpu"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ready": "False"},
+        {"ready": "Unknown"},
+        {"unschedulable": True},
+        {"taints": [{"key": "theirs", "effect": "NoSchedule"}]},
+        {"taints": [{"key": "theirs", "effect": "NoExecute"}]},
+    ],
+)
+def test_a_node_that_takes_no_work_is_left_out(more: dict[str, Any]) -> None:
+    assert CLUSTER.machine(node(**more)) is None
+
+
+def test_taints_that_we_tolerate_do_not_count() -> None:
+    taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "x", "effect": "PreferNoSchedule"}]
+    assert CLUSTER.machine(node(taints=taints)) is not None
+    theirs = [{"key": "theirs", "value": "yes", "effect": "NoSchedule"}]
+    for toleration, holds in (
+        ({"key": "theirs", "operator": "Exists"}, True),
+        ({"key": "theirs", "value": "yes"}, True),
+        ({"key": "theirs", "value": "no"}, False),
+        ({"key": "theirs", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Exists"}, True),
+    ):
+        cluster = Cluster(KubeSettings(image="i", tolerations=(toleration,)), "here")
+        assert (cluster.machine(node(taints=theirs)) is not None) is holds
+
+
+def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
+    pool = KubePool(
+        name="fast", selector={"tier": "fast"}, model="H100", gpu_memory_mib=5, resource="x.com/gpu"
+    )
+    cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
+    machine = cluster.machine(node(labels={"tier": "fast", "other": "1"}))
+    assert machine is not None
+    assert (machine.pool, machine.size.gpus) == ("fast", 0)
+    assert cluster.machine(node(labels={"tier": "slow"})) is None
+    assert cluster.place("fast", ()) == PoolPlace({"tier": "fast"}, (), "x.com/gpu")
+    assert cluster.place("cpu", ()) is None
+
+
+def test_pods_are_sent_where_the_pool_is() -> None:
+    label = "nvidia.com/gpu.product"
+    assert CLUSTER.place("cpu", ()) == PoolPlace({}, (label,))
+    assert CLUSTER.place(pool_name("A 100/x"), ["A 100/x"]) == PoolPlace({label: "A 100/x"})
+    assert CLUSTER.place("gone", ["A100"]) is None
+
+
+def test_a_pod_counts_as_the_scheduler_counts_it() -> None:
+    """Containers added up; an init container only where it asks for more; one that stays is added; the overhead is on top."""
+
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "containers": [container("1"), container("500m")],
+        "initContainers": [container("3"), container("250m", restartPolicy="Always"), container("1")],
+        "overhead": {"cpu": "100m"},
+    }
+    use = CLUSTER.use(pod(spec=spec))
+    assert use is not None
+    assert use.size.cpus_milli == 3100
+    spec["initContainers"] = spec["initContainers"][1:]
+    use = CLUSTER.use(pod(spec=spec))
+    assert use is not None
+    assert use.size.cpus_milli == 1850
+
+
+def test_pods_without_a_node_or_at_their_end_take_nothing() -> None:
+    assert CLUSTER.use(pod("")) is None
+    over = msgspec.convert({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Failed"}}, Pod)
+    assert CLUSTER.use(over) is None
+
+
+def test_what_is_free_is_what_nobody_asks_for_ours_and_theirs_alike() -> None:
+    ours = {"federator/placement": "plc-1", "federator/site": "here"}
+    others = {"federator/placement": "plc-2", "federator/site": "there"}
+    uses = [
+        CLUSTER.use(pod(requests={"nvidia.com/gpu": "1", "cpu": "1"}, labels=ours)),
+        CLUSTER.use(pod(requests={"nvidia.com/gpu": "2", "memory": "1Gi"}, labels=others)),
+        CLUSTER.use(pod(requests={"cpu": "10"})),
+        CLUSTER.use(pod("elsewhere", requests={"nvidia.com/gpu": "2"})),
+    ]
+    machines = {
+        name: machine for name in ("n1", "n2") if (machine := CLUSTER.machine(node(name))) is not None
+    }
+    seen = CLUSTER.seen(machines, [use for use in uses if use is not None])
+    pool = "nvidia-a100-sxm4-80gb"
+    assert seen.hosts[pool] == (Host("n1", (0,), 0, 15360), Host("n2", (0, 1, 2, 3), 3920, 16384))
+    assert seen.counted == {"plc-1"}
+    assert seen.local_work == (LocalWork(pool, 1, 2),)
+    assert [(each.name, each.nodes, each.gpus_per_node) for each in seen.pools] == [(pool, 2, 4)]
+    assert seen.health == "ok"
+
+
+def test_a_node_that_has_all_the_pods_it_may_have_is_full() -> None:
+    machine = CLUSTER.machine(node())
+    assert machine is not None
+    use = CLUSTER.use(pod())
+    assert use is not None
+    seen = CLUSTER.seen({"n1": machine}, [use] * 10)
+    assert seen.hosts[machine.pool] == (Host("n1", (), 0, 0),)
+
+
+def test_trouble_is_told() -> None:
+    assert "away" in CLUSTER.seen({}, (), "away").health

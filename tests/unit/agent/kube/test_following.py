@@ -1,0 +1,52 @@
+"""A log that is read again from its beginning goes on where its file ends: no byte twice, none left out unsaid."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator_agent.kube.following import HEAD_BYTES, TAIL_BYTES, _Splice
+
+LOG = b"".join(b"line %d\n" % number for number in range(3000))
+
+
+def read(file: Path, log: bytes, step: int = 1000) -> bytes:
+    """Read a log from its beginning, in pieces; the file afterwards."""
+    splice = _Splice(file)
+    with file.open("ab") as target:
+        for start in range(0, len(log), step):
+            target.write(splice.take(log[start : start + step]))
+        target.write(splice.end())
+    return file.read_bytes()
+
+
+@given(cuts=st.lists(st.integers(0, len(LOG)), max_size=5), step=st.integers(1, 9000))
+def test_cuts_anywhere_lose_and_repeat_nothing(tmp_path_factory: object, cuts: list[int], step: int) -> None:
+    file = tmp_path_factory.mktemp("log") / "log"  # type: ignore[attr-defined]
+    file.touch()
+    for cut in sorted(cuts):
+        assert read(file, LOG[:cut], step) == LOG[:cut]
+    assert read(file, LOG, step) == LOG
+
+
+def test_a_shorter_look_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(LOG)
+    assert read(file, LOG[:5000]) == LOG
+    assert read(file, b"") == LOG
+
+
+def test_what_was_rotated_goes_on_after_the_files_end(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(LOG[: 3 * HEAD_BYTES])
+    assert read(file, LOG[2 * HEAD_BYTES :]) == LOG
+
+
+def test_a_gap_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(LOG[:HEAD_BYTES])
+    after = LOG[HEAD_BYTES + 2 * TAIL_BYTES :]
+    found = read(file, after)
+    assert found.startswith(LOG[:HEAD_BYTES])
+    assert found.endswith(after)
+    assert b"a part of this log was dropped at its node" in found
