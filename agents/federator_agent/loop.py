@@ -53,7 +53,10 @@ class Agent:
         self._kind = kind(settings)
         self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
         self._state = State(
-            site=self._devices.site, ailing=self._devices.ailing, outlives=self._kind.outlives
+            site=self._devices.site,
+            ailing=self._devices.ailing,
+            outlives=self._kind.outlives,
+            runtime=self._kind.name if self._kind.outlives else "",
         )
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0

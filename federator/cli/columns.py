@@ -8,7 +8,7 @@ from federator.kernel.quantities import format_instant
 from federator.model.events import Event, LedgerEntry
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
-from federator.model.sites import AilingGpu
+from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
@@ -21,6 +21,8 @@ from federator.wire.http import (
     SiteRow,
     TokenRow,
 )
+
+RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
 
 
 def job_columns(now: float) -> tuple[Column[JobRow], ...]:
@@ -82,6 +84,7 @@ def site_columns() -> tuple[Column[SiteRow], ...]:
             least=80,
         ),
         Column("REGION", lambda row: row.region, wide=True),
+        Column("RUNTIME", lambda row: RUNTIMES.get(row.runtime, row.runtime), wide=True),
         Column("MEMBERS", lambda row: str(row.members), wide=True, right=True),
         Column("LABELS", lambda row: labels(row.labels), wide=True),
         Column("BECAUSE", _site_because, flow="cut"),
@@ -112,6 +115,23 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
         ),
         Column("LARGEST GANG", lambda row: row.largest_gang),
     )
+
+
+def local_work_columns(now: float) -> tuple[Column[tuple[str, LocalWork]], ...]:
+    """Work of a site's own, each with its member: what of it runs, and what waits in the site's own queue."""
+    return (
+        Column("POOL", lambda row: row[1].pool),
+        Column("MEMBER", lambda row: row[0]),
+        Column("NODES", lambda row: str(row[1].nodes), right=True),
+        Column("GPUS/NODE", lambda row: str(row[1].gpus_per_node), right=True),
+        Column("THE SITE'S OWN WORK", lambda row: _local_state(row[1], now)),
+    )
+
+
+def _local_state(work: LocalWork, now: float) -> str:
+    if work.queued:
+        return "waits in the site's own queue"
+    return "runs" if work.ends_at is None else f"runs, to end {when(work.ends_at, now)}"
 
 
 def ailing_columns() -> tuple[Column[tuple[str, AilingGpu]], ...]:

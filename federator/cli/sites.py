@@ -3,7 +3,15 @@
 from cyclopts import App
 from rich.console import RenderableType
 
-from federator.cli.columns import ailing_columns, labels, member_columns, pool_columns, site_columns
+from federator.cli.columns import (
+    RUNTIMES,
+    ailing_columns,
+    labels,
+    local_work_columns,
+    member_columns,
+    pool_columns,
+    site_columns,
+)
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
@@ -38,7 +46,7 @@ def undrain(site: str, *, connection: Connection = HERE) -> None:
 @app.command(name="show")
 def show_site(site: str, *, output: Output = "table", connection: Connection = HERE) -> None:
     """Show one site and its pools."""
-    row, _ = ask(connection, lambda client: client.site(site))
+    row, now = ask(connection, lambda client: client.site(site))
     if output in ("json", "yaml"):
         show_data(row, output)
         return
@@ -46,7 +54,8 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
     parts: list[RenderableType] = [
         facts(
             [
-                ("site", f"{row.name} ({row.kind}{', ' + row.region if row.region else ''})"),
+                ("site", f"{row.name} ({', '.join(filter(None, (row.kind, row.region)))})"),
+                ("runtime", "" if row.age_s is None else RUNTIMES.get(row.runtime, row.runtime)),
                 ("status", status("DRAINING" if row.draining else row.status)),
                 ("because", row.because),
                 (
@@ -63,6 +72,8 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
         parts += ["", table(row.hosts, member_columns(), width=width())]
     if row.pools:
         parts += ["", table(row.pools, pool_columns(), width=width())]
+    if local := [(pool.member, work) for pool in row.pools for work in pool.local_work]:
+        parts += ["", table(local, local_work_columns(now), width=width())]
     if ailing := [(pool.member, gpu) for pool in row.pools for gpu in pool.ailing]:
         parts += ["", table(ailing, ailing_columns(), width=width())]
     show(*parts)

@@ -9,7 +9,7 @@ from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
-from federator.model.sites import REVOKED_KEY, AilingGpu, Member, Site, SiteKind, SiteStatus
+from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView
 from federator.planning.candidates import Candidate, of_pools
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PoolRow, QueueRow, SiteRow
@@ -28,7 +28,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         SiteStatus.LOST if hosts and not members else site.status
     ]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
-    rows = tuple(_pool_row(pool, _lent(pool, inventory), _ailing(pool, inventory)) for pool in pools)
+    rows = tuple(_pool_row(pool, _lent(pool, inventory), _reported(pool, inventory)) for pool in pools)
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
@@ -53,6 +53,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         members=len(members),
         pools=rows,
         because=closed,
+        runtime=next((report.runtime for report in reports if report is not None), ""),
         hosts=hosts,
     )
 
@@ -104,19 +105,19 @@ def _free(place: Candidate) -> list[Shape]:
 
 def _lent(pool: PoolView, inventory: Inventory) -> int:
     """GPUs that the site lends of this pool at this hour: what its report says, else all of them."""
-    heard = inventory.members.get(pool.member)
-    reported = heard.report.pools if heard is not None and heard.report is not None else ()
-    lent = next((each.lent_gpus for each in reported if each.name == pool.pool), None)
+    report = _reported(pool, inventory)
+    pools = report.pools if report else ()
+    lent = next((each.lent_gpus for each in pools if each.name == pool.pool), None)
     return pool.nodes * pool.gpus_per_node if lent is None else lent
 
 
-def _ailing(pool: PoolView, inventory: Inventory) -> tuple[AilingGpu, ...]:
+def _reported(pool: PoolView, inventory: Inventory) -> SiteReport | None:
+    """What the pool's member has said last."""
     heard = inventory.members.get(pool.member)
-    reported = heard.report.ailing if heard is not None and heard.report is not None else ()
-    return tuple(each for each in reported if each.pool == pool.pool)
+    return heard.report if heard else None
 
 
-def _pool_row(pool: PoolView, lent: int, ailing: tuple[AilingGpu, ...]) -> PoolRow:
+def _pool_row(pool: PoolView, lent: int, report: SiteReport | None) -> PoolRow:
     free = sum(shape.gpus * shape.count for shape in pool.free)
     reported = Pool(
         name=pool.pool,
@@ -135,7 +136,8 @@ def _pool_row(pool: PoolView, lent: int, ailing: tuple[AilingGpu, ...]) -> PoolR
         free=pool.free,
         busy_gpus=max(0, lent - free),
         largest_gang=gang(pool.free),
-        ailing=ailing,
+        ailing=tuple(each for each in report.ailing if each.pool == pool.pool) if report else (),
+        local_work=tuple(each for each in report.local_work if each.pool == pool.pool) if report else (),
     )
 
 

@@ -104,6 +104,8 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Anything else closes the site to new work."""
     price_usd_gpu_h: float | None = None
     self_fencing: bool = False
+    runtime: str = ""
+    """What runs the work there, where it is not the agent itself: `kube`, `slurm`."""
     ailing: tuple[AilingGpu, ...] = ()
     """GPUs that are not in `Pool.free` for their own sake; what runs on them goes on."""
     reclaim_at: float | None = None

@@ -10,7 +10,7 @@ from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
-from federator.model.sites import AilingGpu
+from federator.model.sites import AilingGpu, LocalWork
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -120,6 +120,8 @@ class PoolRow(msgspec.Struct, frozen=True):
     largest_gang: str
     ailing: tuple[AilingGpu, ...] = ()
     """GPUs of it that take no new work, and why; those that are in use count as lent."""
+    local_work: tuple[LocalWork, ...] = ()
+    """Work of the site's own that is there, or waits for it in the site's own queue."""
 
 
 class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +153,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     members: int = 0
     pools: tuple[PoolRow, ...] = ()
     because: str = ""
+    runtime: str = ""
+    """What runs the work there, where it is not the agents themselves: `kube`, `slurm`."""
     hosts: tuple[MemberRow, ...] = ()
     """Its members one by one; the number `members` leaves out those that were declared dead."""
 

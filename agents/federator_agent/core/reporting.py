@@ -67,6 +67,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         health=seen.health if seen else "ok",
         price_usd_gpu_h=state.site.price_usd_gpu_h,
         self_fencing=state.self_fencing,
+        runtime=state.runtime,
         ailing=state.ailing,
         reclaim_at=state.reclaim_at,
     )

@@ -155,6 +155,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seq_ceiling: int = 0
     specs: dict[str, JobSpec] = {}
     linked: bool = False
+    runtime: str = ""
+    """As reports name it."""
     self_fencing: bool = False
     """Something outside of this process ends work that is cut off for too long."""
     renewed_boot_s: float | None = None

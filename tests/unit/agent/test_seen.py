@@ -81,6 +81,8 @@ def test_local_work_is_off_the_shapes_and_is_told() -> None:
     told = report(look(world, 1, 4, local_work=(work,), health="2 nodes are drained"))
     assert gpus(told.pools[0].free) == [1, 4]
     assert (told.local_work, told.health) == ((work,), "2 nodes are drained")
+    world.state = msgspec.structs.replace(world.state, runtime="slurm")
+    assert report(look(world, 1, 3)).runtime == "slurm"
 
 
 def test_a_host_whose_gpus_are_in_use_is_told_with_the_cpus_that_it_has() -> None:

@@ -8,7 +8,7 @@ import msgspec
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.rules import PolicyDocument, PolicySet
-from federator.model.sites import AilingGpu
+from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.http import (
     DecisionRow,
     LeaseRow,
@@ -47,6 +47,30 @@ def test_gpus_that_take_no_new_work_are_named_with_the_reason(
     assert "takes no new work on 1 GPU: it is lost" in federator("sites").out
     shown = federator("site", "show", "north").out
     assert shown.splitlines()[-1].split() == ["3", "a100", "north-2", *ill.why.split()]
+
+
+def test_a_site_says_what_runs_its_work_and_what_of_its_own_is_in_the_way(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    pool = Pool(name="a100", model="A100", gpus_per_node=8, lent_gpus=8)
+    own = (
+        LocalWork("a100", 2, 4, ends_at=NOW + 300),
+        LocalWork("a100", 1, 8, queued=True),
+        LocalWork("a100", 1, 1),
+    )
+    rows = (PoolRow(pool, "north-2", (), 8, "-", local_work=own),)
+    site = msgspec.structs.replace(SITE, pools=rows, runtime="slurm")
+    fake.answer("GET /v1/sites", [site], headers=TIME)
+    fake.answer("GET /v1/sites/north", site, headers=TIME)
+    assert "Slurm" not in federator("sites").out
+    assert "Slurm" in federator("sites", "-o", "wide").out
+    shown = federator("site", "show", "north").out
+    assert "runtime  Slurm" in shown
+    assert [line.split(maxsplit=4)[2:] for line in shown.splitlines()[-3:]] == [
+        ["2", "4", "runs, to end in 5m"],
+        ["1", "8", "waits in the site's own queue"],
+        ["1", "1", "runs"],
+    ]
 
 
 def test_lists_of_the_platform(federator: Command, fake: FakeDispatcher) -> None:
