@@ -18,12 +18,12 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dev test lint fmt unit test-federation kills docs lock clean
+.PHONY: help demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1|/' \
-	  | while IFS='|' read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
+	  | while IFS='|' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
 
 demo: $(VENV)/.demo-installed  ## install what the demo needs, then run it (ARGS=--keep leaves it up)
 	@$(BIN)/federator demo $(ARGS)
@@ -54,6 +54,12 @@ fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by 
 
 unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
 	@$(BIN)/python -m pytest $(QUICK) $(ARGS)
+
+testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree (ten minutes)
+	@tests/testbeds/kubernetes/build.sh
+
+test-kubernetes: $(VENV)/.dev-installed  ## the Kubernetes runtime at that cluster, or at KUBECONFIG; part of test
+	@FEDERATOR_REQUIRE_TESTBEDS=1 $(BIN)/python -m pytest tests/integration/kube tests/contract/runtimes -k "kube" $(ARGS)
 
 test-federation: $(VENV)/.dev-installed  ## every runtime, etcd and a provider in one federation, with faults; part of test
 	@$(BIN)/python -m pytest -s tests/federation $(ARGS)

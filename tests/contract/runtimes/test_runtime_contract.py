@@ -12,6 +12,7 @@ from federator_agent.runtime import StagingError
 from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until
+from tests.testbeds.required import need
 
 FACTORIES = {"local": factories_local, "kube": factories_kube, "slurm": factories_slurm}
 pytestmark = pytest.mark.slow
@@ -20,8 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(params=list(FACTORIES))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
     factory: ModuleType = FACTORIES[request.param]
-    if lack := factory.lacking():
-        pytest.skip(lack)
+    need(factory.lacking())
     world = RuntimeWorld(tmp_path, factory.site())
     world.begin()
     yield world

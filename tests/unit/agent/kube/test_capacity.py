@@ -119,7 +119,7 @@ def test_a_pod_counts_as_the_scheduler_counts_it() -> None:
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 
-    spec = {
+    spec: dict[str, Any] = {
         "containers": [container("1"), container("500m")],
         "initContainers": [container("3"), container("250m", restartPolicy="Always"), container("1")],
         "overhead": {"cpu": "100m"},
