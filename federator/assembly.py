@@ -225,6 +225,7 @@ def _observer(
         settings.providers,
         reconnect_s=settings.link.unreachable_after_s,
         slack_s=settings.leases.slack_s,
+        window=settings.turn.window,
     )
 
 

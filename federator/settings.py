@@ -61,6 +61,8 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Real seconds between the starts of two turns while events keep coming."""
     solver: bool = True
     """Whether OR-Tools is asked at all; greedy always plans."""
+    window: bool = True
+    """Whether of a very long line of waiting jobs a turn looks at a window only, chosen by the order in which jobs are planned."""
     fast_path: bool = True
     """Whether interactive and short work is started by greedy's order before the solver has answered."""
     solver_limit_s: float = 5.0

@@ -31,7 +31,7 @@ BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 class Observer:
     """Makes snapshots of the present."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it looks at, by name
         self,
         records: Records,
         inventory: Inventory,
@@ -41,6 +41,7 @@ class Observer:
         *,
         reconnect_s: float = 0.0,
         slack_s: float = 0.0,
+        window: bool = True,
     ) -> None:
         """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left. `slack_s`: see `LeaseSettings`."""
         self._records = records
@@ -53,7 +54,7 @@ class Observer:
         self._settled_boot_s = clock.boot() + reconnect_s
         self.jobs = JobViews(records, history)
         self._holdings = Holdings(records)
-        self.line = WaitingLine(records, history, self.jobs.eligible)
+        self.line = WaitingLine(records, history, self.jobs.eligible, whole=not window)
         self.window: dict[str, float] = {}
         """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
 

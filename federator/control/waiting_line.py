@@ -70,10 +70,14 @@ class _Sort(NamedTuple):
 class WaitingLine:
     """Rows of the jobs that may start, as `eligible` has it."""
 
-    def __init__(self, records: Records, history: History, eligible: Callable[[Job], bool]) -> None:
+    def __init__(
+        self, records: Records, history: History, eligible: Callable[[Job], bool], *, whole: bool = False
+    ) -> None:
+        """`whole`: there is no window; a decision sees every job that waits."""
         self._records = records
         self._history = history
         self._eligible = eligible
+        self._whole = whole
         self._stamps = count(1)
         self._changed: set[str] | None = None
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
@@ -102,7 +106,7 @@ class WaitingLine:
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]
         line, rules = self._line(seen), self._records.policies.rules
-        if is_small(line, self._glances):
+        if self._whole or is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
         found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances)
         self._remember(live, seen, found)

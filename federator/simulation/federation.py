@@ -6,7 +6,6 @@ limits of work alone), the clouds, and the sites. Turns are taken on events, and
 
 import asyncio
 import random
-from collections.abc import Callable
 
 from federator.assembly import Core, assemble
 from federator.control.desk import Compiled
@@ -17,9 +16,8 @@ from federator.kernel.ids import IdSource
 from federator.model.capacity import LaunchRequest, Lease
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobSpec
-from federator.model.rules import Rule
 from federator.model.sites import Member, Site, SiteKind
-from federator.ports import Provider, Solver
+from federator.ports import Provider
 from federator.settings import (
     LeaseSettings,
     LinkSettings,
@@ -29,6 +27,7 @@ from federator.settings import (
     TurnSettings,
 )
 from federator.simulation.clouds import SimulatedCloud
+from federator.simulation.schedulers import Scheduler
 from federator.simulation.sites import Conditions, SimulatedAgent
 from federator.simulation.virtual_time import ORIGIN_AT, LoopClock, VirtualLoop
 from federator.simulation.work import Progress, TraceJob, request_of
@@ -52,41 +51,29 @@ REPORT_EVERY_S = 3_600.0
 LOOK_S = 600.0
 """No simulated job says `stop_within`, and a gang over members that is not accepted may wait so long."""
 ROOT = Caller(name="root", role=Role.ADMIN)
-Alter = Callable[[tuple[Rule, ...]], tuple[Rule, ...]]
 
 
 class Federation:
-    """A dispatcher with its sites and clouds, on one virtual loop.
+    """A dispatcher with its sites and clouds, on one virtual loop."""
 
-    `alter` changes the rules that policies compile to, for schedulers that rent by another rule.
-    """
-
-    def __init__(
-        self,
-        world: World,
-        solver: Solver,
-        loop: VirtualLoop,
-        *,
-        seed: int,
-        stages: tuple[str, ...],
-        fast_path: bool = True,
-        alter: Alter | None = None,
-    ) -> None:
+    def __init__(self, world: World, scheduler: Scheduler, loop: VirtualLoop, seed: int) -> None:
         self.world = world
+        self.scheduler = scheduler
         self.loop = loop
+        self.seed = seed
         self.clock = LoopClock(loop, ORIGIN_AT - SETTLING_S)
         self.progress = Progress(world.speeds)
         self.agents: dict[str, SimulatedAgent] = {}
-        self.clouds = {name: self._cloud(name, seed) for name in world.cloud_sites}
+        self.clouds = {name: self._cloud(name) for name in world.cloud_sites}
         self._secrets: dict[str, str] = {}
         self.core: Core = assemble(
-            settings=_settings(world, stages, fast_path=fast_path),
+            settings=_settings(world, scheduler),
             clock=self.clock,
             store=MemoryStore(self.clock, incarnation=f"simulation-{seed}", history_limit=0),
             blobs=MemoryBlobs(),
-            solver=solver,
+            solver=scheduler.solver(seed),
             providers=dict[str, Provider](self.clouds),
-            compile_policies=lambda text: _compile(text, alter),
+            compile_policies=self._compile,
             user_data=lambda _: self._user_data,
             ids=IdSource(self.clock, random.Random(seed).getrandbits),
         )
@@ -106,9 +93,11 @@ class Federation:
         assert not silent, f"{silent[0]} has not reported within {SETTLING_S:g} s"
 
     async def submit(self, job: TraceJob) -> str:
-        """Submit a job as its owner; its id."""
+        """Submit a job as its owner; its id. Raises what intake does."""
         caller = Caller(name=job.owner, role=Role.USER)
-        request = request_of(job, ORIGIN_AT, self.world.speeds)
+        bind = self.scheduler.bind
+        sites = bind(job, self.world, self.seed) if bind else ()
+        request = request_of(job, ORIGIN_AT, self.world.speeds, sites)
         submitted = await self.core.intake.submit(caller, request, client_id=None, body_hash=job.name)
         job_id = submitted.jobs[0]
         self.progress.know(job_id, job)
@@ -119,6 +108,12 @@ class Federation:
         await self.core.stop()
         for agent in self.agents.values():
             agent.die()
+
+    def _compile(self, text: str) -> Compiled:
+        """As the server does; then a scheduler that rents by another rule has its own."""
+        documents = load(text)
+        rules, alter = compile_set(documents), self.scheduler.alter
+        return Compiled(tuple(each.stored() for each in documents), alter(rules) if alter else rules)
 
     # -- sites --------------------------------------------------------------------------------------------------------
 
@@ -161,13 +156,13 @@ class Federation:
 
     # -- clouds -------------------------------------------------------------------------------------------------------
 
-    def _cloud(self, name: str, seed: int) -> SimulatedCloud:
+    def _cloud(self, name: str) -> SimulatedCloud:
         return SimulatedCloud(
             name,
             self.clock,
             [offer for offer in self.world.offers if offer.provider == name],
             moods=self.world.moods,
-            seed=seed,
+            seed=self.seed,
             booted=self._booted,
             gone=self._gone,
         )
@@ -221,15 +216,16 @@ class Federation:
             agent.die()
 
 
-def _settings(world: World, stages: tuple[str, ...], *, fast_path: bool) -> Settings:
+def _settings(world: World, scheduler: Scheduler) -> Settings:
     return Settings(
         turn=TurnSettings(
             coalesce_s=1.0,
             minimum_gap_s=TURN_EVERY_S,
             heartbeat_s=REPORT_EVERY_S,
-            stages=stages,
-            solver=stages != ("greedy",),
-            fast_path=fast_path,
+            stages=scheduler.stages,
+            solver=scheduler.stages != ("greedy",),
+            fast_path=scheduler.ours,
+            window=scheduler.ours,
         ),
         link=LinkSettings(
             report_every_s=REPORT_EVERY_S, unreachable_after_s=4 * REPORT_EVERY_S, look_s=LOOK_S
@@ -247,9 +243,3 @@ def _settings(world: World, stages: tuple[str, ...], *, fast_path: bool) -> Sett
             for name, site in world.cloud_sites.items()
         },
     )
-
-
-def _compile(text: str, alter: Alter | None) -> Compiled:
-    documents = load(text)
-    rules = compile_set(documents)
-    return Compiled(tuple(each.stored() for each in documents), alter(rules) if alter else rules)

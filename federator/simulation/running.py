@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import msgspec
 import structlog
 
+from federator.kernel.errors import Bug
 from federator.model.capacity import Instance
 from federator.simulation.federation import Federation
 from federator.simulation.recorder import Recorder
@@ -59,7 +60,7 @@ Watch = Callable[[Moment], None]
 def simulate(
     world: World, jobs: Sequence[TraceJob], scheduler: Scheduler, *, seed: int = 0, watch: Watch | None = None
 ) -> Outcome:
-    """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher."""
+    """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails."""
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
     with _Faults() as faults:
@@ -82,15 +83,7 @@ async def _simulate(
     seed: int,
     watch: Watch | None,
 ) -> tuple[Federation, Schedule]:
-    federation = Federation(
-        world,
-        scheduler.solver(seed),
-        loop,
-        seed=seed,
-        stages=scheduler.stages,
-        fast_path=scheduler.fast_path,
-        alter=scheduler.alter,
-    )
+    federation = Federation(world, scheduler, loop, seed)
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)
     watching = loop.create_task(_report(loop, jobs, recorder, watch)) if watch else None
@@ -122,9 +115,9 @@ async def _report(loop: VirtualLoop, jobs: Sequence[TraceJob], recorder: Recorde
 
 
 class _Faults(logging.Handler):
-    """Hears what the dispatcher logs: nothing is written, and errors are kept."""
+    """Hears what the dispatcher logs: nothing is written, and errors are kept. After too many of them the run is given up."""
 
-    MOST = 100
+    MOST = 20
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -132,9 +125,14 @@ class _Faults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it."""
-        if len(self.heard) < self.MOST:
-            error = record.exc_info[1] if record.exc_info else None
-            self.heard.append(record.getMessage() + (f": {error!r}" if error else ""))
+        error = record.exc_info[1] if record.exc_info else None
+        self.heard.append(record.getMessage() + (f": {error!r}" if error else ""))
+        if len(self.heard) == self.MOST:
+            # Not from here: whoever logs goes on. The loop ends with what a callback raises.
+            asyncio.get_running_loop().call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        raise Bug(f"the dispatcher fails again and again: {self.heard[0]}")
 
     def __enter__(self) -> Self:
         root = logging.getLogger()

@@ -8,8 +8,6 @@ import msgspec
 from federator.model.jobs import Accelerators, JobSpec, PlacementConstraints, Resources
 from federator.wire.jobfile import JobRequest
 
-HOME = "home"
-"""Label of a job: the site that its owner has. Only the scheduler `isolated` keeps to it."""
 NOTHING_S = 1.0
 """No run is shorter: a job that takes no time would teach nothing."""
 
@@ -31,6 +29,7 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     owner: str = "user"
     home: str = ""
+    """Its owner's own site."""
     models: tuple[str, ...] = ()
     cpus_milli: int = 1000
     memory_mib: int = 0
@@ -49,8 +48,10 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
         return self.gpus_total * self.run_s / 3600.0
 
 
-def request_of(job: TraceJob, origin_at: float, speeds: dict[str, float]) -> JobRequest:
-    """The submission that its user would make: never with the true run time."""
+def request_of(
+    job: TraceJob, origin_at: float, speeds: dict[str, float], sites: tuple[str, ...] = ()
+) -> JobRequest:
+    """The submission that its user would make, bound to these sites if there are any: never with the true run time."""
     spec = JobSpec(
         name=job.name,
         run="true",
@@ -62,8 +63,7 @@ def request_of(job: TraceJob, origin_at: float, speeds: dict[str, float]) -> Job
         ),
         estimate_s=job.estimate_s,
         speed=speeds,
-        placement=PlacementConstraints(),
-        labels={HOME: job.home} if job.home else {},
+        placement=PlacementConstraints(sites=sites),
     )
     return JobRequest(
         spec=spec,

@@ -48,8 +48,9 @@ class MemoryStore:
         start = bisect_left(self._keys, prefix)
         if after is not None:
             start = max(start, bisect_right(self._keys, after))
-        # One more than asked for tells whether this is the last page.
-        keys = [key for key in self._keys[start : start + limit + 1] if key.startswith(prefix)]
+        # One more than asked for tells whether this is the last page. Keys are ASCII: all that begin with the prefix are before this.
+        stop = bisect_left(self._keys, prefix + "\x80", lo=start)
+        keys = self._keys[start : min(stop, start + limit + 1)]
         items = tuple(self._items[key] for key in keys[:limit])
         return Page(
             items=items, revision=self._revision, next_after=items[-1].key if len(keys) > limit else None

@@ -5,9 +5,16 @@ a baseline's plan as it does ours, so a baseline cannot overfill a site or break
 """
 
 from federator.kernel.errors import Invalid
-from federator.simulation.schedulers.baselines import Fifo, Isolated, Race, RandomSite, Threshold
+from federator.simulation.schedulers.baselines import Fifo, Race, Threshold
 from federator.simulation.schedulers.listing import ListSolver, Rule
-from federator.simulation.schedulers.port import Scheduler, renting_after, renting_never
+from federator.simulation.schedulers.port import (
+    Bind,
+    Scheduler,
+    renting_after,
+    renting_never,
+    to_any,
+    to_its_home,
+)
 from federator.solving.inline import InlineSolver
 
 __all__ = ["SCHEDULERS", "Scheduler", "scheduler"]
@@ -16,21 +23,23 @@ WAIT_S = 1800.0
 """Baselines that rent do so after so long."""
 
 
-def _listing(name: str, rule: type[Rule], *, burst_after_s: float | None) -> Scheduler:
+def _listing(
+    name: str, rule: type[Rule], *, burst_after_s: float | None, bind: Bind | None = None
+) -> Scheduler:
     alter = renting_never() if burst_after_s is None else renting_after(burst_after_s)
-    return Scheduler(name, lambda seed: ListSolver(name, rule(seed)), alter=alter)
+    return Scheduler(name, lambda seed: ListSolver(name, rule(seed)), alter=alter, bind=bind)
 
 
 SCHEDULERS: dict[str, Scheduler] = {
     each.name: each
     for each in (
-        Scheduler("ours", lambda _: InlineSolver(), stages=("greedy", "lp", "cpsat"), fast_path=True),
-        Scheduler("greedy", lambda _: InlineSolver(), stages=("greedy",), fast_path=True),
+        Scheduler("ours", lambda _: InlineSolver(), stages=("greedy", "lp", "cpsat"), ours=True),
+        Scheduler("greedy", lambda _: InlineSolver(), stages=("greedy",), ours=True),
         _listing("fifo", Fifo, burst_after_s=WAIT_S),
-        _listing("random", RandomSite, burst_after_s=WAIT_S),
+        _listing("random", Fifo, burst_after_s=WAIT_S, bind=to_any),
         _listing("threshold", Threshold, burst_after_s=WAIT_S),
         _listing("race", Race, burst_after_s=0.0),
-        _listing("isolated", Isolated, burst_after_s=None),
+        _listing("isolated", Fifo, burst_after_s=None, bind=to_its_home),
     )
 }
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from federator.model.snapshot import JobView
 from federator.planning.problem import World
-from federator.simulation.schedulers.listing import cheapest, owned_first
-from federator.simulation.work import HOME
+from federator.simulation.schedulers.listing import cheapest
 
 
 class Fifo:
@@ -21,40 +20,10 @@ class Fifo:
         """Arrival."""
         return job.submitted_at, job.name
 
-    def places(self, job: JobView, world: World) -> Sequence[int]:
-        """Anywhere."""
-        return owned_first(job, world)
-
     def choose(self, job: JobView, fitting: Sequence[int], world: World) -> int:
         """The first."""
         del job, world
         return fitting[0]
-
-
-class Isolated(Fifo):
-    """Each job in its home site only, in order of arrival, with backfill: the federation that is none."""
-
-    def places(self, job: JobView, world: World) -> Sequence[int]:
-        """Its home; a job without one has nowhere to go."""
-        home = job.labels.get(HOME)
-        return [place for place in world.home(job) if world.places[place].site == home]
-
-
-class RandomSite(Fifo):
-    """In order of arrival; each job is bound, when it is first seen, to one of the sites that could ever run it."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._seed = seed
-
-    def places(self, job: JobView, world: World) -> Sequence[int]:
-        """The site that was drawn for it, and what is rented already."""
-        home = world.home(job)
-        sites = sorted({world.places[place].site for place in home})
-        if not sites:
-            return world.leases(job)
-        site = random.Random(f"{self._seed}/{job.name}").choice(sites)
-        return [*(place for place in home if world.places[place].site == site), *world.leases(job)]
 
 
 class Threshold(Fifo):

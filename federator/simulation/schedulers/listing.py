@@ -4,13 +4,15 @@ What the baselines have in common. A `Rule` says in which order, at which of the
 Nothing is known of run times but what `Rule.order` asks for, and nothing is planned beyond the moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from federator.model.plans import Plan
-from federator.model.snapshot import JobView, Problem
+from federator.model.capacity import largest_gang
+from federator.model.plans import Plan, Rent
+from federator.model.rules import Effect, Filter
+from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.burst import Case
 from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps
@@ -20,6 +22,8 @@ from federator.planning.problem import World
 from federator.planning.schedule import Booking, Schedule
 from federator.planning.yard import Host, Lot, hosts_for, need_of
 
+MOST_LOOKS = 1000
+"""Jobs that could start which one turn looks at."""
 MOST_RENTALS = 16
 """Machines asked for in one turn: the next turn asks for more."""
 
@@ -33,10 +37,6 @@ class Rule(Protocol):
 
     def order(self, job: JobView) -> Any:
         """Jobs are looked at in growing order of this."""
-        ...
-
-    def places(self, job: JobView, world: World) -> Sequence[int]:
-        """Where the job may run as far as this rule goes, by index."""
         ...
 
     def choose(self, job: JobView, fitting: Sequence[int], world: World) -> int:
@@ -59,8 +59,13 @@ class ListSolver:
         seed: int,
         limit_s: float,  # noqa: ARG002
     ) -> Plan | None:
-        """What starts now."""
-        return _Pass(World(problem), self._rule).plan(self._name, seed)
+        """What starts now, and when to look again though nothing happens."""
+        snapshot = problem.snapshot
+        jobs = tuple(Sieve(snapshot).of(sorted(snapshot.jobs, key=self._rule.order)))
+        looked_at = msgspec.structs.replace(snapshot, jobs=jobs)
+        world = World(msgspec.structs.replace(problem, snapshot=looked_at))
+        plan = _Pass(world, self._rule).plan(self._name, seed)
+        return msgspec.structs.replace(plan, wake_at=_wake_at(snapshot, plan))
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -80,19 +85,17 @@ class _Pass:
         self.rentals = 0
 
     def plan(self, name: str, seed: int) -> Plan:
-        """All starts of this moment, and when to look again though nothing happens."""
+        """All starts of this moment."""
         for job in sorted(self.world.jobs, key=self.rule.order):
             if job.not_before_at is None or job.not_before_at <= self.world.now:
                 self._start(job)
         starts = {job: booking.place for job, booking in self.result.bookings.items()}
         scored = Scored(starts, 0.0, {}, {}, self.result, self.caps, {})
         plan = write_starts(self.evaluator, scored, name, seed)
-        return msgspec.structs.replace(
-            plan, winner=name, winner_because="by its rule", wake_at=self._wake_at()
-        )
+        return msgspec.structs.replace(plan, winner=name, winner_because="by its rule")
 
     def _start(self, job: JobView) -> None:
-        places = tuple(self.rule.places(job, self.world))
+        places = (*self.world.home(job), *self.world.leases(job))
         alike = (*need_of(job), job.nodes, job.avoid_nodes, places)
         if alike not in self.full:
             fitting = [p for p in places if self._fits(job, p)]
@@ -141,13 +144,64 @@ class _Pass:
             self.lots[place] = free_hosts(self.world.places[place])
         return self.lots[place]
 
-    def _wake_at(self) -> float | None:
-        """When the next job has waited for long enough to be rented for."""
-        now = self.world.now
-        after = [rule.after_wait_s for rule in self.world.book.permits if rule.after_wait_s is not None]
-        waiting = [job.submitted_at for job in self.world.jobs if job.id not in self.result.bookings]
-        times = [at + wait_s for wait_s in after for at in waiting]
-        return min((at for at in times if at > now), default=None)
+
+class Sieve:
+    """Of very many waiting jobs, those that are worth a look: what fits somewhere now, or has waited long enough to be rented for.
+
+    It asks only for models, sites and room, so it lets too many through; what it holds back could not have started. So a long line costs what
+    could move in it, not what waits in it.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.now = snapshot.taken_at
+        self.pools: dict[tuple[str, str], list[PoolView]] = {}
+        for pool in snapshot.pools:
+            if pool.open and pool.free and (pool.ready_at or 0.0) <= self.now:
+                self.pools.setdefault((pool.site, pool.pool), []).append(pool)
+        self.after_s = min(_waits_s(snapshot.rules), default=None) if snapshot.offers else None
+        self._room: dict[tuple[object, ...], bool] = {}
+
+    def of(self, jobs: Iterable[JobView]) -> Iterator[JobView]:
+        """These, in their order, at most `MOST_LOOKS`; of those that only a rental can help, as many as one turn may rent for."""
+        left, rentals = MOST_LOOKS, 2 * MOST_RENTALS
+        for job in jobs:
+            if left and self._fits(job):
+                left -= 1
+                yield job
+            elif rentals and self.after_s is not None and self.now - job.submitted_at >= self.after_s:
+                rentals -= 1
+                yield job
+
+    def _fits(self, job: JobView) -> bool:
+        alike = (*need_of(job), job.nodes, job.models, job.sites)
+        if alike not in self._room:
+            self._room[alike] = any(self._holds(job, views) for views in self.pools.values())
+        return self._room[alike]
+
+    def _holds(self, job: JobView, views: Sequence[PoolView]) -> bool:
+        first = views[0]
+        if (job.sites and first.site not in job.sites) or (
+            job.gpus and job.models and first.model not in job.models
+        ):
+            return False
+        return largest_gang((shape for view in views for shape in view.free), *need_of(job)) >= job.nodes
+
+
+def _waits_s(rules: Iterable[object]) -> Iterator[float]:
+    """After how long each policy that permits renting does."""
+    for rule in rules:
+        if isinstance(rule, Filter) and rule.effect is Effect.ALLOW and rule.after_wait_s is not None:
+            yield rule.after_wait_s
+
+
+def _wake_at(snapshot: Snapshot, plan: Plan) -> float | None:
+    """When the next job has waited for long enough to be rented for; the next turn where there are more than one turn rents for."""
+    begun = {action.job for action in plan.actions}
+    waiting = [job.submitted_at for job in snapshot.jobs if job.id not in begun] if snapshot.offers else []
+    times = [at + wait_s for wait_s in _waits_s(snapshot.rules) for at in waiting]
+    ahead = [at for at in times if at > snapshot.taken_at]
+    more = sum(isinstance(action, Rent) for action in plan.actions) >= MOST_RENTALS
+    return snapshot.taken_at + 1.0 if more else min(ahead, default=None)
 
 
 def free_hosts(at: Candidate) -> Lot:
@@ -159,11 +213,6 @@ def free_hosts(at: Candidate) -> Lot:
             hosts += [Host(shape.gpus, shape.cpus_milli, shape.memory_mib)] * shape.count
             members += [member] * shape.count
     return Lot(hosts, members=members)
-
-
-def owned_first(job: JobView, world: World) -> tuple[int, ...]:
-    """All places that the job may use: its home, then what is rented already."""
-    return (*world.home(job), *world.leases(job))
 
 
 def cheapest(job: JobView, fitting: Sequence[int], world: World) -> int:

@@ -1,26 +1,37 @@
-"""What a scheduler is to a simulation: a solver, and by which rule its rentals are permitted."""
+"""What a scheduler is to a simulation: a solver, where jobs are bound before it sees them, and by which rule its rentals are permitted."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from federator.kernel.errors import Invalid
 from federator.model.rules import BurstMode, Effect, Filter, Rule
 from federator.ports import Solver
+from federator.simulation.work import TraceJob
+from federator.simulation.world import World
+from federator_agent.core.lending import HostPool
 
 Rules = tuple[Rule, ...]
 Alter = Callable[[Rules], Rules]
+Bind = Callable[[TraceJob, World, int], tuple[str, ...]]
+"""Of a job, in a world, with a seed."""
 
 
 @dataclass(frozen=True)
 class Scheduler:
-    """One way to decide. `solver` is made anew for each run, with its seed; `alter` turns the policies' rules into those it is to obey."""
+    """One way to decide. `solver` is made anew for each run, with its seed."""
 
     name: str
     solver: Callable[[int], Solver]
     stages: tuple[str, ...] = ("list",)
-    fast_path: bool = False
+    ours: bool = False
+    """Whether the dispatcher's own short cuts are taken: the fast path, and a window on long lines, which is chosen by its own order."""
     alter: Alter | None = None
+    """Turns the policies' rules into those it is to obey."""
+    bind: Bind | None = None
+    """The sites that a job is bound to when it is submitted."""
 
 
 def renting_after(wait_s: float) -> Alter:
@@ -38,6 +49,35 @@ def renting_after(wait_s: float) -> Alter:
 def renting_never() -> Alter:
     """Nothing is rented, whatever policies permit."""
     return lambda rules: tuple(rule for rule in rules if not _opens(rule))
+
+
+def to_its_home(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
+    """Its owner's site. Raises `Invalid` for a job that has none."""
+    del seed
+    if job.home not in {site.name for site in world.sites}:
+        raise Invalid(
+            f"job {job.name} has no home among the sites of the world",
+            field="--scheduler",
+            remedy="isolated needs a trace with the column home",
+        )
+    return (job.home,)
+
+
+def to_any(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
+    """One of the sites that could ever run it, drawn once; and the clouds."""
+    able = [site.name for site in world.sites if any(_holds(pool, job) for pool in site.pools)]
+    if not able:
+        return ()
+    return (random.Random(f"{seed}/site/{job.name}").choice(able), *sorted(set(world.cloud_sites.values())))
+
+
+def _holds(pool: HostPool, job: TraceJob) -> bool:
+    """Whether the job would fit an empty pool."""
+    fits = [pool.cpus_milli_per_node // max(1, job.cpus_milli)]
+    fits += [pool.memory_mib_per_node // job.memory_mib] if job.memory_mib else []
+    fits += [pool.gpus_per_node // job.gpus] if job.gpus else []
+    right = not job.gpus or not job.models or pool.model in job.models
+    return right and min(fits) * pool.nodes >= job.nodes
 
 
 def _opens(rule: Rule) -> bool:

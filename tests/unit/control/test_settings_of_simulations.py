@@ -1,9 +1,10 @@
-"""Settings that exist for simulations above all: no fast path, no record of decisions. Each changes what it says, and nothing else."""
+"""Settings that exist for simulations above all: no fast path, no window, no record of decisions. Each changes what it says, and nothing else."""
 
 from typing import Any
 
 import msgspec
 
+from federator.control.waiting_line import WaitingLine
 from federator.settings import RetentionSettings, TurnSettings
 from tests.support.dispatch import World, make_world
 
@@ -34,3 +35,16 @@ async def test_no_decision_is_recorded_where_none_is_to_be_kept() -> None:
     await world.submit(**SHORT)
     await world.turn()
     assert len(world.core.decisions.rows()) == 1
+
+
+async def test_a_line_without_a_window_shows_a_decision_every_job_that_waits() -> None:
+    seen = []
+    for whole in (False, True):
+        world = await world_with()
+        line = WaitingLine(world.core.records, world.core.history, lambda _: True, whole=whole)
+        line._glances = 4
+        for number in range(5):
+            await world.submit(resources={"gpus": "A100:4"}, estimate=f"{1000 + number}s")
+        seen.append(len(await line.window(list, world.clock.now())))
+    assert seen[0] < 5
+    assert seen[1] == 5

@@ -3,9 +3,13 @@
 import msgspec
 import pytest
 
+from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.simulation.accounting import figures
 from federator.simulation.clouds import Mood
+from federator.simulation.federation import Federation
+from federator.simulation.schedulers import scheduler
+from federator.simulation.virtual_time import VirtualLoop
 from tests.unit.simulation.tiny import (
     HOUR_S,
     OFFER,
@@ -22,9 +26,9 @@ from tests.unit.simulation.tiny import (
 EVERY = ("ours", "greedy", "fifo", "random", "threshold", "race")
 
 
-@pytest.mark.parametrize("scheduler", EVERY)
-def test_a_job_alone_starts_at_once_and_runs_for_as_long_as_it_takes(scheduler: str) -> None:
-    found = row(run(world(), job("one", submit_s=500.0, run_s=1234.5), by=scheduler), "one")
+@pytest.mark.parametrize("by", EVERY)
+def test_a_job_alone_starts_at_once_and_runs_for_as_long_as_it_takes(by: str) -> None:
+    found = row(run(world(), job("one", submit_s=500.0, run_s=1234.5), by=by), "one")
     assert (found.site, found.pool, found.market, found.gpus) == ("lab", "main", "owned", 1)
     assert found.submit_s == 500.0
     assert found.start_s == pytest.approx(500.0, abs=TURN_S)
@@ -34,10 +38,10 @@ def test_a_job_alone_starts_at_once_and_runs_for_as_long_as_it_takes(scheduler: 
     assert found.outcome == "succeeded"
 
 
-@pytest.mark.parametrize("scheduler", EVERY)
-def test_the_fifth_job_of_four_gpus_waits_for_the_first_end(scheduler: str) -> None:
+@pytest.mark.parametrize("by", EVERY)
+def test_the_fifth_job_of_four_gpus_waits_for_the_first_end(by: str) -> None:
     jobs = [job(f"j{n}", run_s=HOUR_S) for n in range(5)]
-    outcome = run(world(), *jobs, by=scheduler)
+    outcome = run(world(), *jobs, by=by)
     starts = sorted(attempt.start_s or 0.0 for attempt in outcome.schedule.attempts)
     assert starts[:4] == pytest.approx([0.0] * 4, abs=TURN_S)
     assert starts[4] == pytest.approx(HOUR_S, abs=2 * TURN_S)
@@ -144,3 +148,33 @@ def test_what_can_never_run_is_in_the_schedule_too_and_counts_as_missed() -> Non
     assert (found.outcome, found.start_s, found.end_s) == ("waiting", None, None)
     counted = figures(outcome, world(), jobs)
     assert (counted.jobs, counted.finished, counted.deadlines, counted.missed) == (2, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("ours", True), ("greedy", True), ("fifo", False), ("random", False)]
+)
+def test_short_cuts_are_taken_for_our_own_order_only(name: str, *, ours: bool) -> None:
+    """A window on a long line is chosen by our order, and the fast path starts work by it: neither is a baseline's."""
+    loop = VirtualLoop()
+    core = Federation(world(), scheduler(name), loop, 0).core
+    loop.close()
+    assert core.settings.turn.fast_path is core.settings.turn.window is ours
+    assert core.turn._observer.line._whole is not ours
+
+
+def test_a_random_job_is_bound_to_a_site_that_could_run_it_and_stays_there() -> None:
+    jobs = [job(f"j{n}", gpus=4, run_s=HOUR_S) for n in range(8)]
+    where = world(site("a"), site("b"), site("small", gpus=2))
+    outcome = run(where, *jobs, by="random")
+    by_site = {name: [a for a in outcome.schedule.attempts if a.site == name] for name in ("a", "b", "small")}
+    assert not by_site["small"]
+    assert by_site["a"]
+    assert by_site["b"]
+    ends = {name: max(a.end_s or 0.0 for a in rows) for name, rows in by_site.items() if rows}
+    for name, rows in by_site.items():
+        assert not rows or ends[name] == pytest.approx(HOUR_S * len(rows), abs=10 * TURN_S)
+
+
+def test_isolated_wants_homes() -> None:
+    with pytest.raises(Invalid, match="no home"):
+        run(world(), job("one"), by="isolated")
