@@ -18,6 +18,7 @@ import trustme
 
 from federator.cli.demo.processes import Processes
 from tests.support.waiting import PATIENCE_S, wait_until
+from tests.testbeds.ports import free_ports
 
 NAME = "dispatcher.test"
 
@@ -33,7 +34,7 @@ class Secured:
         self.processes = Processes(folder)
         self.show("127.0.0.1", NAME)
         tls = {"cert": str(folder / "cert.pem"), "key": str(folder / "key.pem")}
-        given = {"port": 0, "tls": tls, "ca": str(self.ca)} | server
+        given = {"port": free_ports(1)[0], "tls": tls, "ca": str(self.ca)} | server
         settings = {"state_dir": str(folder / "state"), "server": given, "link": {"report_every_s": 1}}
         (folder / "dispatcher.yaml").write_text(json.dumps(settings))
 
@@ -54,13 +55,15 @@ class Secured:
         made.private_key_pem.write_to_path(self.folder / "key.pem")
         (self.folder / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
 
-    def serve(self, port: int = 0) -> None:
-        """Start the dispatcher, and return once it answers."""
+    def serve(self) -> None:
+        """Start the dispatcher, for the first time or again, and return once it answers."""
         address = self.folder / "state/address"
         address.unlink(missing_ok=True)
-        words = ["serve", "--config", str(self.folder / "dispatcher.yaml")]
-        self.processes.start("dispatcher", "federator", words + (["--port", str(port)] if port else []))
-        wait_until(lambda: address.exists() or self.processes.ended(), "the dispatcher to answer")
+        settings = str(self.folder / "dispatcher.yaml")
+        self.processes.start("dispatcher", "federator", ["serve", "--config", settings])
+        wait_until(
+            lambda: address.exists() or "dispatcher" in self.processes.ended(), "the dispatcher to answer"
+        )
         assert address.exists(), self.said("dispatcher")
 
     @property

@@ -67,10 +67,9 @@ def test_a_key_is_changed_under_a_session_and_killed_at_each_point_one_of_the_tw
     assert not (state / "key.next").exists()
     # It was killed before the dispatcher was asked.
     place.processes.kill("dispatcher")
-    port = place.port
     assert place.agent("rotate-key", site).returncode == 1
     assert (state / "key.next").exists()
-    place.serve(port)
+    place.serve()
     again()
     assert place.agent("rotate-key", site).returncode == 0
     again()
