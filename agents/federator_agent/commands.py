@@ -30,6 +30,7 @@ from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
+from federator_agent.slurm import checks as slurm_checks
 from federator_agent.spool import Identity, Spool, write_durably
 
 CA_FILE = "ca.pem"
@@ -190,10 +191,17 @@ def check(options: argparse.Namespace) -> int:
         _say(
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
-    failures = [*_check_gpus(settings), _check_shim(settings), _check_dispatcher(settings, options)]
+    failures = [*_check_gpus(settings), *_check_slurm(settings), _check_shim(settings)]
+    failures.append(_check_dispatcher(settings, options))
     for failure in failures:
         _say(failure if failure.startswith("ok") else f"FAIL  {failure}")
     return 0 if all(failure.startswith("ok") for failure in failures) else 1
+
+
+def _check_slurm(settings: AgentSettings) -> list[str]:
+    if settings.slurm is None:
+        return []
+    return asyncio.run(slurm_checks.check(settings.slurm, settings.environment))
 
 
 def _check_gpus(settings: AgentSettings) -> list[str]:

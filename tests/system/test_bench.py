@@ -72,6 +72,13 @@ FIGURES = {
         "Slurm: submit to process started, median",
         "Slurm: no-op jobs end to end",
     ),
+    "gangs": (
+        "Slurm: gangs of 2 by sbatch",
+        "Slurm: sbatch to first rank begun, one gang",
+        "gangs of 2 on Slurm",
+        "submit to accepted by sbatch, median",
+        "submit to first rank begun on Slurm, median",
+    ),
 }
 needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -79,7 +86,8 @@ needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.system
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "scenario", [pytest.param(name, marks=needs_slurm if name == "slurm" else ()) for name in FIGURES]
+    "scenario",
+    [pytest.param(name, marks=needs_slurm if name in ("slurm", "gangs") else ()) for name in FIGURES],
 )
 def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_path: Path) -> None:
     report = tmp_path / "report.md"

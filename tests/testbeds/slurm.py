@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.testbeds.ports import free_ports
+
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "scancel", "srun")
 REMEDY = "install Slurm: on Debian and Ubuntu, apt-get install slurm-wlm"
 READY_S = 60.0
@@ -148,7 +150,7 @@ class Slurm:
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]
-        ctld, *ports = _free_ports(1 + len(self.nodes))
+        ctld, *ports = free_ports(1 + len(self.nodes))
         user = pwd.getpwuid(os.getuid()).pw_name
         for name in ("state", "jobs", *(f"spool-{node}" for node in self.nodes)):
             (self.folder / name).mkdir(exist_ok=True)
@@ -256,12 +258,3 @@ class Slurm:
                 if mark in environment:
                     found.append(int(entry.name))
         return found
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

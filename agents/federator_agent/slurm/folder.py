@@ -128,7 +128,14 @@ class Folder:
     def remove(self, link: Path) -> None:
         """All of it, the intent last: while it is there, this is done again."""
         if link.is_symlink():
-            link.unlink()
-        if self.path.exists():
-            shutil.rmtree(self.path)
+            link.unlink(missing_ok=True)
+        shutil.rmtree(self.path, onerror=_unless_gone)
         self._intent.unlink(missing_ok=True)
+
+
+def _unless_gone(
+    _function: object, _path: object, info: tuple[type[BaseException], BaseException, object]
+) -> None:
+    """Somebody else may be removing the same."""
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]

@@ -13,7 +13,7 @@ from pathlib import Path
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives
+from federator_agent import archives, owning
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
@@ -49,11 +49,12 @@ class SlurmRuntime:
     """Jobs outlive the agent's host."""
 
     def __init__(self, settings: SlurmSettings, around: Surroundings) -> None:
-        """Raises `Invalid` when the shared directory is not there."""
+        """Raises `Invalid` when the shared directory is not there, or another agent's."""
         shared = settings.shared_dir
         if not shared.is_dir():
             remedy = "mount it here and on all nodes, or name another"
             raise Invalid(f"{shared} is not a directory", field="$.slurm.shared_dir", remedy=remedy)
+        owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
         self._around = around
         self._settings = settings
         self._cluster = Cluster(settings, _for_jobs(around.environment))

@@ -17,6 +17,7 @@ from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import until
+from tests.testbeds.required import need
 from tests.testbeds.slurm import Slurm, missing
 
 SETTINGS = {
@@ -55,17 +56,15 @@ slurm:
 
 @pytest.fixture(autouse=True)
 def _needs_slurm() -> None:
-    if lack := missing():
-        pytest.skip(lack)
+    need(missing())
 
 
 def _cluster(folder: Path, **settings: str) -> Iterator[Slurm]:
-    if missing():
-        pytest.skip(missing())
+    need(missing())
     slurm = Slurm(folder, nodes=4, gpus=8, cpus=32, partitions=PARTITIONS, settings=SETTINGS | settings)
     asyncio.run(slurm.__aenter__())
     yield slurm
-    asyncio.run(slurm.__aexit__())
+    slurm.end()
 
 
 @pytest.fixture(scope="session")

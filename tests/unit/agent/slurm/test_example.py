@@ -1,0 +1,15 @@
+"""The example of a site file is one that the agent takes."""
+
+from pathlib import Path
+
+from federator_agent.config import SITE_KEYS, parse
+
+EXAMPLE = Path(__file__).parents[4] / "agents" / "install" / "slurm" / "site.yaml"
+
+
+def test_the_example() -> None:
+    settings = parse(EXAMPLE.read_text(), str(EXAMPLE), SITE_KEYS, {})
+    assert settings.slurm is not None
+    assert settings.slurm.partitions == ("gpu", "cpu")
+    assert settings.slurm.account("research/vision").qos == "low"
+    assert settings.slurm.account("other").account == "guests"
