@@ -5,6 +5,7 @@ journal. Where its servers are not installed it says what is lacking, and the fe
 """
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -99,6 +100,7 @@ class Kube(Ground):
     def __init__(self) -> None:
         self.lack = shared.lacking()
         self._logs: dict[Path, BinaryIO] = {}
+        self._sizes: dict[Path, int] = {}
         self._old = frozenset(_logs())
         """Of other tests' clusters."""
 
@@ -122,7 +124,10 @@ class Kube(Ground):
         for path in _logs() - self._old - self._logs.keys():
             with suppress(OSError):
                 self._logs[path] = path.open("rb")
-        for log in self._logs.values():
+        for path, log in self._logs.items():
+            if (size := log.seek(0, os.SEEK_END)) == self._sizes.get(path):
+                continue
+            self._sizes[path] = size
             log.seek(0)
             # A line of the kubelet's is a time, a stream and a flag, and then what was said.
             said = [line.split(maxsplit=3)[3:] for line in log.read().decode(errors="replace").splitlines()]

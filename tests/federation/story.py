@@ -174,7 +174,7 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
 async def _wave(world: World) -> None:
     """Small jobs that may go to any site."""
     for number in range(WAVE):
-        await world.submit(2 + number, nodes=2 if number % 3 == 0 else 1)
+        await world.submit(5 + number, nodes=2 if number % 3 == 0 else 1)
 
 
 async def _gather(world: World, told: Evidence) -> None:
