@@ -1,34 +1,80 @@
-"""Runs of the demonstration, each one shared by the tests that look at it."""
+"""Runs of the demonstration, each one shared by the tests that look at it.
+
+Each takes the better part of a minute, and a sixth of a core: those that are wanted are played at the same time.
+"""
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from tests.support.demo_runs import Run, federator, run_demo
 
+PLAYS = {
+    "plain": (),
+    "undue": ("--no-deadlines",),
+    "kept": ("--tighten", "nightly-embed=45m", "--keep"),
+}
+"""What each is told. The last has one deadline tightened, and is left up: decisions can be asked for."""
 
-def _well(run: Run) -> Run:
-    """Fails here, and not in the tests, what did not go well: a fixture that has failed is made anew at a second try."""
-    assert run.code == 0, run.output
-    return run
+
+class Stage:
+    """Where they are played."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._threads = ThreadPoolExecutor(len(PLAYS))
+        self._begun: dict[str, Future[Run]] = {}
+
+    def begin(self, name: str) -> None:
+        """Have it played, beside others."""
+        folder = self._folders.mktemp(name)
+        self._begun[name] = self._threads.submit(run_demo, folder, *PLAYS[name])
+
+    def play(self, name: str) -> Run:
+        """The run, once it is over: the one that was begun, or a new one at a second try. What did not go well fails here, and not in the tests."""
+        if name not in self._begun:
+            self.begin(name)
+        run = self._begun.pop(name).result()
+        if run.code:
+            _stop(run)
+        assert run.code == 0, run.output
+        return run
+
+    def close(self) -> None:
+        """Wait for what nobody has asked for, and leave nothing up."""
+        for future in self._begun.values():
+            _stop(future.result())
+        self._threads.shutdown()
+
+
+def _stop(run: Run) -> None:
+    if run.folder.exists():
+        federator("demo", "--stop", str(run.folder))
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return _well(run_demo(tmp_path_factory.mktemp("plain")))
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    made = Stage(tmp_path_factory)
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    for name in PLAYS.keys() & wanted:
+        made.begin(name)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
-def undue(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return _well(run_demo(tmp_path_factory.mktemp("undue"), "--no-deadlines"))
+def plain(stage: Stage) -> Run:
+    return stage.play("plain")
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """With one deadline tightened, and left up: decisions can be asked for."""
-    run = run_demo(tmp_path_factory.mktemp("kept"), "--tighten", "nightly-embed=45m", "--keep")
-    try:
-        yield _well(run)
-    finally:
-        if run.folder.exists():
-            federator("demo", "--stop", str(run.folder))
+def undue(stage: Stage) -> Run:
+    return stage.play("undue")
+
+
+@pytest.fixture(scope="module")
+def kept(stage: Stage) -> Iterator[Run]:
+    run = stage.play("kept")
+    yield run
+    _stop(run)
