@@ -11,6 +11,7 @@ If it does not, the newcomer takes the seat.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 
 from federator.hub.frames import Ended, ended_by, expect, send
@@ -33,6 +34,8 @@ class Arrival(NamedTuple):
 
     member: Member
     hello: link.Hello
+    proven: Callable[[], Member]
+    """Look again: whom that proof shows now. Raises `Ended`."""
 
 
 class Turns:
@@ -60,10 +63,14 @@ async def shake_hands(pipe: Pipe, doorkeeper: Doorkeeper, incarnation: str) -> A
     challenge = link.Challenge(secrets.token_hex(32), incarnation)
     await send(pipe, challenge)
     proof = await expect(pipe, link.Proof)
-    try:
-        return Arrival(doorkeeper.verify_session(hello.member, challenge, proof.signature), hello)
-    except FederatorError as error:
-        raise ended_by(error) from error
+
+    def proven() -> Member:
+        try:
+            return doorkeeper.verify_session(hello.member, challenge, proof.signature)
+        except FederatorError as error:
+            raise ended_by(error) from error
+
+    return Arrival(proven(), hello, proven)
 
 
 async def contest(incumbent: Session, hello: link.Hello, inventory: Inventory) -> None:

@@ -10,7 +10,7 @@ from federator.hub.frames import Ended
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.wire import link
-from tests.support.dispatch import World
+from tests.support.dispatch import ADMIN, World
 from tests.unit.hub.agents import Agent, a_world, job_of, placement
 
 
@@ -96,6 +96,29 @@ async def test_a_seat_whose_agent_does_not_answer_is_taken(monkeypatch: pytest.M
     assert isinstance(await heir.open(), link.Welcome)
     assert heir.welcome is not None
     assert world.core.inventory.members["north"].session == heir.welcome.session
+
+
+async def test_a_key_that_is_revoked_while_it_waits_for_its_turn_opens_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, agents = await a_world("north")
+    waits, go_on = asyncio.Event(), asyncio.Event()
+
+    async def turn() -> None:
+        waits.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(world.core.hub._turns, "take", turn)
+    opening = asyncio.create_task(agents["north"].open())
+    await waits.wait()
+    await world.core.sites.revoke(ADMIN, "north", "north")
+    world.core.hub.dismiss("north", "its key was revoked")
+    go_on.set()
+    refusal = await opening
+    assert isinstance(refusal, link.Refusal)
+    assert refusal.code == "unauthenticated"
+    heard = world.core.inventory.members.get("north")
+    assert heard is None or not heard.session
 
 
 @pytest.mark.parametrize(("instance", "boot_id"), [("one", "boot-1"), ("", "boot-1")])
