@@ -201,7 +201,7 @@ def check(options: argparse.Namespace) -> int:
 def _check_slurm(settings: AgentSettings) -> list[str]:
     if settings.slurm is None:
         return []
-    return asyncio.run(slurm_checks.check(settings.slurm, settings.environment))
+    return asyncio.run(slurm_checks.check(settings.slurm, settings.environment, settings.state_dir))
 
 
 def _check_gpus(settings: AgentSettings) -> list[str]:

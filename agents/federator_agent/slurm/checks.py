@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from federator_agent import owning
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
@@ -14,14 +15,14 @@ from federator_agent.slurm.settings import ANY_QUEUE, SlurmSettings
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel")
 
 
-async def check(settings: SlurmSettings, environment: dict[str, str]) -> list[str]:
+async def check(settings: SlurmSettings, environment: dict[str, str], state_dir: Path) -> list[str]:
     """Lines that begin with `ok`, or say what is wrong and what to do. `environment`: what jobs get of the agent's own."""
     path = environment.get("PATH", os.defpath)
     if lacking := [program for program in PROGRAMS if shutil.which(program, path=path) is None]:
         return [
             f"{', '.join(lacking)} cannot be found in {path}; install Slurm's client commands on this host"
         ]
-    lines = [await asyncio.to_thread(_shared, settings.shared_dir)]
+    lines = [await asyncio.to_thread(_shared, settings.shared_dir, state_dir)]
     commands = Commands(settings, environment)
     try:
         version = (await commands.run("scontrol", "--version")).strip()
@@ -48,8 +49,10 @@ async def check(settings: SlurmSettings, environment: dict[str, str]) -> list[st
     ]
 
 
-def _shared(directory: Path) -> str:
+def _shared(directory: Path, state_dir: Path) -> str:
     try:
+        if why := owning.foreign(directory, state_dir):
+            return f"shared_dir: {why}; {owning.remedy(directory / owning.FILE)}"
         with tempfile.TemporaryFile(dir=directory):
             return f"ok    shared_dir {directory} can be written; the nodes must see it under the same path"
     except OSError as error:

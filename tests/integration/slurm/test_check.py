@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+from federator_agent import owning
 from federator_agent.slurm.checks import check
 from federator_agent.slurm.settings import Account, SlurmSettings
+from federator_agent.spool import Spool
 from tests.testbeds.slurm import Slurm
 
 
 async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
     settings = SlurmSettings(shared_dir=tmp_path, partitions=("main",), conf=east.configuration)
-    lines = await check(settings, {"PATH": east.environment["PATH"]})
+    lines = await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state")
     assert all(line.startswith("ok ") for line in lines), lines
     assert "ok    pool main: 4 hosts, each 8 GPUs A100" in lines
     assert "ok    other queues: Slurm takes jobs in partition main" in lines
@@ -24,7 +26,7 @@ async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
     )
     wrong = [
         line
-        for line in await check(settings, {"PATH": east.environment["PATH"]})
+        for line in await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state")
         if not line.startswith("ok ")
     ]
     assert len(wrong) == 3, wrong
@@ -33,6 +35,16 @@ async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
     assert wrong[2].startswith("queue a, partition nowhere: ")
 
 
+async def test_a_directory_of_another_agents(east: Slurm, tmp_path: Path) -> None:
+    state = Spool(tmp_path / "state").directory
+    owning.claim(tmp_path, state, "here", "$.slurm.shared_dir")
+    settings = SlurmSettings(shared_dir=tmp_path, conf=east.configuration)
+    environment = {"PATH": east.environment["PATH"]}
+    [wrong] = [line for line in await check(settings, environment, tmp_path / "another") if line[:2] != "ok"]
+    assert wrong.startswith(f"shared_dir: {tmp_path} belongs to the agent of site here")
+    assert all(line.startswith("ok ") for line in await check(settings, environment, state))
+
+
 async def test_what_is_not_there(tmp_path: Path) -> None:
-    [line] = await check(SlurmSettings(shared_dir=tmp_path), {"PATH": str(tmp_path)})
+    [line] = await check(SlurmSettings(shared_dir=tmp_path), {"PATH": str(tmp_path)}, tmp_path / "state")
     assert line.startswith("sbatch, squeue, scontrol, scancel cannot be found")
