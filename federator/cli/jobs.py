@@ -16,7 +16,7 @@ from federator.cli.columns import event_columns, job_columns, labels
 from federator.cli.exits import USAGE
 from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
-from federator.cli.phrases import gpus, plain, usd, when_exactly
+from federator.cli.phrases import counted, gpus, plain, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_duration, format_mib
@@ -210,7 +210,7 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("at", where),
         ("ranks", ", ".join(_ranks(detail))),
         ("asks for", _asks_for(spec)),
-        ("runs", spec.run or " ".join(spec.command or ())),
+        ("runs", _runs(spec)),
         ("submitted", when_exactly(job.submitted_at, now)),
         ("started", when_exactly(job.started_at, now)),
         ("finished", when_exactly(job.finished_at, now)),
@@ -226,6 +226,12 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         ("decided by", _decided(detail)),
     ]
+
+
+def _runs(spec: JobSpec) -> str:
+    """Its command, or how its script begins: lines that are joined would read as one command."""
+    first, *others = (spec.run or " ".join(spec.command or ())).strip().splitlines() or [""]
+    return f"{first} … (and {counted(len(others), 'line')} more; -o yaml has all)" if others else first
 
 
 def _ranks(detail: JobDetail) -> Iterator[str]:

@@ -180,6 +180,15 @@ def test_show_says_where_it_is_and_what_has_happened(federator: Command, fake: F
         assert said in out
 
 
+def test_show_of_a_script_says_how_it_begins(federator: Command, fake: FakeDispatcher) -> None:
+    """Joined, its lines would read as one command."""
+    job = detail()
+    script = msgspec.structs.replace(job.spec, run="set -e\npython train.py\npython report.py\n")
+    fake.answer("GET /v1/jobs/train", msgspec.structs.replace(job, spec=script), headers=TIME)
+    fake.answer("GET /v1/jobs/job-1/events", [])
+    assert "set -e … (and 2 lines more; -o yaml has all)" in federator("show", "train").out
+
+
 def test_explain_says_verdict_times_sites_and_what_would_change_it(
     federator: Command, fake: FakeDispatcher
 ) -> None:
