@@ -1,17 +1,20 @@
-"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C."""
+"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `figures`, what the runtime costs at one."""
 
 import signal
 import sys
 
+from tests.testbeds.kubernetes import figures
 from tests.testbeds.kubernetes.cluster import missing
 from tests.testbeds.kubernetes.shared import testbed
 
 
 def main() -> int:
-    """Keep it up."""
+    """Keep it up, or measure."""
     if lack := missing():
         sys.stderr.write(f"{lack}\n")
         return 1
+    if sys.argv[1:] == ["figures"]:
+        return figures.main()
     bed = testbed()
     assert bed.cluster is not None
     sys.stdout.write(

@@ -70,7 +70,7 @@ def install(admin: Admin, folder: Path) -> Path:
         "spec": {"expirationSeconds": 86400},
     }
     wait_until(
-        lambda: admin.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"),
+        lambda: admin.find(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"),
         "the account of jobs",
     )
     token = admin.ask("POST", path, request)["status"]["token"]
