@@ -28,8 +28,8 @@ from federator.telemetry import configure_logging
 PATIENCE_S = 60 * 86_400.0
 """So long after the last submission the simulation ends, whatever still waits."""
 WATCH_EVERY_S = 3_600.0
-GC_THRESHOLD = (20_000, 20, 20)
-"""As a server's: Python's own looks for cycles, of which there are next to none, a sixth of the time."""
+GC_THRESHOLD = (100_000, 50, 50)
+"""Python's own looks for cycles, of which there are next to none, a sixth of the time."""
 
 
 class Moment(NamedTuple):

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from federator import __version__
 from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
+from federator.model.placements import PlacementReport
+from federator.model.sites import SiteReport
 from federator.simulation.work import Progress
 from federator.wire import link
 from federator_agent.core import events as ev
@@ -106,6 +108,9 @@ class SimulatedAgent:
         self._state = State(site=site)
         self._events: list[ev.Event] = []
         self._turning = False
+        self._acknowledged: link.DesiredAck | None = None
+        self._statuses: dict[str, PlacementReport] = {}
+        self._latest: SiteReport | None = None
         self._pipe: DirectPipe | None = None
         self._session: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -188,16 +193,34 @@ class SimulatedAgent:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
+        """Take up what has happened, and what follows from it at the same moment; then say what there is to be said, the newest of each."""
+        timed = False
+        while self._events and self.alive:
+            events, self._events = self._events, []
+            now = ev.Now(self._clock.now(), self._clock.boot())
+            self._state, instructions = step(self._state, events, now)
+            for instruction in instructions:
+                self._carry_out(instruction)
+            timed = timed or any(isinstance(event, TIMED) for event in events)
         self._turning = False
         if not self.alive:
             return
-        events, self._events = self._events, []
-        now = ev.Now(self._clock.now(), self._clock.boot())
-        self._state, instructions = step(self._state, events, now)
-        for instruction in instructions:
-            self._carry_out(instruction)
-        if any(isinstance(event, TIMED) for event in events):
+        self._send()
+        if timed:
             self._set_alarm()
+
+    def _send(self) -> None:
+        """At one moment a placement may begin to start and run: the dispatcher hears that it runs."""
+        acknowledged, self._acknowledged = self._acknowledged, None
+        statuses, self._statuses = self._statuses, {}
+        report, self._latest = self._latest, None
+        if acknowledged is not None:
+            self._say(acknowledged)
+        reports = sorted(statuses.values(), key=lambda status: status.seq)
+        for first in range(0, len(reports), link.MAX_STATUSES):
+            self._say(link.Statuses(tuple(reports[first : first + link.MAX_STATUSES])))
+        if report is not None:
+            self._say(link.Report(report, self._clock.boot()))
 
     def _set_alarm(self) -> None:
         if self._tick is not None:
@@ -218,11 +241,11 @@ class SimulatedAgent:
     def _carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901 - a flat list of cases
         match instruction:
             case do.SendStatuses(reports):
-                self._say(link.Statuses(reports))
+                self._statuses.update((report.placement, report) for report in reports)
             case do.SendReport(report):
-                self._say(link.Report(report, self._clock.boot()))
+                self._latest = report
             case do.SendDesiredAck(generation, digest):
-                self._say(link.DesiredAck(generation, digest))
+                self._acknowledged = link.DesiredAck(generation, digest)
             case do.FetchSpec(spec_hash):
                 self._tell(ev.SpecArrived(spec_hash, self._spec(spec_hash)))
             case do.FindPort(placement):

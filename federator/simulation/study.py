@@ -72,7 +72,7 @@ def runs(
     """Simulate each scheduler with each seed, one after another. Raises `Invalid` for an unknown scheduler, before anything is run."""
     chosen = [scheduler(name) for name in schedulers]
     for seed in seeds:
-        jobs = prepared(trace, options, seed)
+        jobs = prepared(trace, options, seed, world)
         for each in chosen:
             heard = None if watch is None else _named(watch, each.name, seed)
             outcome = simulate(world, jobs, each, seed=seed, watch=heard)

@@ -9,7 +9,7 @@ from federator.kernel.errors import Invalid
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
-from tests.unit.simulation.tiny import job
+from tests.unit.simulation.tiny import job, row, run, site, world
 
 PLAIN = """name,submit_s,run_s,nodes,gpus,estimate_s,deadline_s,queue,home,models,max_duration_s
 late,100,50,2,4,60,900,research/vision,lab,A100|H100,300
@@ -148,3 +148,19 @@ def test_limits_end_nobody_and_values_go_by_gpu_hours() -> None:
     for each in prepared(JOBS, options, seed=0):
         assert (each.max_duration_s or 0.0) >= 4 * max(each.run_s, each.estimate_s or 0.0)
         assert each.value_usd == pytest.approx(3.0 * 50.0 / 3600.0)
+
+
+def test_a_limit_has_room_for_the_slowest_model_that_the_job_may_use() -> None:
+    """A T4 takes eight times as long: a limit by the reference's run time ended jobs there."""
+    where = world(site("old", model="T4"), site("new", model="A100"), speeds={"T4": 0.125, "A100": 1.0})
+    anywhere, there = prepared(
+        [
+            job("anywhere", run_s=600.0, max_duration_s=None),
+            job("there", run_s=600.0, models=("A100",), max_duration_s=None),
+        ],
+        LoadOptions(),
+        seed=0,
+        world=where,
+    )
+    assert (anywhere.max_duration_s, there.max_duration_s) == (8 * 4 * 600.0, 4 * 600.0)
+    assert row(run(world(where.sites[0], speeds=where.speeds), anywhere), "anywhere").outcome == "succeeded"
