@@ -6,21 +6,17 @@ journal. Where its servers are not installed it says what is lacking, and the fe
 
 import asyncio
 import os
+import secrets
 from abc import ABC, abstractmethod
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 from federator.cli.demo.world import Document
 from federator_agent.kube.capacity import SITE_LABEL
-from federator_agent.kube.manifests import MAIN
 from tests.testbeds import slurm
 from tests.testbeds.kubernetes import shared
-from tests.testbeds.kubernetes.cluster import NAMESPACE
+from tests.testbeds.kubernetes.cluster import NAMESPACE, Admin
 from tests.testbeds.kubernetes.node import GPUS
-
-PODS = Path("/var/log/pods")
-"""Where a kubelet keeps what its containers have said."""
 
 HOST = {"model": "A100", "gpu_memory": "80GiB", "nodes": 1, "gpus_per_node": 2, "cpus_per_node": 16, "memory_per_node": "64GiB"}  # fmt: skip
 
@@ -33,15 +29,14 @@ class Ground(ABC):
     """What is not installed, and how to get it; empty: nothing is."""
     nodes = 2
     gpus = 2
-    sees_files = True
-    """Whether ranks there share this machine's files."""
 
     @abstractmethod
     async def start(self, stack: AsyncExitStack, folder: Path) -> list[Document]:
         """Start what it is, to be ended with the stack. The site files of its agents: all but where they dial and who they are."""
 
-    def collect(self, journal: Path) -> None:  # noqa: B027 - most have nothing to do
-        """Bring into the journal what ranks have written elsewhere."""
+    def journals(self) -> list[Path]:
+        """Folders in which ranks have left their lines that could not reach the federation's journal."""
+        return []
 
     async def left(self) -> list[str]:
         """What is left of placements when all are over."""
@@ -91,49 +86,33 @@ class SlurmB(SlurmA):
 
 
 class Kube(Ground):
-    """A Kubernetes with one node, on which a gang of two shares the GPUs. Pods reach no files of ours: what they have said is on the node's disk."""
+    """A Kubernetes with one node, on which a gang of two shares the GPUs. Pods see no file of ours, but checkpoints outlive them: on a volume of that node's."""
 
     name = "kube"
     gpus = GPUS // 2
-    sees_files = False
 
     def __init__(self) -> None:
-        self.lack = shared.lacking()
-        self._logs: dict[Path, BinaryIO] = {}
-        self._sizes: dict[Path, int] = {}
-        self._old = frozenset(_logs())
-        """Of other tests' clusters."""
+        foreign = (
+            "KUBECONFIG names a cluster whose disks are not here; unset it"
+            if os.environ.get("KUBECONFIG")
+            else ""
+        )
+        self.lack = foreign or shared.lacking()
+        self._checkpoints: Path | None = None
 
     async def start(self, stack: AsyncExitStack, folder: Path) -> list[Document]:
-        """The cluster that all tests of this run share."""
-        del folder
+        """The cluster that all tests of this run share, with a volume for this one."""
+        del stack
         testbed = await asyncio.to_thread(shared.testbed)
-        stack.callback(self._close)
-        return [
-            {
-                "kube": {
-                    "kubeconfig": str(testbed.kubeconfig),
-                    "image": testbed.image,
-                    "side_image": testbed.image,
-                }
-            }
-        ]
+        self._checkpoints = folder / "checkpoints"
+        self._checkpoints.mkdir(parents=True)
+        claim = await asyncio.to_thread(_claim, testbed.admin, self._checkpoints)
+        access = {"kubeconfig": str(testbed.kubeconfig), "image": testbed.image, "side_image": testbed.image}
+        return [{"kube": access | {"checkpoints": claim}}]
 
-    def collect(self, journal: Path) -> None:
-        """Logs are kept open, so that they can be read when the cluster has removed them."""
-        for path in _logs() - self._old - self._logs.keys():
-            with suppress(OSError):
-                self._logs[path] = path.open("rb")
-        for path, log in self._logs.items():
-            if (size := log.seek(0, os.SEEK_END)) == self._sizes.get(path):
-                continue
-            self._sizes[path] = size
-            log.seek(0)
-            # A line of the kubelet's is a time, a stream and a flag, and then what was said.
-            said = [line.split(maxsplit=3)[3:] for line in log.read().decode(errors="replace").splitlines()]
-            lines = [words[0] for words in said if words]
-            if lines and lines[0].startswith(f"at {self.name} "):
-                (journal / f"{lines[0].split()[3]}.pod").write_text("\n".join(lines) + "\n")
+    def journals(self) -> list[Path]:
+        """Each job's checkpoints."""
+        return list(self._checkpoints.iterdir()) if self._checkpoints else []
 
     async def left(self) -> list[str]:
         """Pods that are still there."""
@@ -141,14 +120,35 @@ class Kube(Ground):
         pods = await asyncio.to_thread(shared.testbed().admin.ask, "GET", path)
         return [f"the pod {pod['metadata']['name']}" for pod in pods["items"]]
 
-    def _close(self) -> None:
-        for log in self._logs.values():
-            log.close()
 
-
-def _logs() -> set[Path]:
-    """Logs of our jobs' containers on this machine."""
-    return set(PODS.glob(f"{NAMESPACE}_*/{MAIN}/*.log"))
+def _claim(admin: Admin, folder: Path) -> str:
+    """A claim on a folder of the node's. Nobody binds volumes in this cluster, so it is said to be bound."""
+    name = f"checkpoints-{secrets.token_hex(4)}"
+    size, access = {"storage": "1Gi"}, ["ReadWriteMany"]
+    metadata: Document = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+    }
+    asked = {
+        "accessModes": access,
+        "resources": {"requests": size},
+        "volumeName": name,
+        "storageClassName": "",
+    }
+    admin.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": asked})
+    claim = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{name}"
+    uid = admin.ask("GET", claim)["metadata"]["uid"]
+    given = {
+        "accessModes": access,
+        "capacity": size,
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": NAMESPACE, "name": name, "uid": uid},
+    }
+    admin.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": given})
+    for path in (claim, f"/api/v1/persistentvolumes/{name}"):
+        admin.patch(f"{path}/status", {"status": {"phase": "Bound"}})
+    return name
 
 
 GROUNDS: tuple[type[Ground], ...] = (Members, SlurmA, SlurmB, Kube)

@@ -27,8 +27,6 @@ DRAINED = "slurm-b"
 WAVE = 8
 """Small jobs at a time, a third of them gangs of two."""
 ENDLESS = 5000
-POD_BEATS = 60
-"""No gate reaches into a pod: what runs there lives for so many beats."""
 
 
 class Away(NamedTuple):
@@ -93,11 +91,10 @@ async def tell(folder: Path, say: Callable[[str], None]) -> Evidence:
 async def _fill(world: World, told: Evidence) -> None:
     """A gang over all of each site, and two jobs that want one of them none the less: one can wait, the other cannot."""
     for name, site in world.sites.items():
-        beats = ENDLESS if site.ground.sees_files else POD_BEATS
         resources = {"gpus": f"A100:{site.ground.gpus}", "cpus": 0.2}
         gate = "end-of-cut" if name in CUT else "end-of-killed"
         told.gangs[name] = await world.submit(
-            beats, gate=gate, sites=[name], nodes=site.ground.nodes, resources=resources, estimate="10m"
+            ENDLESS, gate=gate, sites=[name], nodes=site.ground.nodes, resources=resources, estimate="10m"
         )
     await world.living({job: world.submitted[job].nodes for job in told.gangs.values()})
     told.undue = await world.submit(10, sites=["duo"])

@@ -52,7 +52,8 @@ each_cut_site = pytest.mark.parametrize("site", [name for name in SITES if name 
 
 def test_nothing_acknowledged_is_lost_and_nothing_runs_twice(told: Evidence) -> None:
     nodes = {job: each.nodes for job, each in told.submitted.items()}
-    assert judge(nodes, told.rows, told.history, told.attempts, nodes) == []
+    faults = judge(nodes, told.rows, told.history, told.attempts, nodes)
+    assert not faults, "\n".join(faults)
     assert told.rows.keys() == told.submitted.keys(), "a job that nobody was told of"
 
 

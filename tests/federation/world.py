@@ -26,7 +26,6 @@ BEAT = Path(__file__).parent / "beat.sh"
 PATIENCE_S = 120.0
 """How long anything may take: the machine is small, and much is going on."""
 MACHINE = {"instance_type": "a2-highgpu-1g", "market": ["on-demand"], "boot_delay": "1s", "max_instances": 2}
-COLLECT_S = 0.1
 POLL_S = 0.1
 """Looking costs something too: the journal has hundreds of files."""
 POLICIES = """
@@ -142,28 +141,24 @@ class World:
 
     def open_gate(self, gate: str) -> None:
         """What waits for this file may end."""
-        (self.folder / gate).touch()
+        for folder in (self.folder, *self._journals()[1:]):
+            (folder / gate).touch()
 
     def attempts(self) -> list[Attempt]:
         """What all ranks have written down so far, at all sites."""
-        # Another cluster of this machine may keep its pods' logs in the same place.
-        return [attempt for attempt in read_attempts(self.journal) if attempt.job in self.submitted]
-
-    async def collect(self) -> None:
-        """Bring home, for ever, what ranks write where they cannot reach the journal."""
-        while True:
-            for site in self.sites.values():
-                site.ground.collect(self.journal)
-            await asyncio.sleep(COLLECT_S)
+        return [attempt for folder in self._journals() for attempt in read_attempts(folder)]
 
     def where(self) -> dict[str, set[tuple[str, str]]]:
         """Site and host of every rank of every attempt, by placement, as the ranks themselves saw it."""
         found: dict[str, set[tuple[str, str]]] = {}
-        for path in self.journal.iterdir():
+        for path in (path for folder in self._journals() for path in folder.glob("*.*")):
             words = path.read_text().partition("\n")[0].split()
             if words[:1] == ["at"]:
                 found.setdefault(path.name.split(".")[1], set()).add((words[1], words[2]))
         return found
+
+    def _journals(self) -> list[Path]:
+        return [self.journal, *(each for site in self.sites.values() for each in site.ground.journals())]
 
     async def living(self, jobs: dict[str, int]) -> None:
         """Return when so many ranks of each of these jobs have written that they live."""
@@ -219,11 +214,7 @@ async def federated(folder: Path) -> AsyncIterator[World]:
             stack.push_async_callback(proxy.close)
             world.sites[ground.name] = Site(federation, ground, proxy)
             await world.sites[ground.name].start(documents)
-        collecting = asyncio.create_task(world.collect())
-        try:
-            yield world
-        finally:
-            collecting.cancel()
+        yield world
 
 
 async def _entered(stack: AsyncExitStack, cluster: EtcdCluster) -> EtcdCluster:

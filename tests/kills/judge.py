@@ -27,7 +27,7 @@ class Attempt(NamedTuple):
 def read_attempts(folder: Path) -> list[Attempt]:
     """All attempts that ever wrote a line. A line cut short by a kill is left out."""
     found = []
-    for path in folder.iterdir():
+    for path in folder.glob("*.*"):
         job, placement, rank, _pid = path.name.split(".")
         lines = [line.split() for line in path.read_text().splitlines()]
         times = [float(line[1]) for line in lines if len(line) == 2 and line[1].count(".") == 1]
