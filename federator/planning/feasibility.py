@@ -227,7 +227,7 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
         text = f"its open members hold {holds} of the gang's {job.nodes} nodes even empty; {first.member}: {first.closed_because}"
         return text, f"when {names} of {at.site} {'takes' if len(at.shut) == 1 else 'take'} work again"
     return (
-        f"even empty it holds {holds} of the gang's {job.nodes} nodes",
+        f"even empty it holds {holds} of the gang's {job.nodes} nodes; a host there has {gpus(at.gpus)} and {at.cpus_milli / 1000:g} CPUs",
         f"ask for {holds} node{'s' if holds != 1 else ''}",
     )
 

@@ -41,7 +41,7 @@ CASES: list[Case] = [
     ("gpus-per-node", a_job(gpus=8), a_pool(), (), "a host there has 4"),
     ("cpus-per-node", a_job(cpus_milli=65_000), a_pool(), (), "65 CPUs"),
     ("memory-per-node", a_job(memory_mib=262_145), a_pool(), (), "a host there has 256GiB"),
-    ("gang", a_job(nodes=3, gpus=4), a_pool(), (), "even empty it holds 2 of the gang's 3 nodes"),
+    ("gang", a_job(nodes=3, gpus=4), a_pool(), (), "even empty it holds 2 of the gang's 3 nodes; a host there has 4 GPUs and 64 CPUs"),
     ("gang", a_job(nodes=2, gpus=4), an_offer(), BURST, "over several rented instances is not supported yet"),
     ("spot-policy", a_job(spot_policy="on-demand"), an_offer(market=Market.SPOT), BURST, "it is spot"),
     ("spot-policy", a_job(spot_policy="spot"), an_offer(), BURST, "the job asks for spot"),
