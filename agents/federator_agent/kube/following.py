@@ -19,6 +19,8 @@ MOST_BYTES = 64 * 2**20
 SILENCE_S = 600.0
 PAUSE_S = 1.0
 TRIES_AT_END = 20
+KUBELET_SAYS = (b"failed to try resolving symlinks in path", b"unable to retrieve container logs for")
+"""How a body begins when it is no log: the kubelet finds out too late to answer with an error."""
 log = logging.getLogger("federator_agent.kube")
 
 
@@ -72,7 +74,11 @@ class LogFollower:
         query = {"container": MAIN, **({"follow": "true"} if follow else {})}
         splice = _Splice(self._file)
         async with self._api.stream(self._path, query, silence_s=SILENCE_S) as body:
+            began = False
             async for data in body.iter_any():
+                if not began and data.startswith(KUBELET_SAYS):
+                    raise NotFound(data.decode(errors="replace").strip()[:300])
+                began = True
                 self._append(splice.take(data))
         self._append(splice.end())
 

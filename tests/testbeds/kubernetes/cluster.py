@@ -207,6 +207,10 @@ class KubeCluster:
                 cwd=self.folder,
             )
 
+    def pid(self, program: str) -> int:
+        """Of one of its programs."""
+        return self._processes[program].pid
+
     def kill(self, program: str) -> None:
         """kill -9, and wait until it is gone."""
         process = self._processes.pop(program)

@@ -1,7 +1,7 @@
 """A node that is real: containerd and a kubelet of our own, which run containers of this machine. It wants root.
 
 Everything has a name or a folder of its own, so that the machine's own containerd, if it has one, is left alone, and the end can be complete: processes by
-their control group, mounts by their path, the bridge by its name. What an earlier run that was killed has left behind is ended at the next start.
+their control group, the bridge by its name, and mounts are in a view of the file system that ends with them. What an earlier run that was killed has left behind is ended at the next start.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.waiting import wait_until
-from tests.testbeds.kubernetes.cluster import Admin, KubeCluster
+from tests.testbeds.kubernetes.cluster import Admin, KubeCluster, binaries
 from tests.testbeds.kubernetes.image import IMAGE, write_image
 from tests.testbeds.ports import free_ports
 
@@ -30,7 +30,11 @@ def unable() -> str:
     """Why no container can be run here; empty: they can."""
     if os.geteuid() != 0:
         return "a kubelet wants root"
-    lacking = [program for program in ("containerd", "runc", "ctr", "ip") if shutil.which(program) is None]
+    lacking = [
+        program
+        for program in ("containerd", "runc", "ctr", "ip", "unshare", "nsenter")
+        if shutil.which(program) is None
+    ]
     return f"{', '.join(lacking)} cannot be found; run make testbed-kubernetes" if lacking else ""
 
 
@@ -74,11 +78,15 @@ class RealNode:
             file = self.folder / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
-        containerd = shutil.which("containerd")
-        assert containerd
+        # All kubelets of a machine keep logs in one place, and remove what they do not know there: this one sees a place of its own. What is mounted in
+        # its view of the file system is gone when the last process that has it is.
+        logs = self.folder / "log"
+        logs.mkdir(exist_ok=True)
+        script = 'mount --bind "$1" /var/log && exec containerd --config "$2"'
         self._cluster.start(
-            "containerd", "--config", str(self.folder / "containerd.toml"), path=Path(containerd)
-        )
+            "containerd", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh",
+            str(logs), str(self.folder / "containerd.toml"), path=_found("unshare"),
+        )  # fmt: skip
         wait_until(self._answers, "containerd")
         archive = self.folder / "image.tar"
         write_image(archive)
@@ -98,10 +106,11 @@ class RealNode:
         log = self._cluster.folder / "kubelet.log"
         self._said = log.stat().st_size if log.exists() else 0
         self._cluster.start(
-            "kubelet", f"--config={self.folder / 'kubelet.json'}", f"--kubeconfig={kubeconfig}",
+            "kubelet", f"--mount=/proc/{self._cluster.pid('containerd')}/ns/mnt", "--", str(binaries() / "kubelet"),
+            f"--config={self.folder / 'kubelet.json'}", f"--kubeconfig={kubeconfig}",
             f"--hostname-override={NODE}", f"--root-dir={self.folder / 'kubelet'}", f"--cert-dir={self.folder / 'pki'}",
             "--container-runtime=remote", f"--container-runtime-endpoint=unix://{self._socket}",
-            f"--pod-infra-container-image={IMAGE}",
+            f"--pod-infra-container-image={IMAGE}", path=_found("nsenter"),
         )  # fmt: skip
 
     def wait_ready(self) -> None:
@@ -207,7 +216,6 @@ state = "{self.folder}/run"
                 self._cluster.kill(program)
         _end_shims(self.folder)
         _end_group(self._group)
-        _unmount(self.folder)
         subprocess.run(["ip", "link", "delete", self._bridge], check=False, capture_output=True)
 
 
@@ -256,8 +264,8 @@ def _end_group(group: str) -> None:
                 time.sleep(0.02)
 
 
-def _unmount(folder: Path) -> None:
-    """Everything that is mounted below a folder."""
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
+def _found(program: str) -> Path:
+    """Where a program of the system is."""
+    path = shutil.which(program)
+    assert path, program
+    return Path(path)

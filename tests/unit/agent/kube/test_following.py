@@ -1,11 +1,16 @@
 """A log that is read again from its beginning goes on where its file ends: no byte twice, none left out unsaid."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator_agent.kube.following import HEAD_BYTES, TAIL_BYTES, _Splice
+from federator_agent.kube.api import Api
+from federator_agent.kube.following import HEAD_BYTES, KUBELET_SAYS, TAIL_BYTES, LogFollower, _Splice
 
 LOG = b"".join(b"line %d\n" % number for number in range(3000))
 
@@ -50,3 +55,30 @@ def test_a_gap_is_said(tmp_path: Path) -> None:
     assert found.startswith(LOG[:HEAD_BYTES])
     assert found.endswith(after)
     assert b"a part of this log was dropped at its node" in found
+
+
+class GivenLog:
+    """An API server that has this to say of a log."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        yield self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+
+@pytest.mark.parametrize("words", KUBELET_SAYS)
+async def test_what_a_kubelet_says_in_place_of_a_log_is_not_taken_for_one(
+    tmp_path: Path, words: bytes
+) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"second\n")
+    follower = LogFollower(cast("Api", GivenLog(words + b" something")), "/pod", file)
+    follower.over.set()
+    await follower.run()
+    assert file.read_bytes().startswith(b"second\n\n[federator: the rest of this log could not be fetched")
+    assert file.read_bytes().count(words) == 1
