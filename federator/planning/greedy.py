@@ -82,6 +82,8 @@ def _drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
     What is rented against waiting alone is needless, whatever else it is good for, when the job can start at home at once.
     """
     for job in best.rents[:PROOFS]:
+        if evaluator.work.spent:
+            break
         trial = evaluator.score({other: place for other, place in best.starts.items() if other != job})
         case = evaluator.bursting.case(evaluator.world.by_id[job], best.starts[job])
         against_waiting = isinstance(case, Case) and (case.required or case.for_waiting)

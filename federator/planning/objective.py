@@ -21,8 +21,12 @@ REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
-WORK = 300_000
-"""Looks at one job and one place that a decision may take while it tries rentals: some seconds at the very most."""
+WORK = 100_000
+"""Looks at one job and one place that greedy may take while it tries rentals: a second or two at the very most."""
+STAGE_WORK = 50_000
+"""As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
+PROOF_WORK = WORK + 2 * STAGE_WORK
+"""While a decision has taken less than this, rentals in it are each tried without."""
 EPSILON_USD = 1e-6
 """Differences below this are none."""
 
@@ -51,14 +55,23 @@ class Scored:
 
 @dataclass
 class Work:
-    """Looks taken by all schedules of one decision. Improving stops at `WORK`: what is known by then is the answer."""
+    """Looks taken by all schedules of one decision. Improving stops at the limit: what is known by then is the answer."""
 
     looks: int = 0
+    limit: int = WORK
 
     @property
     def spent(self) -> bool:
         """Whether there is to be no more trying."""
-        return self.looks > WORK
+        return self.looks > self.limit
+
+    def begin_stage(self) -> None:
+        """A stage has its own part, whatever the ones before it took."""
+        self.limit = self.looks + STAGE_WORK
+
+    def end_stages(self) -> None:
+        """What stages left over is not for others: rentals are proven while all have taken less than they might have."""
+        self.limit = PROOF_WORK
 
 
 class Evaluator:

@@ -100,9 +100,12 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     if not table.committed():
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
         return race
+    evaluator.work.begin_stage()
     answer = _linear(race, table)
     if answer is not None and "cpsat" in stages:
+        evaluator.work.begin_stage()
         _integer(race, table, answer, seed)
+    evaluator.work.end_stages()
     return race
 
 

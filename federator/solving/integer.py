@@ -15,8 +15,8 @@ from federator.solving.linear import LinearAnswer
 
 DETERMINISTIC_LIMIT = 0.5
 """CP-SAT's own unit of work, near a second of one core for one."""
-MAX_COLUMNS = 10_000
-"""Beyond this the stage is left out: the model would cost more to build than it can give."""
+MAX_COLUMNS = 6_000
+"""Beyond this the stage is left out: within its limit it has not bettered a plan of that size yet, and costs as much as all else."""
 CENTS = 10_000
 """Objective units per USD: a hundredth of a cent."""
 HOURS = 1_000

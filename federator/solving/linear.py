@@ -21,6 +21,8 @@ from federator.planning.columns import Columns
 
 ITERATIONS = 200_000
 """Simplex iterations of one solve."""
+MANY_COLUMNS = 60_000
+"""Beyond so many the dual simplex is quicker than the primal one."""
 DIVE_STEPS = 12
 DIVE_COLUMNS = 120_000
 """Solves after the first: so many, and no more columns in all of them together."""
@@ -113,6 +115,8 @@ class Model:
         """Hand the columns to the solver."""
         self._model = model = ModelBuilderHelper()
         count = len(columns.cost)
+        dual = "true" if count > MANY_COLUMNS else "false"
+        self._parameters = f"max_number_of_iterations: {ITERATIONS} use_dual_simplex: {dual}"
         lower, upper, whole = np.zeros(count), np.array(columns.upper), np.zeros(count, dtype=bool)
         model.add_var_array_with_bounds(lower, upper, whole, "")  # type: ignore[arg-type]  # its stubs predate numpy 2
         model.set_objective_coefficients(list(range(count)), columns.cost)
@@ -130,7 +134,7 @@ class Model:
             self._model.set_var_lower_bound(column, low)
             self._model.set_var_upper_bound(column, high)
         solver = ModelSolverHelper("glop")
-        solver.set_solver_specific_parameters(f"max_number_of_iterations: {ITERATIONS}")
+        solver.set_solver_specific_parameters(self._parameters)
         solver.solve(self._model)
         if solver.status() != SolveStatus.OPTIMAL:
             return None

@@ -7,7 +7,7 @@ from federator.model.capacity import Shape
 from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period, Scope
 from federator.model.snapshot import PoolView, Problem
-from federator.planning import columns
+from federator.planning import columns, objective
 from federator.planning.columns import Kind
 from federator.planning.greedy import choose, plan_greedily
 from federator.planning.objective import Evaluator
@@ -142,3 +142,28 @@ def test_future_columns_stay_within_what_frees() -> None:
     assert relaxed is not None
     never = sum(v for v, kind in zip(relaxed.values, table.kind, strict=True) if kind is Kind.NEVER)
     assert never > 300
+
+
+def test_no_stage_uses_up_the_work_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greedy has tried rentals until its part was gone; the linear stage still tries what it found."""
+    monkeypatch.setattr(objective, "STAGE_WORK", 1_000)
+    work = objective.Work(looks=11, limit=10)
+    spent = [work.spent]
+    for more in (1_000, 1):
+        work.begin_stage()
+        work.looks += more
+        spent.append(work.spent)
+    work.looks += 1_000
+    spent.append(work.spent)
+    work.end_stages()
+    assert spent == [True, False, False, True]
+    assert work.spent == (work.looks > objective.PROOF_WORK)
+
+
+def test_a_stage_that_begins_with_nothing_left_still_finds_the_better_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objective.Work, "limit", 0)
+    monkeypatch.setattr(objective.Work.__init__, "__defaults__", (0, 0))
+    plan = decide(_contested())
+    assert plan.winner == "lp"
