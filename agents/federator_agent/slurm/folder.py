@@ -47,9 +47,10 @@ class Folder:
         return self.path / "work"
 
     def make(self, ranks: tuple[int, ...], link: Path) -> None:
-        """The directory, with a log's place for each rank; `link` leads to it from where the agent looks for logs."""
+        """The directory, its user's alone, with a log's place for each rank; `link` leads to it from where the agent looks for logs."""
+        self.path.mkdir(mode=0o700, exist_ok=True)
         for rank in ranks:
-            (self.path / f"rank-{rank}").mkdir(parents=True, exist_ok=True)
+            (self.path / f"rank-{rank}").mkdir(exist_ok=True)
             (self.path / f"rank-{rank}" / "log").touch()
         if not link.is_symlink():
             link.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -37,6 +38,9 @@ RANKS_STEP = 0
 """The step of a job in which its ranks run: the first and only one that the batch script starts."""
 AT_ONCE_S = 3.0
 """So long killed ranks may take to be gone before their whole job is cancelled."""
+PRIVATE, PASSABLE = 0o700, 0o711
+"""Who may look into a directory of the shared one: nobody else; nobody, but whoever has a directory in it may pass."""
+_MODES = {"blobs": PRIVATE, "setups": PRIVATE, "placements": PASSABLE, "checkpoints": PASSABLE}
 log = logging.getLogger("federator_agent.slurm")
 
 
@@ -60,13 +64,15 @@ class SlurmRuntime:
         self._cluster = Cluster(settings, _for_jobs(around.environment))
         self._allocating = Allocating(self._cluster, around.clock)
         self._ranks = LocalRanks(around.clock)
-        self._staging = Staging(shared, around.bulk, self._ranks)
         self._placements = shared / "placements"
-        self._placements.mkdir(exist_ok=True)
+        for name, mode in _MODES.items():
+            _make_private(shared / name, mode)
+        self._staging = Staging(shared, around.bulk, self._ranks)
         self._intents = around.spool.directory / "slurm"
         self._intents.mkdir(exist_ok=True)
         self._watches: dict[str, Watch] = {}
         self._killing: set[str] = set()
+        self._admitting: dict[str, asyncio.Lock] = {}
 
     def resume(self, records: Sequence[Record]) -> None:
         """What no record tells of is cancelled and removed; set-ups whose result nobody would learn are ended."""
@@ -110,7 +116,7 @@ class SlurmRuntime:
         try:
             ranks = tuple(slot.rank for slot in record.slots)
             await asyncio.to_thread(folder.make, ranks, self._link(placement))
-            self._checkpoints(record).mkdir(parents=True, exist_ok=True)
+            self._checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
         environment = setup_environment(self._around.environment, spec, self._around.site)
@@ -145,8 +151,10 @@ class SlurmRuntime:
         placement = record.entry.placement
         folder = self._folder(placement)
         try:
-            if not folder.admitted:
-                await self._admit(record, spec, folder)
+            # After a restart each rank is asked for by itself: the first opens the gate for all.
+            async with self._admitting.setdefault(placement, asyncio.Lock()):
+                if not folder.admitted:
+                    await self._admit(record, spec, folder)
         except (OSError, StagingError) as error:
             log.exception("%s cannot be started", placement)
             await self._cluster.cancel(placement)
@@ -288,6 +296,7 @@ class SlurmRuntime:
     async def discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Cancel what may be left of it in Slurm, then remove its files."""
         folder = self._folder(placement)
+        self._admitting.pop(placement, None)
         await self.unprepare(placement)
         await asyncio.to_thread(folder.remove, self._link(placement))
         if checkpoints_of:
@@ -307,6 +316,14 @@ class SlurmRuntime:
 
     def _checkpoints(self, record: Record) -> Path:
         return self._settings.shared_dir / "checkpoints" / record.entry.job
+
+
+def _make_private(directory: Path, mode: int) -> None:
+    """All users of the cluster see the shared directory; jobs' files, logs and secrets are for those who run them."""
+    directory.mkdir(mode=mode, exist_ok=True)
+    present = stat.S_IMODE(directory.stat().st_mode)
+    if present & 0o777 != mode:
+        directory.chmod(present & ~0o777 | mode)
 
 
 def _for_jobs(environment: dict[str, str]) -> dict[str, str]:

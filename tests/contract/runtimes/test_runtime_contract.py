@@ -191,6 +191,24 @@ async def test_a_gate_that_was_never_opened_is_known_and_opens_once(world: Runti
     assert (end.exit_code, world.log(record)) == (0, "once\n")
 
 
+async def test_a_gang_whose_gates_were_never_opened_starts_once_though_each_rank_is_asked_for_by_itself(
+    world: RuntimeWorld,
+) -> None:
+    spec = world.spec("echo once", nodes=3)
+    record = world.record(spec)
+    record = world.intend(record, await world.prepare(record, spec))
+    await world.restart()
+    for rank in range(3):
+        world.runtime.find(record, rank)
+    for rank in range(3):
+        await world.wait_for(ev.RankAbsent, record, rank)
+    for rank in range(3):
+        world.runtime.start(record, spec, (rank,))
+    ends = await world.over(record)
+    assert [end.exit_code for end in ends] == [0, 0, 0]
+    assert [world.log(record, rank) for rank in range(3)] == ["once\n"] * 3
+
+
 async def test_a_preparation_is_taken_up_again_after_a_restart(world: RuntimeWorld) -> None:
     spec = world.spec("echo once", workdir=world.bulk.keep({"file": b"x"}))
     record = world.record(spec)

@@ -1,0 +1,115 @@
+"""What the runtime does in the shared directory, without a cluster: who may look into it, and that a gate is opened once."""
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from federator.kernel.clock import SystemClock
+from federator.model.jobs import JobSpec, Resources
+from federator_agent.core import events as ev
+from federator_agent.core.lending import Slot
+from federator_agent.core.state import Phase, Record
+from federator_agent.runtime import Surroundings, Tasks
+from federator_agent.slurm.folder import Folder, Intent
+from federator_agent.slurm.runtime import SlurmRuntime
+from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.spool import Spool
+from tests.support.waiting import until
+from tests.unit.agent.worlds import entry
+
+SPEC = JobSpec(name="job", run="true", nodes=3, resources=Resources(cpus_milli=1000))
+
+
+class Site:
+    """A runtime whose cluster is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.told: list[ev.Event] = []
+        self.tasks = Tasks()
+        self.shared = folder / "shared"
+        self.shared.mkdir()
+        self.around = Surroundings(
+            site="here",
+            environment={},
+            clock=SystemClock(),
+            spool=Spool(folder / "state"),
+            bulk=None,  # type: ignore[arg-type]
+            tasks=self.tasks,
+            tell=self.told.append,
+        )
+        self.runtime = SlurmRuntime(SlurmSettings(shared_dir=self.shared), self.around)
+
+    def record(self) -> Record:
+        slots = tuple(Slot(rank, "main", f"n{rank}", (), 1000, 0) for rank in range(SPEC.nodes))
+        return Record(entry=entry("p1", SPEC, pool="main"), phase=Phase.RUNNING, slots=slots)
+
+    def folder(self) -> Folder:
+        """Of its placement, which waits at its gate as Slurm's job 7."""
+        folder = self.runtime._folder("p1")
+        folder.make((0, 1, 2), self.shared.parent / "state" / "placements" / "p1")
+        folder.intend(Intent(asked_at=0.0, slurm_job="7"))
+        return folder
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    await site.tasks.end_all()
+    site.runtime.close()
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_nobody_else_looks_into_what_jobs_have(site: Site) -> None:
+    site.folder()
+    modes = {path.name: _mode(path) for path in site.shared.iterdir() if path.is_dir()}
+    assert modes == {"blobs": 0o700, "setups": 0o700, "placements": 0o711, "checkpoints": 0o711}
+    assert _mode(site.shared / "placements" / "p1") == 0o700
+
+
+async def test_what_an_older_agent_left_open_is_shut(site: Site) -> None:
+    for name in ("setups", "placements"):
+        (site.shared / name).chmod(0o2755)
+    SlurmRuntime(SlurmSettings(shared_dir=site.shared), site.around).close()
+    assert _mode(site.shared / "setups") == 0o2700
+    assert _mode(site.shared / "placements") == 0o2711
+
+
+async def test_a_gate_is_opened_once_though_each_rank_is_asked_for_by_itself(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two who write the same files stumble over each other, and one of them would cancel what the other has let go."""
+    opened: list[str] = []
+    watched: list[tuple[int, ...]] = []
+
+    async def address(_node: str) -> str:
+        await asyncio.sleep(0)
+        return "10.0.0.1"
+
+    admit = Folder.admit
+
+    def count(folder: Folder, slurm_job: str) -> None:
+        opened.append(slurm_job)
+        admit(folder, slurm_job)
+
+    def watch(_placement: str, _folder: Folder, ranks: tuple[int, ...], **_: Any) -> None:
+        watched.append(ranks)
+
+    monkeypatch.setattr(Folder, "admit", count)
+    monkeypatch.setattr(site.runtime._cluster, "address", address)
+    monkeypatch.setattr(site.runtime, "_watch", watch)
+    folder, record = site.folder(), site.record()
+    for rank in range(3):
+        site.runtime.start(record, SPEC, (rank,))
+    await until(lambda: len(watched) == 3 or bool(site.told), "all ranks to be watched")
+    assert sorted(watched) == [(0,), (1,), (2,)]
+    assert opened == ["7"]
+    assert folder.admitted == "7"
+    assert not site.told
