@@ -68,12 +68,13 @@ build() {
   (cd "$tree" && exec nice -n 10 make WHAT="${programs[*]/#/cmd/}") >"$place/build.log" 2>&1 &
   local building=$! seconds=0
   trap 'kill $building 2>/dev/null || true' EXIT
+  trap 'exit 130' INT TERM
   while kill -0 "$building" 2>/dev/null; do
     sleep 1
     seconds=$((seconds + 1))
     ((seconds % 60)) || say "still building after $((seconds / 60)) min: $(tail -n 1 "$place/build.log")"
   done
-  trap - EXIT
+  trap - EXIT INT TERM
   if ! wait "$building"; then
     tail -n 40 "$place/build.log" >&2
     say "the build has failed; run it again to go on where it was, or remove $place to begin anew" >&2
