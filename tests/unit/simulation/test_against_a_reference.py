@@ -22,7 +22,8 @@ def mean_wait_s(jobs: Sequence[TraceJob], *, alone: bool) -> float:
     free = {name: [8] * hosts for name, hosts in SITES.items()}
     ends: list[tuple[float, int, list[tuple[str, int]], int]] = []
     waiting: list[TraceJob] = []
-    ahead, waits = sorted(jobs, key=lambda each: each.submit_s), []
+    waits: list[float] = []
+    ahead = sorted(jobs, key=lambda each: each.submit_s)
     while ahead or waiting:
         now = min(ahead[0].submit_s if ahead else float("inf"), ends[0][0] if ends else float("inf"))
         while ahead and ahead[0].submit_s <= now:
