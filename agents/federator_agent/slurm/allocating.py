@@ -21,6 +21,8 @@ from federator_agent.slurm.script import Target, batch_script, sbatch_options
 
 LOST_AFTER_S = 10.0
 """So long a job is looked for of which only the intent is known."""
+ANSWER_S = 60.0
+"""So long Slurm may be silent, at the least, before a placement that it does not know yet goes back."""
 SLOW_NODES_S = 300.0
 """So long nodes that a job has been given may take to start its ranks."""
 SOON_S, PATIENT_S = 0.25, 2.0
@@ -70,7 +72,7 @@ class Allocating:
 
     async def _options(self, record: Record, spec: JobSpec) -> list[str]:
         """For `sbatch`, once Slurm answers and knows no job of that name."""
-        start_within_s = self._cluster.settings.start_within_s
+        start_within_s = max(ANSWER_S, self._cluster.settings.start_within_s)
         try:
             async with asyncio.timeout(self._clock.real_delay_s(start_within_s)):
                 target = await self._cluster.target(record.entry.pool)

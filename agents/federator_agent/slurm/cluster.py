@@ -22,7 +22,7 @@ from federator_agent.slurm.settings import SlurmSettings
 TRY_AGAIN_S = 2.0
 CANCEL_AGAIN_S = 5.0
 OBSERVE_S = 5.0
-BREATH = 20.0
+BREATH = 5.0
 """Between two looks at all nodes and jobs there is at least this many times what the last one took."""
 log = logging.getLogger("federator_agent.slurm")
 

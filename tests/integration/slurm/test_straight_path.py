@@ -81,10 +81,13 @@ async def test_what_is_reported(agents: Agents, east: Slurm) -> None:
     await agent.run_job("sleep 1000", resources=gpus(2))
     await agent.is_(PlacementStatus.RUNNING)
     await dispatcher.until(lambda: agent.id() in dispatcher.reports[-1].counted)
+    told = dispatcher.last(agent.id())
+    assert told is not None
+    theirs, _, drained = sorted(set(east.nodes) - {told.ranks[0].node})
     job = ["--nodes=1", "--gres=gpu:8", "--mem=100", "--time=60", "--output=/dev/null"]
-    await east.submit("#!/bin/sh\nsleep 1000\n", *job)
+    await east.submit("#!/bin/sh\nsleep 1000\n", *job, f"--nodelist={theirs}")
     await east.submit("#!/bin/sh\nsleep 1000\n", *job[1:], "--nodes=4", "--hold")
-    await east.command("scontrol", "update", "nodename=n3", "state=drain", "reason=test")
+    await east.command("scontrol", "update", f"nodename={drained}", "state=drain", "reason=test")
     try:
         report = await dispatcher.until(
             lambda: _free(dispatcher.reports[-1]) == [6, 8] and dispatcher.reports[-1]
@@ -96,7 +99,7 @@ async def test_what_is_reported(agents: Agents, east: Slurm) -> None:
         assert (waiting.nodes, waiting.gpus_per_node, waiting.queued) == (4, 8, True)
         assert (report.pools[0].model, report.pools[0].nodes, report.health) == ("A100", 4, "ok")
     finally:
-        await east.command("scontrol", "update", "nodename=n3", "state=resume")
+        await east.command("scontrol", "update", f"nodename={drained}", "state=resume")
 
 
 def _free(report: object) -> list[int]:
