@@ -25,6 +25,8 @@ from federator_agent.runtime import Prepared, Surroundings
 LOOK_PAUSE_S = 0.25
 """Between two looks at what is free, at least: a thousand pods that come at once are one look."""
 HEALTH_S = 5.0
+LEAVE_S = 0.1
+"""So long the tasks that end together have to give their connections back."""
 RUNNING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 log = logging.getLogger("federator_agent.kube")
 
@@ -61,6 +63,7 @@ class KubeRuntime:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
+            await asyncio.sleep(LEAVE_S)
             await self._api.close()
 
     async def _tidy(self, known: set[str]) -> None:
