@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from federator.control.records import Changes
 from federator.control.tokens import REFUSED, Tokens, check_name, digest_of, duration_s, new_secret
 from federator.kernel.errors import Conflict, Invalid, Unauthenticated
-from federator.model.capacity import Market
+from federator.model.capacity import LEASE_ENDED, Market
 from federator.model.identity import Caller, JoinToken, Role
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
 from federator.wire.http import TokenAnswer, TokenRequest
@@ -94,6 +94,7 @@ class Admission(Tokens):
         def compute() -> Changes:
             self._check_kind(site, kind)
             if member is not None and lease is None:
+                self._check_not_rented(member)
                 self._check_free(member, site)
             token = JoinToken(
                 digest=digest_of(secret),
@@ -227,14 +228,29 @@ class Admission(Tokens):
                 if (taken.public_key, taken.site) != ours:
                     self._check_free(wish, token.site, named=token.member == wish)
                 return msgspec.structs.replace(taken, public_key=request.public_key)
+        name = wish or self._free_name(token.site)
+        self._check_not_rented(name, token.lease)
         return Member(
-            id=wish or self._free_name(token.site),
+            id=name,
             site=token.site,
             public_key=request.public_key,
             lease=token.lease,
             market=lease.offer.market if lease else Market.OWNED,
             joined_at=self.clock.now(),
         )
+
+    def _check_not_rented(self, name: str, lease: str | None = None) -> None:
+        """Raise `Conflict` when the name is that of a machine which is being rented, by another lease: who joins under it is given its work."""
+        known = self.records.members.get(name)
+        if known is not None and known.status is not SiteStatus.GONE:
+            return
+        for each in self.records.leases.values():
+            if each.member == name and each.id != lease and each.status not in LEASE_ENDED:
+                raise Conflict(
+                    f"{name} is the name of a machine that is being rented",
+                    field="$.member",
+                    remedy="choose another name",
+                )
 
     def _check_free(self, name: str, site: str, *, named: bool = True) -> None:
         """Raise `Conflict` when another agent has the name; where its key was revoked, a token that was `named` for it lets it in again."""

@@ -161,7 +161,7 @@ class Executor:
     async def _heed(self, lease_id: str) -> None:
         """Act on the notice that a machine has had itself: that is sooner than its provider's listing."""
         lease = self._records.leases[lease_id]
-        reclaim_at = self._inventory.reclaim_at(lease.member)
+        reclaim_at = self._inventory.reclaim_at(lease.member) if _is_itself(self._records, lease) else None
         if reclaim_at is None or not allows(lease.status, "interrupt"):
             return
         if lease.reclaim_at is None:
@@ -340,3 +340,9 @@ def _over(lease: Lease, now: float) -> bool:
     if lease.launched_at is None:
         return lease.status is LeaseStatus.TERMINATING
     return lease.launched_at < now - LISTED_S
+
+
+def _is_itself(records: Records, lease: Lease) -> bool:
+    """Whether the member of the lease's name is the lease's machine, and not somebody who has taken the name."""
+    member = records.members.get(lease.member)
+    return member is not None and member.lease == lease.id

@@ -4,11 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.hub.desired import Board
+from federator.kernel.errors import Conflict
 from federator.model.capacity import InstanceStatus, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Cause, Order, PlacementStatus
+from federator.model.sites import SiteKind
+from federator.wire.link import JoinRequest
 from tests.support.dispatch import ADA, OFFER, FakeSite, World, make_world
 from tests.unit.control.test_bursting import POLICIES, until_rented
 
@@ -236,3 +240,36 @@ async def test_sold_out_spot_falls_back_to_on_demand(world: World) -> None:
     assert world.job(job).status is JobStatus.PENDING
     await until_rented(world, job)
     assert world.leases()[1].offer.market is Market.ON_DEMAND
+
+
+async def test_nobody_else_joins_as_a_machine_that_is_being_rented(world: World) -> None:
+    """Whoever has its name is given its work, and is believed when it says that the machine is taken back."""
+    job = await world.submit(**JOB)
+    await until_rented(world, job)
+    await world.core.executor.step()
+    (lease,) = world.leases()
+    key = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    admission = world.core.admission
+    token = await admission.make_join_token("lab-2", SiteKind.ONPREM)
+    with pytest.raises(Conflict, match="being rented"):
+        await admission.join(token, JoinRequest(public_key=key, member=lease.member))
+    with pytest.raises(Conflict, match="being rented"):
+        await admission.make_join_token("lab-2", SiteKind.ONPREM, member=lease.member)
+    own = await admission.make_join_token(
+        lease.site, SiteKind.CLOUD, provider=lease.provider, lease=lease.id, member=lease.member
+    )
+    assert (await admission.join(own, JoinRequest(public_key=key))).member == lease.member
+
+
+async def test_a_report_of_another_member_ends_no_lease(world: World) -> None:
+    job, cloud = await running(world)
+    (lease,) = world.leases()
+    stranger = msgspec.structs.replace(world.core.records.members[lease.member], lease=None)
+    await world.put(stranger)
+    cloud.report(reclaim_at=world.clock.now() + 120)
+    await executor(world)
+    assert world.leases()[0].status is LeaseStatus.READY
+    assert world.job(job).status is JobStatus.RUNNING
+    await world.put(msgspec.structs.replace(stranger, lease=lease.id))
+    await executor(world)
+    assert world.leases()[0].status is LeaseStatus.DRAINING
