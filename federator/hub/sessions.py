@@ -118,7 +118,7 @@ class Hub:
                 await pipe.close()
 
     async def _arrive(self, pipe: Pipe) -> Arrival:
-        """The handshake, up to the point where the seat is free; nothing is waited for between its last look at the key and `_open`."""
+        """The handshake, up to the point where the seat is free. That takes seconds: a key that is worth nothing any more by then opens nothing."""
         arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation)
         await self._turns.take()
         while (incumbent := self._sessions.get(arrival.member.id)) is not None:
@@ -127,7 +127,6 @@ class Hub:
                 break
         hello = arrival.hello
         log.info("session opens", member=hello.member, runtime=hello.runtime, version=hello.version)
-        # It has waited, perhaps for seconds: a key that was revoked or changed meanwhile opens nothing.
         return arrival._replace(member=arrival.proven())
 
     def _open(self, arrival: Arrival, pipe: Pipe) -> Session:

@@ -55,18 +55,13 @@ class SlurmRuntime:
     def __init__(self, settings: SlurmSettings, around: Surroundings) -> None:
         """Raises `Invalid` when the shared directory is not there, or another agent's."""
         shared = settings.shared_dir
-        if not shared.is_dir():
-            remedy = "mount it here and on all nodes, or name another"
-            raise Invalid(f"{shared} is not a directory", field="$.slurm.shared_dir", remedy=remedy)
-        owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
+        _take(shared, around)
         self._around = around
         self._settings = settings
         self._cluster = Cluster(settings, _for_jobs(around.environment))
         self._allocating = Allocating(self._cluster, around.clock)
         self._ranks = LocalRanks(around.clock)
         self._placements = shared / "placements"
-        for name, mode in _MODES.items():
-            _make_private(shared / name, mode)
         self._staging = Staging(shared, around.bulk, self._ranks)
         self._intents = around.spool.directory / "slurm"
         self._intents.mkdir(exist_ok=True)
@@ -318,8 +313,17 @@ class SlurmRuntime:
         return self._settings.shared_dir / "checkpoints" / record.entry.job
 
 
+def _take(shared: Path, around: Surroundings) -> None:
+    """Make the shared directory this agent's, and what is in it no business of the cluster's other users. Raises `Invalid`."""
+    if not shared.is_dir():
+        remedy = "mount it here and on all nodes, or name another"
+        raise Invalid(f"{shared} is not a directory", field="$.slurm.shared_dir", remedy=remedy)
+    owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
+    for name, mode in _MODES.items():
+        _make_private(shared / name, mode)
+
+
 def _make_private(directory: Path, mode: int) -> None:
-    """All users of the cluster see the shared directory; jobs' files, logs and secrets are for those who run them."""
     directory.mkdir(mode=mode, exist_ok=True)
     present = stat.S_IMODE(directory.stat().st_mode)
     if present & 0o777 != mode:
