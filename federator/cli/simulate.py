@@ -127,7 +127,7 @@ class _Progress:
         if now_s - self._said_s < (SHOW_EVERY_S if self._terminal else TELL_EVERY_S):
             return
         self._said_s = now_s
-        took_s = now_s - self._began_s
+        took_s = max(1e-3, now_s - self._began_s)
         rate = moment.now_s / took_s
         left = format_duration(took_s * (1.0 - moment.share) / moment.share) if moment.share > 0 else "?"
         self._say(

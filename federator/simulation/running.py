@@ -96,8 +96,8 @@ async def _simulate(
             await recorder.until_idle()
     except TimeoutError:
         pass
-    if watching is not None:
-        watching.cancel()
+    if watching is not None and not watching.cancel():
+        watching.result()  # it goes on for ever: this raises why it did not
     schedule = recorder.schedule(federation.clock.now())
     await federation.end()
     return federation, schedule

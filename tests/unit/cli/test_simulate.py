@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from federator.cli import simulate as simulating
 from tests.unit.cli.conftest import Command
 
 WORLD = """
@@ -65,6 +66,17 @@ def test_schedulers_and_seeds_are_compared_and_each_has_its_tables(
     assert "±" in lines[0]
     sites = {row["site"] for row in table(tmp_path / "s-isolated-1.csv")}
     assert sites == {"a"}
+
+
+def test_it_says_how_far_it_is(
+    federator: Command, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulating, "TELL_EVERY_S", 0.0)
+    ran = federator("simulate", *given, "--scheduler", "fifo")
+    assert "of virtual time (100%)" in ran.err
+    assert "× real time" in ran.err
+    assert "left" in ran.err
+    assert "fifo, seed 0: 4 of 4 jobs done" in ran.err
 
 
 @pytest.mark.parametrize(
