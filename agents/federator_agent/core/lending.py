@@ -110,7 +110,7 @@ class Seen(msgspec.Struct, frozen=True):
     """What a site with a scheduler of its own has, as it was seen a moment ago; a site of bare hosts needs none.
 
     `hosts`: by pool, what is free on each host, with everything taken off that runs there, ours and others'. Devices are chosen by that scheduler, so `Host.gpus` only
-    counts. `counted`: our placements that are taken off already.
+    counts. `counted`: our placements that are taken off already; `bound`: single ranks of placements of which not all may be.
     """
 
     pools: tuple[HostPool, ...]
@@ -118,6 +118,7 @@ class Seen(msgspec.Struct, frozen=True):
     counted: frozenset[str] = frozenset()
     local_work: tuple[LocalWork, ...] = ()
     health: str = "ok"
+    bound: frozenset[tuple[str, int]] = frozenset()
 
 
 class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,7 +186,13 @@ def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterabl
     What was not yet there to be seen is taken off where it was seated: its scheduler may choose other hosts, and the next look shows them. A host whose
     GPUs are all in use is told with the rest that it has: once they are free, work can start there.
     """
-    new = [slot for name, slots in held.items() if name not in seen.counted for slot in slots]
+    new = [
+        slot
+        for name, slots in held.items()
+        if name not in seen.counted
+        for slot in slots
+        if (name, slot.rank) not in seen.bound
+    ]
     hosts = free_hosts(seen.hosts.get(pool.name, ()), new, by_number=False)
     if not pool.gpus_per_node:
         return hosts if not site.lend.pools or pool.name in site.lend.pools else []

@@ -21,6 +21,7 @@ CPU_POOL = "cpu"
 """Where nodes without GPUs go when no pools are configured."""
 PLACEMENT_LABEL = "federator/placement"
 SITE_LABEL = "federator/site"
+RANK_LABEL = "federator/rank"
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -33,11 +34,12 @@ class Size(msgspec.Struct, frozen=True, gc=False):
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
-    """A pod as far as others' room is concerned. `placement`: whose it is, if ours."""
+    """A pod as far as others' room is concerned. `placement`: whose it is, if ours, and which `rank` of it."""
 
     node: str
     size: Size
     placement: str = ""
+    rank: int = 0
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
@@ -123,12 +125,14 @@ class Cluster:
             return None
         labels = pod.metadata.labels
         ours = labels.get(PLACEMENT_LABEL, "") if labels.get(SITE_LABEL) == self._site else ""
-        return Use(pod.spec.node_name, _request(pod, self._resources), ours)
+        rank = labels.get(RANK_LABEL, "") if ours else ""
+        size = _request(pod, self._resources)
+        return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0)
 
     def seen(self, machines: Mapping[str, Machine], uses: Iterable[Use], trouble: str = "") -> Seen:
         """What there is and what of it is free."""
         taken: dict[str, list[int]] = {}
-        counted, local = set(), Counter[tuple[str, int]]()
+        bound, local = set(), Counter[tuple[str, int]]()
         for use in uses:
             each = taken.setdefault(use.node, [0, 0, 0, 0])
             size = use.size
@@ -137,7 +141,7 @@ class Cluster:
             each[2] += size.gpus
             each[3] += 1
             if use.placement:
-                counted.add(use.placement)
+                bound.add((use.placement, use.rank))
             elif size.gpus and use.node in machines:
                 local[machines[use.node].pool, size.gpus] += 1
         hosts: dict[str, list[Host]] = {}
@@ -146,7 +150,7 @@ class Cluster:
         return Seen(
             pools=_pools(machines.values()),
             hosts={pool: tuple(free) for pool, free in hosts.items()},
-            counted=frozenset(counted),
+            bound=frozenset(bound),
             local_work=tuple(LocalWork(pool, nodes, gpus) for (pool, gpus), nodes in sorted(local.items())),
             health=f"the cluster is not seen as it is: {trouble}" if trouble else "ok",
         )

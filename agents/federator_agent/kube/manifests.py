@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from federator.model.jobs import JobSpec
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
-from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, PoolPlace
+from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500
 """Every pod has an address of its own, so every rank 0 may have this port."""
 FINALIZER = "federator/status"
-EPOCH_LABEL, JOB_LABEL, RANK_LABEL = "federator/epoch", "federator/job", "federator/rank"
+EPOCH_LABEL, JOB_LABEL = "federator/epoch", "federator/job"
 OUTPUTS_NOTE = "federator/outputs"
 """The patterns that its job declares: the agent may have to fetch them before it knows the job again."""
 MAIN, SIDE = "main", "side"

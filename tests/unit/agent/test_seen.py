@@ -65,6 +65,19 @@ def test_a_placement_is_taken_off_once_before_it_is_seen_there_and_after() -> No
     assert not only(again, do.SendReport), "nothing has changed"
 
 
+def test_a_gang_of_which_some_ranks_have_their_nodes_is_taken_off_rank_by_rank() -> None:
+    """Not once for those that are seen and not at all for the others, which are about to come; nor twice."""
+    world = a_world()
+    look(world, 4, 4)
+    gang = spec(gpus=2, nodes=2)
+    world.want(entry("p", gang))
+    world.bring(gang)
+    (first, second) = world.state.records["p"].slots
+    assert first.host == second.host == "node-a"
+    assert gpus(pool(look(world, 2, 4, bound=frozenset({("p", 0)}), health="one")).free) == [0, 4]
+    assert gpus(pool(look(world, 0, 4, bound=frozenset({("p", 0), ("p", 1)}), health="both")).free) == [0, 4]
+
+
 def test_its_scheduler_may_choose_another_host_and_people_see_which() -> None:
     world = a_world()
     look(world, 4, 4)

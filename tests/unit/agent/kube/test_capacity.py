@@ -140,7 +140,7 @@ def test_pods_without_a_node_or_at_their_end_take_nothing() -> None:
 
 
 def test_what_is_free_is_what_nobody_asks_for_ours_and_theirs_alike() -> None:
-    ours = {"federator/placement": "plc-1", "federator/site": "here"}
+    ours = {"federator/placement": "plc-1", "federator/site": "here", "federator/rank": "3"}
     others = {"federator/placement": "plc-2", "federator/site": "there"}
     uses = [
         CLUSTER.use(pod(requests={"nvidia.com/gpu": "1", "cpu": "1"}, labels=ours)),
@@ -154,7 +154,7 @@ def test_what_is_free_is_what_nobody_asks_for_ours_and_theirs_alike() -> None:
     seen = CLUSTER.seen(machines, [use for use in uses if use is not None])
     pool = "nvidia-a100-sxm4-80gb"
     assert seen.hosts[pool] == (Host("n1", (0,), 0, 15360), Host("n2", (0, 1, 2, 3), 3920, 16384))
-    assert seen.counted == {"plc-1"}
+    assert seen.bound == {("plc-1", 3)}
     assert seen.local_work == (LocalWork(pool, 1, 2),)
     assert [(each.name, each.nodes, each.gpus_per_node) for each in seen.pools] == [(pool, 2, 4)]
     assert seen.health == "ok"
