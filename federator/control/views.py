@@ -291,7 +291,10 @@ class Views:
         if before:
             names = ", ".join(dict.fromkeys(b.name for b in before))
             return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
-        return self._explainer.waiting(job.id)
+        found = self._explainer.waiting(job.id)
+        if found is not None and job.refusals:  # the plan knows that it was refused, and not why
+            found = msgspec.structs.replace(found, because=f"{found.because} ({job.because})")
+        return found
 
     def _home_finish_at(self, job: Job, placement: Placement | None, waiting: Waiting | None) -> float | None:
         """Forecast finish on owned capacity: of the plan while it waits, of the recorded counterfactual once it was rented for."""

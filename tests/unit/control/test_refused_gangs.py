@@ -72,6 +72,48 @@ async def test_a_host_that_reports_but_never_answers_does_not_keep_a_gang_from_a
     assert [refusal.member for refusal in world.job(job).refusals] == ["lab-2"], "lab did answer"
 
 
+async def test_a_cluster_that_always_refuses_a_job_does_not_keep_it_from_another_one() -> None:
+    """Its scheduler has reasons that no report tells, such as a partition's time limit."""
+    world = await make_world()
+    await world.add_site("lab")
+    await world.add_site("zeta")
+    job = await world.submit(resources={"gpus": 4})
+    tried = await _refused_at(world, job, ("lab",))
+    assert world.job(job).status is JobStatus.RUNNING
+    assert tried == ["lab", "zeta"]
+
+
+async def test_where_there_is_no_other_one_the_attempts_become_rare_and_the_reason_is_said() -> None:
+    world = await make_world()
+    await world.add_site("lab")
+    job = await world.submit(resources={"gpus": 4})
+    assert len(await _refused_at(world, job, ("lab",))) <= 8
+    row = world.core.views.row(world.job(job))
+    assert "lab refused it or did not answer" in row.because
+    assert "(lab refused it: partition short takes jobs of at most 5m)" in row.because
+
+
+async def _refused_at(world: World, job: str, sites: tuple[str, ...], for_s: float = 1800.0) -> list[str]:
+    """The sites that it was placed at, until one takes it."""
+    found = []
+    until_at = world.clock.now() + for_s
+    while world.clock.now() < until_at and world.job(job).status is not JobStatus.RUNNING:
+        await world.core.turn.once()
+        for name, site in world.sites.items():
+            for placement in site.held():
+                if placement.status is S.ASSIGNED:
+                    found.append(name)
+                    if name in sites:
+                        await site.say(
+                            placement, S.REFUSED, detail="partition short takes jobs of at most 5m"
+                        )
+            if name not in sites:
+                await site.run_all()
+            site.report()
+        world.clock.advance(6.0)
+    return found
+
+
 async def test_a_site_that_is_otherwise_the_better_one_is_left_alone_all_the_same() -> None:
     """A deadline that only one place meets comes before which of its members are avoided: only leaving the site alone ends it."""
     world = await make_world()
