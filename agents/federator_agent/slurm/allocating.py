@@ -107,7 +107,11 @@ class Allocating:
             elapsed_s = asyncio.get_running_loop().time() - began_s
             look = await self._cluster.look(SOON_S if elapsed_s < LOST_AFTER_S else PATIENT_S)
             job = next((each for each in look.get(placement, ()) if each.id == job_id), None)
-            marks = await asyncio.to_thread(folder.marks)
+            try:
+                marks = await asyncio.to_thread(folder.marks)
+            except (OSError, ValueError) as error:
+                log.warning("the marks of %s cannot be read; trying again: %s", placement, error)
+                continue  # a file system that fails for a while is no fault of the job's
             there = {rank: node for rank, (slurm_job, node) in marks.nodes.items() if slurm_job == job_id}
             if job is None or job.over:
                 raise _vanished(job, folder)

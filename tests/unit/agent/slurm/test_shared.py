@@ -14,7 +14,9 @@ from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.runtime import Surroundings, Tasks
-from federator_agent.slurm.folder import Folder, Intent
+from federator_agent.slurm.folder import Folder, Intent, Marks
+from federator_agent.slurm.output import Job
+from federator_agent.slurm.queue import Look
 from federator_agent.slurm.runtime import SlurmRuntime
 from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.spool import Spool
@@ -113,3 +115,26 @@ async def test_a_gate_is_opened_once_though_each_rank_is_asked_for_by_itself(
     assert opened == ["7"]
     assert folder.admitted == "7"
     assert not site.told
+
+
+async def test_marks_that_cannot_be_read_for_a_while_fail_nobodys_job(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, there = [OSError(116, "Stale file handle"), ValueError("half a number")], Folder.marks
+
+    async def look(_within_s: float = 0.0) -> Look:
+        return Look([Job("7", "p1", "RUNNING")], 0.0)
+
+    def marks(folder: Folder) -> Marks:
+        if read:
+            raise read.pop(0)
+        return there(folder)
+
+    monkeypatch.setattr(site.runtime._cluster, "look", look)
+    monkeypatch.setattr(Folder, "marks", marks)
+    folder = site.folder()
+    for rank in range(3):
+        (folder.path / f"at-gate-{rank}").write_text(f"7 n{rank}\n")
+    job, nodes = await site.runtime._allocating.at_gate(site.record(), folder)
+    assert (job, nodes) == ("7", {0: "n0", 1: "n1", 2: "n2"})
+    assert not read
