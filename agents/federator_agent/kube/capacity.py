@@ -22,6 +22,8 @@ CPU_POOL = "cpu"
 PLACEMENT_LABEL = "federator/placement"
 SITE_LABEL = "federator/site"
 RANK_LABEL = "federator/rank"
+AGENT_LABEL = "federator/agent"
+"""Whose it is: another agent of a site of that name, or of another federation, may use the same namespace."""
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from federator.kernel.errors import Conflict, NotFound
 from federator_agent.kube.api import Api
-from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
+from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.manifests import FINALIZER
 from federator_agent.kube.objects import Node, Pod, Struct
 from federator_agent.kube.settings import PRODUCT_LABEL, KubeSettings
@@ -36,8 +36,10 @@ class _PodList(Struct, frozen=True):
 class Pods:
     """The pods of this site's placements."""
 
-    def __init__(self, api: Api, settings: KubeSettings, site: str, cluster: Cluster) -> None:
+    def __init__(self, api: Api, settings: KubeSettings, site: str, cluster: Cluster, agent: str) -> None:
+        """`agent`: what tells this agent's pods from those of others."""
         self._api = api
+        self._agent = agent
         self._base = f"/api/v1/namespaces/{settings.namespace}"
         self._cluster = cluster
         self._site = site
@@ -94,7 +96,8 @@ class Pods:
         self.nodes_changed.set()
 
     async def create(self, manifest: dict[str, Any]) -> None:
-        """Make it; one of that name is the one. Raises `FederatorError`."""
+        """Make it, as this agent's; one of that name is the one. Raises `FederatorError`."""
+        manifest["metadata"]["labels"][AGENT_LABEL] = self._agent
         try:
             data = await self._api.ask("POST", f"{self._base}/pods", body=manifest)
         except Conflict:
@@ -102,6 +105,10 @@ class Pods:
         pod = msgspec.json.decode(data, type=Pod)
         if pod.metadata.name not in self.mirror.items:
             self.mirror.put(pod.metadata.name, pod)
+
+    def made_here(self, pod: Pod) -> bool:
+        """Whether this agent has made it, in whichever of its lives."""
+        return pod.metadata.labels.get(AGENT_LABEL) == self._agent
 
     async def create_service(self, manifest: dict[str, Any]) -> None:
         """The same for a gang's Service."""

@@ -19,7 +19,7 @@ from federator_agent.kube.capacity import Cluster
 from federator_agent.kube.judging import end_of, quiet, trouble_of, unscheduled
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
 from federator_agent.kube.objects import Pod, instant_at
-from federator_agent.kube.pods import Pods
+from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.runtime import Prepared, StagingError, StagingLost, StagingRefused, Surroundings
@@ -250,6 +250,7 @@ class Preparing:
 
     async def take_back(self, placement: str) -> None:
         """End and remove all of it; return when nothing of it runs. However long that takes: until then its nodes are not free."""
+        pause_s = 0.2
         while True:
             try:
                 pods = await self._pods.of(placement)
@@ -260,7 +261,8 @@ class Preparing:
                 if not pods:
                     await self._pods.delete_service(placement)
                     return
-                await self._pods.wait(placement, 0.2)
+                await self._pods.wait(placement, pause_s)
+                pause_s = min(LOOK_AGAIN_S, pause_s * 1.5)  # a node may be silent for days
             except FederatorError as error:
                 log.warning("the pods of %s cannot be taken back yet: %s", placement, error)
                 await asyncio.sleep(AGAIN_S)

@@ -118,8 +118,7 @@ class Ranks:
                 break
             await self._pods.wait(placement, AGAIN_S)
         if gate:
-            opened_at = float(gate.partition("\n")[0].partition("=")[2])
-            self._around.tell(ev.RankStarted(placement, rank, opened_at))
+            self._around.tell(ev.RankStarted(placement, rank, opened_at(gate, self._around.clock.now())))
             await self._watch(placement, rank, pod)
             return
         self.follow(placement, rank, pod)
@@ -213,23 +212,23 @@ class Ranks:
     # Signals, logs, outputs ----------------------------------------------------------------------------------------
 
     async def signal(self, placement: str, rank: int, signal: str) -> None:
-        """To its process group. Where a kill does not get through, its kubelet is asked."""
-        name = pod_name(placement, rank)
-        pod = self._pods.mirror.items.get(name)
-        if pod is None or pod.state(MAIN).terminated is not None:
-            return
-        try:
-            await commands.done(
-                self._api,
-                self._pods.path(name),
-                commands.SIGNAL,
-                pod.metadata.uid,
-                signal.removeprefix("SIG"),
-            )
-        except FederatorError as error:
-            log.warning("%s did not take %s: %s", name, signal, error)
-            if signal.removeprefix("SIG") == "KILL":
-                await self._pods.delete(pod)
+        """To its process group, however long the API server is away: it is what a job saves itself on. Where a kill does not get through, its kubelet is asked."""
+        name, word = pod_name(placement, rank), signal.removeprefix("SIG")
+        while True:
+            pod = self._pods.mirror.items.get(name)
+            if pod is None or pod.state(MAIN).terminated is not None:
+                return
+            try:
+                await commands.done(self._api, self._pods.path(name), commands.SIGNAL, pod.metadata.uid, word)
+            except FederatorError as error:
+                log.warning("%s did not take %s: %s", name, signal, error)
+                if word == "KILL":
+                    await self._pods.delete(pod)
+                if word == "KILL" or not isinstance(error, Unavailable):
+                    return
+            else:
+                return
+            await asyncio.sleep(AGAIN_S)
 
     def follow(self, placement: str, rank: int, pod: Pod) -> None:
         """Bring its log from now on."""
@@ -302,3 +301,12 @@ class Ranks:
                 tasks.pop(key).cancel()
         for key in [key for key in self._following if key[0] == placement]:
             self._following.pop(key)[1].cancel()
+
+
+def opened_at(gate: str, now: float) -> float:
+    """When a gate was opened. A job's set-up may have written anything there; its rank is looked after all the same."""
+    try:
+        at = float(gate.partition("\n")[0].partition("=")[2])
+    except ValueError:
+        return now
+    return at if 0.0 < at <= now else now

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
+from federator_agent import owning
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Seen
 from federator_agent.core.state import Record
@@ -38,7 +39,8 @@ class KubeRuntime:
         self._around = around
         self._api = Api(settings)
         self._cluster = Cluster(settings, around.site)
-        self._pods = Pods(self._api, settings, around.site, self._cluster)
+        agent = owning.mark_of(around.spool.directory, around.site).owner
+        self._pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self._pods, around)
         self._preparing = Preparing(self._api, self._pods, self._ranks, around, settings, self._cluster)
         self._look = self._pods.nodes_changed
@@ -67,13 +69,15 @@ class KubeRuntime:
             await self._api.close()
 
     async def _tidy(self, known: set[str]) -> None:
-        """Pods of placements that this agent has no record of: taken back when their command never ran, or is over; else left alone."""
+        """Pods of placements that this agent has no record of: taken back when their command never ran, or is over; else left alone, as are those that another agent has made."""
         await self._pods.synced()
         for name, pod in list(self._pods.mirror.items.items()):
             placement = pod.metadata.labels.get(PLACEMENT_LABEL, "")
             if placement in known:
                 continue
-            if await self._idle(pod):
+            if not self._pods.made_here(pod):
+                log.error("the pod %s is of another agent of this site's name; it is left alone", name)
+            elif await self._idle(pod):
                 log.warning("the pod %s is of no placement known here, and is taken back", name)
                 await self._preparing.take_back(placement)
             else:

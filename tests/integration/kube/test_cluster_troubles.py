@@ -201,18 +201,41 @@ async def test_a_gate_opens_for_its_own_pod_only(world: RuntimeWorld) -> None:
 async def test_pods_that_no_record_knows_are_taken_back_unless_they_run(
     world: RuntimeWorld, testbed: Bed, tmp_path: Path
 ) -> None:
-    """As after a state directory was lost."""
+    """As when the agent was killed before it had written down that it makes them."""
     spec = world.spec(RUN)
     idle = world.record(spec)
     await world.prepare(idle, spec)
     runs = await world.run(spec)
-    stranger = RuntimeWorld(tmp_path / "another", factories_kube.site())
-    stranger.begin()
+    forgetful = RuntimeWorld(tmp_path, factories_kube.site())
+    forgetful.begin()
     await until(lambda: testbed.admin.find(f"{PODS}/{idle.entry.placement}-0") is None, "the idle one to go")
     pod = testbed.admin.find(f"{PODS}/{runs.entry.placement}-0")
     assert pod is not None
     assert "deletionTimestamp" not in pod["metadata"]
-    await stranger.close()
+    await forgetful.close()
+
+
+async def test_the_pods_of_another_agent_are_left_alone(
+    world: RuntimeWorld, testbed: Bed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be of another federation, in which a site has the same name: its pods wait for it, and hold how they ended."""
+    spec = world.spec(RUN)
+    record = world.record(spec)
+    await world.prepare(record, spec)
+    name = f"{record.entry.placement}-0"
+    another = RuntimeWorld(tmp_path / "another", factories_kube.site())
+    another.begin()
+    await until(
+        lambda: (
+            f"the pod {name} is of another agent" in caplog.text
+            or testbed.admin.find(f"{PODS}/{name}") is None
+        ),
+        "it to be found",
+    )
+    pod = testbed.admin.find(f"{PODS}/{name}")
+    assert pod is not None
+    assert "deletionTimestamp" not in pod["metadata"]
+    await another.close()
 
 
 async def test_a_log_that_the_node_has_rotated_goes_on_where_it_was(world: RuntimeWorld) -> None:
