@@ -17,6 +17,8 @@ from federator_agent.kube.settings import PRODUCT_LABEL, KubeSettings
 from federator_agent.kube.watching import Mirror
 
 MERGE = "application/merge-patch+json"
+HEALTHY_S = 120.0
+"""A node that was well when it was taken out of the cluster: its kubelet lives, is told within this time to end its pods, and says how they ended."""
 LOOK_AGAIN_S = 5.0
 """What is waited for is looked at again after this, whatever the watch has said."""
 
@@ -56,6 +58,9 @@ class Pods:
             api, "/api/v1/nodes", Node, self._node, self._node_changed
         )
         self.nodes_changed = asyncio.Event()
+        self._ready: set[str] = set()
+        self._healthy_until_s: dict[str, float] = {}
+        """Of nodes that were taken out while they were well, by the loop's clock: so long their kubelets are waited for."""
 
     def path(self, name: str) -> str:
         """Of a pod, at the API server."""
@@ -92,7 +97,9 @@ class Pods:
         return node.metadata.name, NodeSeen(self._cluster.machine(node), node.ready, product)
 
     def _node_changed(self, name: str, node: NodeSeen | None) -> None:
-        del name, node
+        if node is None and name in self._ready:
+            self._healthy_until_s[name] = asyncio.get_running_loop().time() + HEALTHY_S
+        (self._ready.add if node is not None and node.ready else self._ready.discard)(name)
         self.nodes_changed.set()
 
     async def create(self, manifest: dict[str, Any]) -> None:
@@ -126,8 +133,11 @@ class Pods:
         return pod if pod.metadata.uid == uid or not uid else None
 
     async def node_gone(self, name: str) -> bool:
-        """Whether a node is no part of the cluster any more."""
-        if name in self.nodes.items:
+        """Whether a node is no part of the cluster any more, and nobody is left there to speak for its pods."""
+        if (
+            name in self.nodes.items
+            or self._healthy_until_s.get(name, 0.0) > asyncio.get_running_loop().time()
+        ):
             return False
         try:
             await self._api.ask("GET", f"/api/v1/nodes/{name}")

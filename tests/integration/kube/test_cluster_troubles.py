@@ -89,6 +89,11 @@ async def test_a_node_that_is_taken_out_of_the_cluster_takes_its_ranks_with_it(
     assert own.node is not None
     own.node.kill_kubelet()
     try:
+        # As the cluster itself says after a while. One that is taken out while it is well is waited for.
+        silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        patch = {"status": {"conditions": [silent]}}
+        kind = "application/strategic-merge-patch+json"
+        own.admin.ask("PATCH", f"/api/v1/nodes/{NODE}/status", patch, kind)
         own.admin.ask("DELETE", f"/api/v1/nodes/{NODE}")
         report = await dispatcher.ended("p1")
         assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
