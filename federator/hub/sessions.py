@@ -112,8 +112,6 @@ class Hub:
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     await send(pipe, ended.refusal)
         finally:
-            if session is not None:
-                self._forget(session)
             with contextlib.suppress(ConnectionError):
                 await pipe.close()
 
@@ -155,24 +153,26 @@ class Hub:
 
     async def _run(self, session: Session) -> Ended:
         """Serve until something ends the session; returns what."""
-        welcome = link.Welcome(
-            session=session.id,
-            ticket=session.ticket,
-            incarnation=self._records.store.incarnation,
-            term=self._term,
-            report_every_s=self._settings.report_every_s,
-        )
-        await send(session.pipe, welcome)
-        session.wake.set()
-        loops = [
-            asyncio.create_task(self._ending(session, self._read)),
-            asyncio.create_task(self._ending(session, self._absorb)),
-            asyncio.create_task(self._ending(session, self._settle)),
-            asyncio.create_task(self._ending(session, self._write)),
-        ]
+        loops: list[asyncio.Task[None]] = []
         try:
+            welcome = link.Welcome(
+                session=session.id,
+                ticket=session.ticket,
+                incarnation=self._records.store.incarnation,
+                term=self._term,
+                report_every_s=self._settings.report_every_s,
+            )
+            await send(session.pipe, welcome)
+            session.wake.set()
+            loops += [
+                asyncio.create_task(self._ending(session, self._read)),
+                asyncio.create_task(self._ending(session, self._absorb)),
+                asyncio.create_task(self._ending(session, self._settle)),
+                asyncio.create_task(self._ending(session, self._write)),
+            ]
             return await session.ended
         finally:
+            self._forget(session)  # also if it does not take what it is told at the end
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)

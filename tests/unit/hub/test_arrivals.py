@@ -7,6 +7,7 @@ import pytest
 
 from federator.hub import handshake
 from federator.hub.frames import Ended
+from federator.kernel.errors import Unauthenticated
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.wire import link
@@ -119,6 +120,21 @@ async def test_a_key_that_is_revoked_while_it_waits_for_its_turn_opens_nothing(
     assert refusal.code == "unauthenticated"
     heard = world.core.inventory.members.get("north")
     assert heard is None or not heard.session
+
+
+async def test_the_ticket_of_a_revoked_key_is_worth_nothing_though_its_holder_takes_nothing() -> None:
+    world, agents = await a_world("north")
+    agent = agents["north"]
+    await seated(agent)
+    assert agent.welcome is not None
+    hub = world.core.hub
+    assert hub.session_of(agent.welcome.ticket).member == "north"
+    agent.pipe.stuck = True
+    await world.core.sites.revoke(ADMIN, "north", "north")
+    hub.dismiss("north", "its key was revoked")
+    await agent.silent()
+    with pytest.raises(Unauthenticated):
+        hub.session_of(agent.welcome.ticket)
 
 
 @pytest.mark.parametrize(("instance", "boot_id"), [("one", "boot-1"), ("", "boot-1")])
