@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
 from federator.model.jobs import JobSpec
@@ -46,6 +47,7 @@ class Preparing:
     ) -> None:
         self._api, self._pods, self._ranks = api, pods, ranks
         self._around, self._settings, self._cluster = around, settings, cluster
+        self._making: dict[str, asyncio.Task[list[BaseException]]] = {}
 
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Return when all ranks wait at their gates. Raises `StagingError`; then nothing of it runs or keeps a node."""
@@ -91,11 +93,24 @@ class Preparing:
             made = (
                 manifests.pod(record, spec, rank, place, self._settings, site) for rank in record.entry.ranks
             )
-            await asyncio.gather(*map(self._pods.create, made))
+            await self._make(record.entry.placement, list(made))
         except (Forbidden, Invalid) as error:
             raise StagingRefused(f"the cluster does not take its pods: {error}") from None
         except FederatorError as error:
             raise StagingRefused(f"its pods could not be made: {error}") from None
+
+    async def _make(self, placement: str, pods: list[dict[str, Any]]) -> None:
+        """Return when no request to make a pod is under way any more. Raises the first one's error."""
+        # A preparation that is given up must still learn what there is: a pod that comes later is nobody's.
+        making = asyncio.create_task(self._made(pods))
+        self._making[placement] = making
+        making.add_done_callback(lambda _: self._making.pop(placement, None))
+        for error in await asyncio.shield(making):
+            raise error
+
+    async def _made(self, pods: list[dict[str, Any]]) -> list[BaseException]:
+        results = await asyncio.gather(*map(self._pods.create, pods), return_exceptions=True)
+        return [result for result in results if result is not None]
 
     async def _scheduled(self, record: Record) -> None:
         """All pods have a node, or time is up."""
@@ -250,6 +265,8 @@ class Preparing:
 
     async def take_back(self, placement: str) -> None:
         """End and remove all of it; return when nothing of it runs. However long that takes: until then its nodes are not free."""
+        if (making := self._making.get(placement)) is not None:
+            await asyncio.wait([making])
         pause_s = 0.2
         while True:
             try:
