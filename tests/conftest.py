@@ -4,9 +4,11 @@ Tests of real processes get one, because a shared machine may stop for longer th
 each, with how it failed. All other tests are on their own: what fails there once in a thousand runs is a defect of ours.
 """
 
+import gc
 import ipaddress
 import os
 import socket
+import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,16 @@ def _has_real_processes(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     words = {value for value in call.params.values() if isinstance(value, str)} if call else set()
     return bool(words & SERVERS) or not (path.startswith(PROCESS_FREE) or words & PRETENDED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """A loop that ends does not wait for the goodbyes of its TLS connections: what is left of them is collected here, not in a later test."""
+    yield
+    if item.get_closest_marker("real") and "kube" in item.nodeid:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "unclosed (transport|<socket)", ResourceWarning)
+            gc.collect()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -42,6 +42,8 @@ class Api:
         self._settings = settings
         self._library = _library()
         self._client: Any = None
+        self._former: Any = None
+        """Whose credential was refused; what it is still in use for may end."""
         self._connecting = asyncio.Lock()
 
     async def ask(
@@ -101,7 +103,7 @@ class Api:
             method, url, params=query, data=data, headers=headers, timeout=timeout, **options
         ) as answer:
             if answer.status == 401:
-                self._client = None  # a credential may have been renewed where it came from
+                await self._retire(connected)
             if answer.status >= 400:
                 raise _error(answer, await answer.read())
             yield answer
@@ -147,11 +149,20 @@ class Api:
         configuration.connection_pool_maxsize = 0  # each log that is followed has a connection
         return configuration
 
+    async def _retire(self, refused: Any) -> None:
+        """Read the credential anew for the next request: it may have been renewed where it came from."""
+        if self._client is refused:
+            self._client, self._former, gone = None, refused, self._former
+            if gone is not None:
+                await gone.close()
+
     async def close(self) -> None:
         """Let go of all connections."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        left = [client for client in (self._client, self._former) if client is not None]
+        self._client = self._former = None
+        for client in left:
+            await client.close()
+        if left:
             await asyncio.sleep(GOODBYE_S)
 
 
