@@ -8,7 +8,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from federator.kernel.errors import FederatorError, Invalid, NotFound
+from federator.kernel.errors import FederatorError, Invalid, NotFound, Unavailable
 from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import MAIN
 
@@ -64,11 +64,25 @@ class LogFollower:
                 break
             except FederatorError as error:
                 trouble = str(error)
+                await self._server_answers()
                 await asyncio.sleep(PAUSE_S)
             else:
                 return
         if "is waiting to start" not in trouble:
             self._append(f"\n[federator: the rest of this log could not be fetched: {trouble}]\n".encode())
+
+    async def _server_answers(self) -> None:
+        """Return once the API server does: while it is away, no log is lost. A node that is away keeps its logs to itself for longer than anybody waits."""
+        while True:
+            try:
+                await self._api.ask("GET", self._path.removesuffix("/log"))
+            except Unavailable as error:
+                log.debug("%s: %s", self._path, error)
+                await asyncio.sleep(PAUSE_S)
+            except FederatorError:
+                return
+            else:
+                return
 
     async def _read(self, *, follow: bool) -> None:
         query = {"container": MAIN, **({"follow": "true"} if follow else {})}

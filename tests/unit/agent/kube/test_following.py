@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from federator.kernel.errors import Unavailable
+from federator_agent.kube import following
 from federator_agent.kube.api import Api
 from federator_agent.kube.following import HEAD_BYTES, KUBELET_SAYS, TAIL_BYTES, LogFollower, _Splice
 
@@ -82,3 +85,55 @@ async def test_what_a_kubelet_says_in_place_of_a_log_is_not_taken_for_one(
     await follower.run()
     assert file.read_bytes().startswith(b"second\n\n[federator: the rest of this log could not be fetched")
     assert file.read_bytes().count(words) == 1
+
+
+class Server:
+    """An API server that is away for so many requests, and then has a log, or a node that does not give it."""
+
+    def __init__(self, away: int, *, silent_node: bool = False) -> None:
+        self.away, self.silent_node, self.asked = away, silent_node, 0
+
+    def _ask(self) -> None:
+        self.away -= 1
+        if self.away >= 0:
+            raise Unavailable("the API server cannot be reached")
+
+    async def ask(self, _method: str, path: str) -> bytes:
+        assert path == "/pods/p-0"
+        self._ask()
+        return b""
+
+    @asynccontextmanager
+    async def stream(self, path: str, _query: Any, *, silence_s: float) -> AsyncIterator[Any]:
+        assert (path, silence_s > 0) == ("/pods/p-0/log", True)
+        self._ask()
+        self.asked += 1
+        if self.silent_node:
+            raise Unavailable("the kubelet does not answer")
+
+        async def whole() -> AsyncIterator[bytes]:
+            yield b"all of it\n"
+
+        yield SimpleNamespace(iter_any=whole)
+
+
+async def _finished(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(following, "PAUSE_S", 0.0)
+    follower = LogFollower(server, "/pods/p-0", folder / "log")  # type: ignore[arg-type]
+    await follower._finish()
+    return (folder / "log").read_text()
+
+
+async def test_a_log_is_waited_for_as_long_as_the_api_server_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await _finished(Server(10 * following.TRIES_AT_END), tmp_path, monkeypatch) == "all of it\n"
+
+
+async def test_the_log_of_a_silent_node_is_given_up_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(0, silent_node=True)
+    said = await _finished(server, tmp_path, monkeypatch)
+    assert "could not be fetched: the kubelet does not answer" in said
+    assert server.asked == following.TRIES_AT_END
