@@ -16,10 +16,10 @@ from federator_agent.slurm.settings import Account
 
 RANK_SCRIPT = (Path(__file__).with_name("rank.sh")).read_text()
 """Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
-GATE_S = 1800
+GATE_S = 240
 """So long ranks wait at their gate for an agent that is away, before they give their nodes back."""
-_MARGIN_S = 300.0
-"""What Slurm's time limit allows for beyond the job's: it is only there for when the agent is not."""
+_MARGIN_S = GATE_S + 120.0
+"""What Slurm's time limit allows for beyond the job's: the wait at the gate counts there, and the limit is only for when the agent is not."""
 
 
 class Target(NamedTuple):

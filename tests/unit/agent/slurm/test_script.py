@@ -46,7 +46,7 @@ def test_a_gang() -> None:
         "--cpus-per-task=3",
         "--gpus-per-task=a100:4",
         "--mem-per-cpu=334M",
-        "--time=66",
+        "--time=67",
     }
 
 
@@ -65,7 +65,7 @@ def test_who_asks_for_no_memory_gets_a_share(need: Resources, target: Target, me
 
 @pytest.mark.parametrize(
     ("max_time_s", "max_duration_s", "limit"),
-    [(None, None, "UNLIMITED"), (7200.0, None, "120"), (3660.0, 3600.0, "61"), (None, 1.0, "5")],
+    [(None, None, "UNLIMITED"), (7200.0, None, "120"), (3660.0, 3600.0, "61"), (None, 1.0, "6")],
 )
 def test_the_time_limit(max_time_s: float | None, max_duration_s: float | None, limit: str) -> None:
     target = TARGET._replace(max_time_s=max_time_s)
