@@ -206,6 +206,8 @@ class Agents:
         for slurm in {agent.slurm for agent in self._made}:
             await slurm.command("scancel", f"--user={os.getuid()}")
             await slurm.idle()
+            # Nodes are tidied up for a while after their jobs, and meanwhile take nothing: the next test counts on all of them.
+            await slurm.ready()
 
 
 @pytest.fixture
