@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.harness import SCENARIOS
+from tests.testbeds.required import need
 from tests.testbeds.slurm import Slurm, missing
 
 FIGURES = {
@@ -80,16 +81,15 @@ FIGURES = {
         "submit to first rank begun on Slurm, median",
     ),
 }
-needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing())
+NEED_SLURM = ("slurm", "gangs")
 
 
 @pytest.mark.system
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "scenario",
-    [pytest.param(name, marks=needs_slurm if name in ("slurm", "gangs") else ()) for name in FIGURES],
-)
+@pytest.mark.parametrize("scenario", FIGURES)
 def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_path: Path) -> None:
+    if scenario in NEED_SLURM:
+        need(missing())
     report = tmp_path / "report.md"
     command = [sys.executable, "-m", "federator", "bench", scenario, "--runs=1", "--scale=0.01"]
     done = subprocess.run([*command, f"--report={report}"], capture_output=True, text=True, check=False)
@@ -113,10 +113,10 @@ def test_a_scenario_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert "submit" in done.stderr
 
 
-@needs_slurm
 @pytest.mark.system
 @pytest.mark.timeout(900)
 async def test_a_real_slurm_runs_a_job_and_leaves_nothing(tmp_path: Path) -> None:
+    need(missing())
     out = tmp_path / "out"
     async with Slurm(tmp_path / "slurm", cpus=4) as slurm:
         job = await slurm.submit("#!/bin/sh\necho done by $SLURM_JOB_ID\n", f"--output={out}")
