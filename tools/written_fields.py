@@ -41,6 +41,7 @@ JOB_FILE = (
     Written("retry", "a mapping", "`{on: [preemption], max: 3, backoff: 30s}`", "Which endings start it again; see below."),
     Written("on_disconnect", "`keep`, `{stop_within: 1h}`", "`keep`", "What happens when its site loses the dispatcher: the work goes on, and is never started elsewhere by the clock; or it is gone so long after the last answer, and starts elsewhere a little later. `stop_within` is at least `checkpoint.grace` and 30 s, and only for sites whose agent enforces it."),
     Written("placement", "a mapping", "anywhere", "Where it may run; see below."),
+    Written("inputs", "`[{uri: s3://datasets/imagenet, size: 150GB}]`", "none", "Data that it reads; see below. What it takes to bring it to a site counts where the job is planned."),
     Written("after", "`[preprocess]`", "–", "Names or ids of jobs that must have succeeded first."),
     Written("array", "`0-99`, `0-9,20`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),
     Written("labels", "`{team: vision}`", "–", "Free words that policies and lists can select by."),
@@ -70,6 +71,10 @@ JOB_FILE_PARTS = {
         Written("sites", "`[basel]`", "any", "Only these sites."),
         Written("not_sites", "`[zug]`", "none", "Any site but these."),
         Written("labels", "`{region: eu}`", "any", "Only sites with these labels."),
+    ),
+    "inputs": (
+        Written("uri", "`s3://datasets/imagenet`", "–", "What it is: an address that begins with `file`, `http`, `https` or `s3`. Needed. An entry that is a text is an address."),
+        Written("size", "`150GB`", "as its `Dataset` policy says", "How much it is. Data whose size or whereabouts nobody says costs nothing in plans, and `explain` says so."),
     ),
 }  # fmt: skip
 

@@ -115,7 +115,6 @@ def view_of_job(
 ) -> JobView:
     """Join record and spec into what planning may see: no command, environment or secret among it."""
     forecast = runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s)
-    pinned = (job.resume_site,) if job.resume_site else spec.placement.sites
     return JobView(
         id=job.id,
         revision=revision,
@@ -143,7 +142,7 @@ def view_of_job(
         spent_usd=job.spent_usd,
         spot_policy=spec.spot_policy,
         kinds=spec.placement.kinds,
-        sites=pinned,
+        sites=(job.resume_site,) if job.resume_site else spec.placement.sites,
         resumes_at=job.resume_site or "",
         not_sites=spec.placement.not_sites,
         site_labels=spec.placement.labels,
@@ -153,4 +152,5 @@ def view_of_job(
         avoid_nodes=(*job.losses, *without_checkpoint, *(refusal.member for refusal in job.refusals)),
         refused=tuple((refusal.site, refusal.until_at) for refusal in job.refusals if refusal.until_at),
         needs_fencing=bool(spec.stop_within_s),
+        inputs=spec.inputs or (),
     )

@@ -49,14 +49,27 @@ def format_duration(seconds: float) -> str:
     return "".join(parts)
 
 
-def parse_size_mib(text: str) -> int:
-    """`256GiB`, `80GB` (decimal), `512M` (binary, as Slurm has it) into MiB, rounded up. Raises ValueError."""
+def parse_size_bytes(text: str) -> int:
+    """`256GiB`, `80GB` (decimal), `512M` (binary, as Slurm has it) into bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2] is None:
         raise ValueError(
             f"{text!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB"
         )
-    return -(-int(float(match[1]) * _SIZE_BYTES[match[2]]) // 2**20)
+    return int(float(match[1]) * _SIZE_BYTES[match[2]])
+
+
+def parse_size_mib(text: str) -> int:
+    """The same into MiB, rounded up. Raises ValueError."""
+    return -(-parse_size_bytes(text) // 2**20)
+
+
+def format_bytes(count: float) -> str:
+    """Bytes of data as a person reads them, decimal as they are sold and moved: `150 GB`."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count / 1e3:.4g} kB"
 
 
 def format_mib(mib: int) -> str:

@@ -87,6 +87,13 @@ class PlacementConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     labels: dict[str, str] = {}
 
 
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Data that is at the job's site before it starts. `size_bytes` None: as the policies' register of datasets has it, or not known."""
+
+    uri: str
+    size_bytes: int | None = None
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The immutable part of a job: what to run, and what it needs. Parsed from a job file by `federator.wire.jobfile`.
 
@@ -112,6 +119,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_within_s: float | msgspec.UnsetType = msgspec.UNSET
     """Its work must be gone so long after its site has lost the dispatcher. Unset (and then not written at all, so that agents
     and hashes from before it are as they were): the work is kept."""
+    inputs: tuple[Input, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What it reads. Unset (for the same reason) where it reads nothing that it says."""
 
     @property
     def gpus_total(self) -> int:

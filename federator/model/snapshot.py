@@ -7,6 +7,7 @@ jobs and sites are reduced to views of exactly that.
 import msgspec
 
 from federator.model.capacity import Market, Offer, Shape
+from federator.model.jobs import Input
 from federator.model.rules import Rule
 
 
@@ -55,6 +56,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Sites that its gang was refused at again and again, each with the time until which it is left alone."""
     needs_fencing: bool = False
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
+    inputs: tuple[Input, ...] = ()
+    """Data that is to be where it runs before it starts."""
 
     behind_s: float = 0.0
     """For how long waiting work that is before it, and that the snapshot leaves out, is expected to keep it."""

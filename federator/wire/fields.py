@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TypeVar
 
 from federator.kernel.errors import Invalid, NotSupported
-from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_mib, parse_usd
+from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
 
 T = TypeVar("T")
 MAX_TEXT = 64 * 1024
@@ -192,19 +192,24 @@ def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
 
 
 def size_mib(value: object, path: str, *, high_mib: int) -> int:
-    """`256GiB` into MiB, more than nothing and at most `high_mib`."""
+    """`256GiB` into MiB, rounded up, more than nothing and at most `high_mib`."""
+    return -(-size_bytes(value, path, high_mib=high_mib) // 2**20)
+
+
+def size_bytes(value: object, path: str, *, high_mib: int) -> int:
+    """`256GiB` into bytes, more than nothing and at most `high_mib` (MiB)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise Invalid(
             f"{_shown(value)} has no unit",
             field=path,
             remedy="write a number and a unit (MiB, GiB, GB, …), for example 64GiB",
         )
-    mib = _parsed(parse_size_mib, text(value, path, limit=100), path)
-    if not 0 < mib <= high_mib:
+    count = _parsed(parse_size_bytes, text(value, path, limit=100), path)
+    if not 0 < count <= high_mib * 2**20:
         raise Invalid(
             f"{value!r} is out of range", field=path, remedy=f"write more than 0 and at most {high_mib} MiB"
         )
-    return mib
+    return count
 
 
 def money_usd(value: object, path: str) -> float:

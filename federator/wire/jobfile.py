@@ -19,6 +19,7 @@ from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators, read_model
 from federator.wire.faults import with_line
+from federator.wire.inputs import read_inputs
 from federator.wire.yamltext import Document, read_document
 
 MAX_NODES = 4096
@@ -37,10 +38,10 @@ SPOT_POLICIES = ("auto", "spot", "on-demand")
 KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
-    "placement", "after", "array", "labels", "client_id",
+    "placement", "inputs", "after", "array", "labels", "client_id",
 )  # fmt: skip
 LATER = (
-    "image", "secrets", "min_nodes", "max_nodes", "scaling", "inputs", "every", "overlap", "any_of", "ordered",
+    "image", "secrets", "min_nodes", "max_nodes", "scaling", "every", "overlap", "any_of", "ordered",
 )  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
@@ -165,6 +166,7 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         stop_within_s=_stop_within_s(
             given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
         ),
+        inputs=read_inputs(given.get("inputs", ()), "$.inputs") or msgspec.UNSET,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer, Shape
+from federator.model.jobs import Input
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from federator.wire import records
 from federator.wire import solver_problem as told
@@ -158,6 +159,7 @@ def _job(job: told.ProblemJob, forecast: told.Forecast) -> JobView:
         job,
         _JOB,
         refused=tuple((each.site, each.until_at) for each in job.refused_sites),
+        inputs=tuple(_into(Input, each) for each in job.inputs),
         run_s=run_s,
         run_low_s=run_s if forecast.run_low_s is None else forecast.run_low_s,
         run_high_s=run_s if forecast.run_high_s is None else forecast.run_high_s,
@@ -187,6 +189,7 @@ def from_problem(problem: Problem) -> ProblemFile:
             job,
             _turned(_JOB),
             refused_sites=tuple(told.RefusedSite(site=s, until_at=at) for s, at in job.refused),
+            inputs=tuple(_into(told.InputData, each) for each in job.inputs),
         )
         for job in snapshot.jobs
     )

@@ -35,6 +35,15 @@ class RefusedSite(_Part, frozen=True, kw_only=True):
     """Until then."""
 
 
+class InputData(_Part, frozen=True, kw_only=True):
+    """Data that is to be where the job runs before it starts."""
+
+    uri: Name
+    """What it is; rules of type `dataset` say where it lies."""
+    size_bytes: Count | None = None
+    """How much; left out: as its `dataset` rule says."""
+
+
 class ProblemJob(_Part, frozen=True, kw_only=True):
     """A job that waits. A gang's nodes all start together, or none; its figures per node are those of one rank."""
 
@@ -102,6 +111,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """Sites that refused it again and again."""
     needs_fencing: bool = False
     """It has to end where its site is cut off: only where something enforces that."""
+    inputs: tuple[InputData, ...] = ()
+    """What it reads."""
 
 
 class FreeHosts(_Part, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
 
-AT_SITES = {"run", "command", "workdir", "setup", "outputs"}
+AT_SITES = {"run", "command", "workdir", "setup", "outputs", "inputs"}
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue

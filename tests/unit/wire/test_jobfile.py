@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
-from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementConstraints, Resources, Retry
+from federator.model.jobs import (
+    Accelerators,
+    Checkpoint,
+    Input,
+    JobSpec,
+    PlacementConstraints,
+    Resources,
+    Retry,
+)
 from federator.wire.jobfile import (
     ELSEWHERE,
     KNOWN,
@@ -51,6 +59,7 @@ checkpoint: {{signal: SIGUSR1, grace: 60s, every: 10m}}
 retry: {{on: [preemption, error], max: 5, backoff: 90s}}
 on_disconnect: keep
 placement: {{kinds: [onprem, cloud], sites: [north, south], not_sites: [west], labels: {{region: eu}}}}
+inputs: [{{uri: s3://datasets/imagenet, size: 150GB}}]
 after: [preprocess, job-01jd3v0000000000000000000a]
 array: 0-3,7
 labels: {{team: vision}}
@@ -90,6 +99,7 @@ def test_the_documented_example_is_read_whole() -> None:
                 labels={"region": "eu"},
             ),
             labels={"team": "vision"},
+            inputs=(Input("s3://datasets/imagenet", 150 * 10**9),),
         ),
         queue="research/vision",
         priority=60,
@@ -184,7 +194,6 @@ NOT_YET: dict[str, dict[str, Any]] = {
     "$.min_nodes": {"min_nodes": 1},
     "$.max_nodes": {"max_nodes": 8},
     "$.scaling": {"scaling": {"1": 1.0}},
-    "$.inputs": {"inputs": [{"uri": "s3://x", "size": "1GB"}]},
     "$.every": {"every": "0 3 * * *"},
     "$.overlap": {"overlap": "skip"},
     "$.any_of": {"any_of": []},

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer
+from federator.model.jobs import Input
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
 from federator.wire import solver_files
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
@@ -61,7 +62,7 @@ def _odd(kind: Any, default: object) -> Any:
 
 
 def test_every_field_that_planning_reads_is_in_the_file() -> None:
-    job = _filled(JobView, spot_policy="spot")
+    job = _filled(JobView, spot_policy="spot", inputs=(_filled(Input),))
     busy = _filled(BusyView)
     pool = _filled(PoolView, market="spot", free=(), busy=(busy,))
     offer = _filled(OfferView, offer=_filled(Offer, market="spot"))

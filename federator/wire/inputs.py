@@ -1,0 +1,95 @@
+"""The data that a job reads, as its file names it: `inputs: [{uri: s3://datasets/imagenet, size: 150GB}]`.
+
+An address is written as programs write it, and only of kinds that agents can fetch. What one address cannot mean is refused here,
+before anything is moved: a password in it would be shown to everybody who may look at the job.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import Input
+from federator.wire import fields
+
+SCHEMES = ("file", "http", "https", "s3")
+MAX_INPUTS = 100
+MAX_URI = 2000
+MAX_SIZE_MIB = 2**40
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_ODD = re.compile(r"[\s\x00-\x1f\x7f]")
+_EXAMPLE = "write for example s3://datasets/imagenet"
+
+
+def read_inputs(value: object, path: str) -> tuple[Input, ...]:
+    """A list of inputs; a word alone is an address. Raises `Invalid` naming the entry at fault."""
+    if value == ():
+        return ()
+    if isinstance(value, str | dict):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise Invalid(
+            "is not a list", field=path, remedy="write [{uri: s3://datasets/imagenet, size: 150GB}]"
+        )
+    if len(value) > MAX_INPUTS:
+        raise Invalid(f"has {len(value)} entries; at most {MAX_INPUTS} are taken", field=path)
+    inputs = tuple(_input(entry, f"{path}[{index}]") for index, entry in enumerate(value))
+    first: dict[str, int] = {}
+    for index, each in enumerate(inputs):
+        if first.setdefault(each.uri, index) != index:
+            raise Invalid(
+                f"is the same as {path}[{first[each.uri]}]", field=f"{path}[{index}]", remedy="write it once"
+            )
+    return inputs
+
+
+def _input(value: object, path: str) -> Input:
+    if isinstance(value, str):
+        return Input(read_uri(value, path))
+    given = fields.mapping(value, path)
+    fields.known_only(given, path, ("uri", "size"), elsewhere={"url": "uri", "path": "uri", "source": "uri"})
+    if "uri" not in given:
+        raise Invalid("is missing", field=f"{path}.uri", remedy=_EXAMPLE)
+    size = None
+    if "size" in given:
+        size = fields.size_bytes(given["size"], f"{path}.size", high_mib=MAX_SIZE_MIB)
+    return Input(read_uri(given["uri"], f"{path}.uri"), size)
+
+
+def read_uri(value: object, path: str) -> str:
+    """The address of something that agents can fetch, without a slash at its end. Raises `Invalid`."""
+    word = fields.text(value, path, limit=MAX_URI).strip()
+    try:
+        parts = urlsplit(word)
+        host, user = parts.hostname or "", parts.username
+    except ValueError as error:
+        raise Invalid(f"{word[:80]!r} is not an address: {error}", field=path, remedy=_EXAMPLE) from None
+    if parts.scheme not in SCHEMES or "://" not in word or _ODD.search(word):
+        raise Invalid(
+            f"{word[:80]!r} is no address that can be fetched",
+            field=path,
+            remedy=f"use {', '.join(SCHEMES)}; {_EXAMPLE}",
+        )
+    if user is not None:
+        raise Invalid(
+            "holds a user name or password, which others would see",
+            field=path,
+            remedy="leave it out: sites have credentials of their own",
+        )
+    if ".." in parts.path.split("/"):
+        raise Invalid("has '..' in its path", field=path, remedy="write the path that is meant")
+    _check_place(word, parts.scheme, host, parts.path, path)
+    return word.rstrip("/")
+
+
+def _check_place(word: str, scheme: str, host: str, place: str, path: str) -> None:
+    """What each kind of address must have."""
+    if scheme == "file" and (host or not place.strip("/")):
+        raise Invalid(
+            f"{word[:80]!r} names no file of the site's own",
+            field=path,
+            remedy="write three slashes and the whole path: file:///data/imagenet",
+        )
+    if scheme == "s3" and not _BUCKET.fullmatch(host):
+        raise Invalid(f"{host[:80]!r} is not the name of a bucket", field=path, remedy=_EXAMPLE)
+    if scheme in ("http", "https") and not host:
+        raise Invalid(f"{word[:80]!r} names no host", field=path, remedy="write https://host/path")
