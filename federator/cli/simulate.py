@@ -56,7 +56,7 @@ def simulate(
     policies:
         A folder or file of policies, in place of the world's.
     scheduler:
-        One or more of ours, greedy, fifo, random, threshold, race, isolated.
+        One or more of ours, greedy, fifo, random, threshold, race, race-incremental, isolated, starburst.
     seed:
         One or more; each scheduler is run with each.
     deadline_k:

@@ -57,7 +57,7 @@ class Federation:
     """A dispatcher with its sites and clouds, on one virtual loop."""
 
     def __init__(self, world: World, scheduler: Scheduler, loop: VirtualLoop, seed: int) -> None:
-        self.world = world
+        self.world = scheduler.change(world) if scheduler.change else world
         self.scheduler = scheduler
         self.loop = loop
         self.seed = seed
@@ -71,7 +71,7 @@ class Federation:
             clock=self.clock,
             store=MemoryStore(self.clock, incarnation=f"simulation-{seed}", history_limit=0),
             blobs=MemoryBlobs(),
-            solver=scheduler.solver(seed),
+            solver=scheduler.solver(seed, world),
             providers=dict[str, Provider](self.clouds),
             compile_policies=self._compile,
             user_data=lambda _: self._user_data,

@@ -4,42 +4,59 @@ All decide through one port (`federator.ports.Solver`) in the same federation: w
 a baseline's plan as it does ours, so a baseline cannot overfill a site or break a policy either.
 """
 
+from collections.abc import Callable
+
 from federator.kernel.errors import Invalid
-from federator.simulation.schedulers.baselines import Fifo, Race, Threshold
+from federator.simulation.schedulers.baselines import Fifo, Race, RaceIncremental, Starburst, Threshold
 from federator.simulation.schedulers.listing import ListSolver, Rule
 from federator.simulation.schedulers.port import (
+    Alter,
     Bind,
     Scheduler,
-    renting_after,
+    booted_ahead,
+    listed,
+    renting_by_itself,
     renting_never,
     to_any,
     to_its_home,
 )
+from federator.simulation.world import World
 from federator.solving.inline import InlineSolver
 
 __all__ = ["SCHEDULERS", "Scheduler", "scheduler"]
 
-WAIT_S = 1800.0
-"""Baselines that rent do so after so long."""
-
 
 def _listing(
-    name: str, rule: type[Rule], *, burst_after_s: float | None, bind: Bind | None = None
+    name: str,
+    rule: type[Rule],
+    *,
+    alter: Alter | None = None,
+    bind: Bind | None = None,
+    change: Callable[[World], World] | None = None,
 ) -> Scheduler:
-    alter = renting_never() if burst_after_s is None else renting_after(burst_after_s)
-    return Scheduler(name, lambda seed: ListSolver(name, rule(seed)), alter=alter, bind=bind)
+    def solver(seed: int, world: World) -> ListSolver:
+        return ListSolver(name, rule(seed, world), listed(world))
+
+    return Scheduler(name, solver, alter=alter or renting_by_itself(), bind=bind, change=change)
+
+
+def _production(seed: int, world: World) -> InlineSolver:
+    del seed, world
+    return InlineSolver()
 
 
 SCHEDULERS: dict[str, Scheduler] = {
     each.name: each
     for each in (
-        Scheduler("ours", lambda _: InlineSolver(), stages=("greedy", "lp", "cpsat"), ours=True),
-        Scheduler("greedy", lambda _: InlineSolver(), stages=("greedy",), ours=True),
-        _listing("fifo", Fifo, burst_after_s=WAIT_S),
-        _listing("random", Fifo, burst_after_s=WAIT_S, bind=to_any),
-        _listing("threshold", Threshold, burst_after_s=WAIT_S),
-        _listing("race", Race, burst_after_s=0.0),
-        _listing("isolated", Fifo, burst_after_s=None, bind=to_its_home),
+        Scheduler("ours", _production, stages=("greedy", "lp", "cpsat"), ours=True),
+        Scheduler("greedy", _production, stages=("greedy",), ours=True),
+        _listing("fifo", Fifo),
+        _listing("random", Fifo, bind=to_any),
+        _listing("threshold", Threshold),
+        _listing("race", Race, change=booted_ahead),
+        _listing("race-incremental", RaceIncremental, change=booted_ahead),
+        _listing("isolated", Fifo, alter=renting_never(), bind=to_its_home),
+        _listing("starburst", Starburst),
     )
 }
 

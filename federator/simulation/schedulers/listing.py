@@ -1,17 +1,16 @@
 """List scheduling: the waiting jobs in some order, each at a place where it fits now, or not at all.
 
-What the baselines have in common. A `Rule` says in which order, at which of the fitting places, and whether to rent for a job that fits nowhere.
+What the baselines have in common. A `Rule` says in which order, at which of the fitting places, and after how long to rent for a job that fits nowhere.
 Nothing is known of run times but what `Rule.order` asks for, and nothing is planned beyond the moment.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
-from federator.model.rules import Effect, Filter
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.burst import Case
 from federator.planning.candidates import Candidate
@@ -21,17 +20,23 @@ from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
 from federator.planning.schedule import Booking, Schedule
 from federator.planning.yard import Host, Lot, hosts_for, need_of
+from federator.simulation.schedulers.port import opens
+from federator.simulation.world import World as Setting
 
 MOST_LOOKS = 1000
 """Jobs that could start which one turn looks at."""
+ROUNDING_S = 1e-3
 MOST_RENTALS = 16
 """Machines asked for in one turn: the next turn asks for more."""
 
 
 class Rule(Protocol):
-    """How a baseline chooses. Its constructor is given the seed."""
+    """How a baseline chooses. Its constructor is given the seed, and what is simulated."""
 
-    def __init__(self, seed: int) -> None:
+    shares: bool
+    """Whether a job may go to a machine that is rented for another one before it may be rented for itself."""
+
+    def __init__(self, seed: int, setting: Setting) -> None:
         """Begin anew."""
         ...
 
@@ -40,16 +45,29 @@ class Rule(Protocol):
         ...
 
     def choose(self, job: JobView, fitting: Sequence[int], world: World) -> int:
-        """One of the places where it fits now, of which there is at least one."""
+        """One of the places where it fits now, of which there is at least one; they are in the order of their sites."""
+        ...
+
+    def asked(self, waited_s: float) -> Collection[str]:
+        """The sites that may have a job after so long a wait."""
+        ...
+
+    def rents_after_s(self, job: JobView, site: str) -> float:
+        """After so long a wait it may be rented for at that cloud."""
+        ...
+
+    def stirs_s(self, job: JobView, *, renting: bool) -> Collection[float]:
+        """Waits after which something changes for it, though nothing happens; `renting`: whether there is anything to rent."""
         ...
 
 
 class ListSolver:
     """A `Solver` that follows a rule."""
 
-    def __init__(self, name: str, rule: Rule) -> None:
+    def __init__(self, name: str, rule: Rule, sites: Sequence[str]) -> None:
         self._name = name
         self._rule = rule
+        self._rank = {site: number for number, site in enumerate(sites)}
 
     async def decide(
         self,
@@ -61,11 +79,11 @@ class ListSolver:
     ) -> Plan | None:
         """What starts now, and when to look again though nothing happens."""
         snapshot = problem.snapshot
-        jobs = tuple(Sieve(snapshot).of(sorted(snapshot.jobs, key=self._rule.order)))
+        jobs = tuple(Sieve(snapshot, self._rule).of(sorted(snapshot.jobs, key=self._rule.order)))
         looked_at = msgspec.structs.replace(snapshot, jobs=jobs)
         world = World(msgspec.structs.replace(problem, snapshot=looked_at))
-        plan = _Pass(world, self._rule).plan(self._name, seed)
-        return msgspec.structs.replace(plan, wake_at=_wake_at(snapshot, plan))
+        plan = _Pass(world, self._rule, self._rank).plan(self._name, seed)
+        return msgspec.structs.replace(plan, wake_at=_wake_at(snapshot, plan, self._rule))
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -74,15 +92,17 @@ class ListSolver:
 class _Pass:
     """One look at the line."""
 
-    def __init__(self, world: World, rule: Rule) -> None:
-        self.world, self.rule = world, rule
+    def __init__(self, world: World, rule: Rule, rank: Mapping[str, int]) -> None:
+        self.world, self.rule, self.rank = world, rule, rank
         self.evaluator = Evaluator(world, home={})
         self.bursting = self.evaluator.bursting
         self.caps = Caps(world.snapshot, world.book.caps)
         self.result = Schedule(caps=self.caps)
         self.lots: dict[int, Lot] = {}
         self.full: set[tuple[object, ...]] = set()
+        self.listed: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.rentals = 0
+        self.clouds = {place.site for place in world.places if place.offer is not None}
 
     def plan(self, name: str, seed: int) -> Plan:
         """All starts of this moment."""
@@ -95,7 +115,8 @@ class _Pass:
         return msgspec.structs.replace(plan, winner=name, winner_because="by its rule")
 
     def _start(self, job: JobView) -> None:
-        places = (*self.world.home(job), *self.world.leases(job))
+        asked = self.rule.asked(_waited_s(job, self.world.now))
+        places = tuple(p for p in self._listed(job) if self.world.places[p].site in asked)
         alike = (*need_of(job), job.nodes, job.avoid_nodes, places)
         if alike not in self.full:
             fitting = [p for p in places if self._fits(job, p)]
@@ -106,13 +127,30 @@ class _Pass:
                 self.full.add(alike)
         self._rent(job)
 
+    def _listed(self, job: JobView) -> tuple[int, ...]:
+        """What is there already, in the order of the sites."""
+        open_to = (*self.world.home(job), *self.world.leases(job))
+        return self.listed.setdefault(open_to, tuple(sorted(open_to, key=self._order)))
+
+    def _order(self, place: int) -> tuple[int, int]:
+        return self.rank.get(self.world.places[place].site, len(self.rank)), place
+
     def _fits(self, job: JobView, place: int) -> bool:
         at = self.world.places[place]
         if at.ready_at is not None and at.ready_at > self.world.now:
             return False
-        if at.rented and not self.bursting.may_use_lease(job, place):
+        if at.rented and not self._may_use(job, place):
             return False
         return self._lot(place).fits(need_of(job), job.nodes) and self.caps.blocking(job, at) is None
+
+    def _may_use(self, job: JobView, place: int) -> bool:
+        pool, site = self.world.places[place].standing, self.world.places[place].site
+        its_own = pool is not None and pool.rented_for == job.id
+        open_to_it = its_own or self.rule.shares or self._may_be_rented_for(job, site)
+        return open_to_it and self.bursting.may_use_lease(job, place)
+
+    def _may_be_rented_for(self, job: JobView, site: str) -> bool:
+        return _waited_s(job, self.world.now) >= self.rule.rents_after_s(job, site)
 
     def _place(self, job: JobView, place: int) -> None:
         at, lot, now = self.world.places[place], self._lot(place), self.world.now
@@ -124,10 +162,13 @@ class _Pass:
         self.result.bookings[job.id] = Booking(place, now, now + at.run_s(job), members=members)
 
     def _rent(self, job: JobView) -> None:
-        if self.rentals >= MOST_RENTALS:
+        if self.rentals >= MOST_RENTALS or not any(
+            self._may_be_rented_for(job, site) for site in self.clouds
+        ):
             return
         for case in self.bursting.cases(job):
-            if self._rents_now(job, case):
+            site = self.world.places[case.place].site
+            if self._may_be_rented_for(job, site) and self._rents_now(job, case):
                 self.rentals += 1
                 self.caps.take(job, self.world.places[case.place])
                 self.result.bookings[job.id] = Booking(case.place, case.start_at, case.finish_at, rents=True)
@@ -152,13 +193,13 @@ class Sieve:
     could move in it, not what waits in it.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.now = snapshot.taken_at
+    def __init__(self, snapshot: Snapshot, rule: Rule) -> None:
+        self.now, self.rule = snapshot.taken_at, rule
         self.pools: dict[tuple[str, str], list[PoolView]] = {}
         for pool in snapshot.pools:
             if pool.open and pool.free and (pool.ready_at or 0.0) <= self.now:
                 self.pools.setdefault((pool.site, pool.pool), []).append(pool)
-        self.after_s = min(_waits_s(snapshot.rules), default=None) if snapshot.offers else None
+        self.clouds = {view.site for view in snapshot.offers} if _renting(snapshot) else set()
         self._room: dict[tuple[object, ...], bool] = {}
 
     def of(self, jobs: Iterable[JobView]) -> Iterator[JobView]:
@@ -168,9 +209,13 @@ class Sieve:
             if left and self._fits(job):
                 left -= 1
                 yield job
-            elif rentals and self.after_s is not None and self.now - job.submitted_at >= self.after_s:
+            elif rentals and self._may_be_rented_for(job):
                 rentals -= 1
                 yield job
+
+    def _may_be_rented_for(self, job: JobView) -> bool:
+        waited_s = _waited_s(job, self.now)
+        return any(waited_s >= self.rule.rents_after_s(job, site) for site in self.clouds)
 
     def _fits(self, job: JobView) -> bool:
         alike = (*need_of(job), job.nodes, job.models, job.sites)
@@ -187,21 +232,32 @@ class Sieve:
         return largest_gang((shape for view in views for shape in view.free), *need_of(job)) >= job.nodes
 
 
-def _waits_s(rules: Iterable[object]) -> Iterator[float]:
-    """After how long each policy that permits renting does."""
-    for rule in rules:
-        if isinstance(rule, Filter) and rule.effect is Effect.ALLOW and rule.after_wait_s is not None:
-            yield rule.after_wait_s
+def _waited_s(job: JobView, now: float) -> float:
+    """A hair more than it is, for a turn that is taken at a moment must find that it has come."""
+    return now - job.submitted_at + ROUNDING_S
 
 
-def _wake_at(snapshot: Snapshot, plan: Plan) -> float | None:
-    """When the next job has waited for long enough to be rented for; the next turn where there are more than one turn rents for."""
+def _renting(snapshot: Snapshot) -> bool:
+    """Whether there is anything to rent, and a policy that permits it."""
+    return bool(snapshot.offers) and any(opens(rule) for rule in snapshot.rules)
+
+
+def _wake_at(snapshot: Snapshot, plan: Plan, rule: Rule) -> float | None:
+    """When something changes for a waiting job: it has waited long enough to be rented for, say. The next turn where there are more than one turn rents for."""
+    if sum(isinstance(action, Rent) for action in plan.actions) >= MOST_RENTALS:
+        return snapshot.taken_at + 1.0
     begun = {action.job for action in plan.actions}
-    waiting = [job.submitted_at for job in snapshot.jobs if job.id not in begun] if snapshot.offers else []
-    times = [at + wait_s for wait_s in _waits_s(snapshot.rules) for at in waiting]
-    ahead = [at for at in times if at > snapshot.taken_at]
-    more = sum(isinstance(action, Rent) for action in plan.actions) >= MOST_RENTALS
-    return snapshot.taken_at + 1.0 if more else min(ahead, default=None)
+    renting, now = _renting(snapshot), snapshot.taken_at
+    return min(
+        (
+            job.submitted_at + wait_s
+            for job in snapshot.jobs
+            if job.id not in begun
+            for wait_s in rule.stirs_s(job, renting=renting)
+            if wait_s > _waited_s(job, now)
+        ),
+        default=None,
+    )
 
 
 def free_hosts(at: Candidate) -> Lot:

@@ -13,6 +13,7 @@ from federator.simulation.work import TraceJob
 from federator.simulation.world import World
 from federator_agent.core.lending import HostPool
 
+AT_ONCE_S = 1.0
 Rules = tuple[Rule, ...]
 Alter = Callable[[Rules], Rules]
 Bind = Callable[[TraceJob, World, int], tuple[str, ...]]
@@ -21,10 +22,10 @@ Bind = Callable[[TraceJob, World, int], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Scheduler:
-    """One way to decide. `solver` is made anew for each run, with its seed."""
+    """One way to decide. `solver` is made anew for each run, with its seed and the world as it is given."""
 
     name: str
-    solver: Callable[[int], Solver]
+    solver: Callable[[int, World], Solver]
     stages: tuple[str, ...] = ("list",)
     ours: bool = False
     """Whether the dispatcher's own short cuts are taken: the fast path, and a window on long lines, which is chosen by its own order."""
@@ -32,14 +33,21 @@ class Scheduler:
     """Turns the policies' rules into those it is to obey."""
     bind: Bind | None = None
     """The sites that a job is bound to when it is submitted."""
+    change: Callable[[World], World] | None = None
+    """What is different in its world."""
 
 
-def renting_after(wait_s: float) -> Alter:
-    """Wherever a policy permits to rent, it is permitted after so long a wait, whatever it would bring."""
+def listed(world: World) -> tuple[str, ...]:
+    """All sites in the order in which the world lists them; then the clouds."""
+    return tuple(dict.fromkeys([*(site.name for site in world.sites), *world.cloud_sites.values()]))
+
+
+def renting_by_itself() -> Alter:
+    """Wherever a policy permits to rent, it is permitted at any time, whatever it would bring: when, is the scheduler's own rule."""
 
     def alter(rules: Rules) -> Rules:
         return tuple(
-            replace(rule, mode=BurstMode.THRESHOLD, after_wait_s=wait_s) if _opens(rule) else rule
+            replace(rule, mode=BurstMode.THRESHOLD, after_wait_s=0.0) if opens(rule) else rule
             for rule in rules
         )
 
@@ -48,7 +56,12 @@ def renting_after(wait_s: float) -> Alter:
 
 def renting_never() -> Alter:
     """Nothing is rented, whatever policies permit."""
-    return lambda rules: tuple(rule for rule in rules if not _opens(rule))
+    return lambda rules: tuple(rule for rule in rules if not opens(rule))
+
+
+def booted_ahead(world: World) -> World:
+    """Clouds' machines are there as soon as they are rented."""
+    return replace(world, offers=tuple(replace(offer, delay_s=AT_ONCE_S) for offer in world.offers))
 
 
 def to_its_home(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
@@ -80,5 +93,6 @@ def _holds(pool: HostPool, job: TraceJob) -> bool:
     return right and min(fits) * pool.nodes >= job.nodes
 
 
-def _opens(rule: Rule) -> bool:
+def opens(rule: object) -> bool:
+    """Whether a rule permits to rent."""
     return isinstance(rule, Filter) and rule.effect is Effect.ALLOW and rule.mode is not None
