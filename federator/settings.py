@@ -141,9 +141,11 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ledger_lines: int = 10_000_000
     """Most lines of the ledger; over it the oldest go before `ledger_s`."""
     decisions_s: float = 30 * 86400.0
-    """Recorded decisions are dropped at this age."""
-    decisions: int = 1000
+    """Recorded decisions are dropped at this age, a checkpoint together with all that was recorded against it."""
+    decisions: int = 10_000
     """Most recorded decisions; over it the oldest go, whatever their age. 0: none is recorded."""
+    decisions_checkpoint_s: float = 300.0
+    """A decision is recorded as what changed since the one before; after so long, as a checkpoint that needs no other."""
     decisions_mib: int = 256
     """Most MiB of recorded decisions; over it the oldest go, whatever their age."""
     sweep_s: float = 60.0

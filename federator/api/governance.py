@@ -30,6 +30,12 @@ class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
+class DecisionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The newest so many."""
+
+    last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
+
+
 class RecordedDecision(msgspec.Struct, frozen=True):
     """What one turn saw, and what it decided."""
 
@@ -38,7 +44,7 @@ class RecordedDecision(msgspec.Struct, frozen=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """Whether deciding again came out the same; else the plan's fields that differ."""
+    """Whether deciding again came out the same; else where it did not, a line each."""
 
     identical: bool
     differences: tuple[str, ...] = ()
@@ -79,8 +85,8 @@ async def apply_policies(call: Call) -> PolicyVerdict:
 
 
 async def decisions(call: Call) -> list[DecisionRow]:
-    """The recorded decisions, oldest first."""
-    return call.core.decisions.rows()
+    """The last recorded decisions, oldest first."""
+    return call.core.decisions.rows()[-call.query(DecisionsQuery).last :]
 
 
 async def decision(call: Call) -> RecordedDecision:

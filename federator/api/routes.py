@@ -69,7 +69,7 @@ ROUTES = (
     Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=http.PolicyRequest, answer=http.PolicyVerdict),
     Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=http.PolicyRequest, answer=http.PolicyVerdict),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
-    Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", answer=list[http.DecisionRow]),
+    Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[http.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=governance.ReplayResult),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.columns import action_columns, decision_columns, ledger_columns, waiting_columns
-from federator.cli.exits import FAILED
 from federator.cli.output import Output, facts, show_data, show_rows, table, width
 from federator.cli.output import show as show_parts
-from federator.cli.phrases import counted, plain, usd, when_exactly
+from federator.cli.phrases import counted, usd, when_exactly
+from federator.cli.replaying import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
@@ -28,12 +28,24 @@ if TYPE_CHECKING:
 LEDGER_PAGE = 1000
 
 app = App(name="decisions", help="Recorded decisions: list, show, replay.")
+app.command(replay)
 
 
 @app.command(name="list")
-def list_decisions(*, output: Output = "table", connection: Connection = HERE) -> None:
-    """List recorded decisions, newest first."""
-    rows, now = ask(connection, lambda client: client.decisions())
+def list_decisions(
+    *,
+    last: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = 100,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """List recorded decisions, newest first.
+
+    Parameters
+    ----------
+    last:
+        So many of them.
+    """
+    rows, now = ask(connection, lambda client: client.decisions(last=last))
     show_rows(rows[::-1], decision_columns(now), output, empty="no recorded decisions")
 
 
@@ -53,12 +65,14 @@ def show(
     raw:
         All of it as JSON: the problem that was given, and the plan that came out.
     problem:
-        Write the problem to this file, as `federator solver run` takes it; packed with gzip where the name ends in .gz.
+        Write the problem to this file, as `federator solver run` and `federator decisions replay` take it; packed with gzip where the name ends in
+        .gz.
     """
     answer, now = ask(connection, lambda client: client.decision(decision))
     if problem is not None:
-        given = msgspec.convert(answer["problem"], Problem)
-        problem.write_bytes(write(from_problem(given), packed=problem.suffix == ".gz"))
+        given = from_problem(msgspec.convert(answer["problem"], Problem))
+        file = msgspec.structs.replace(given, recorded=answer["plan"])
+        problem.write_bytes(write(file, packed=problem.suffix == ".gz"))
     if raw or output in ("json", "yaml"):
         show_data(answer, "yaml" if output == "yaml" and not raw else "json")
         return
@@ -107,19 +121,6 @@ def _drawn(plan: Plan, seen: dict[str, Any], now: float, *, wide: bool) -> list[
             table(plan.waiting, waiting_columns(names, plan.taken_at), width=width(), wide=wide),
         ]
     return parts
-
-
-@app.command
-def replay(decision: str, *, connection: Connection = HERE) -> int:
-    """Decide a recorded problem again at the dispatcher; exits 1 if the plan is not the same byte for byte."""
-    answer, _ = ask(connection, lambda client: client.replay(decision))
-    if answer.identical:
-        print("identical")
-        return 0
-    print("different")
-    for difference in answer.differences:
-        print(f"  {plain(difference)}")
-    return FAILED
 
 
 def ledger(

@@ -136,9 +136,10 @@ class PlatformVerbs:
         """Let policies decide again what may be rented."""
         await self.transport.call("POST", "/v1/burst/resume", type(None))
 
-    async def decisions(self) -> list[DecisionRow]:
-        """Recorded decisions, oldest first."""
-        return await self.transport.call("GET", "/v1/decisions", list[DecisionRow])
+    async def decisions(self, *, last: int = 1000) -> list[DecisionRow]:
+        """The last recorded decisions, at most so many (10,000), oldest first."""
+        query = {"last": str(last)}
+        return await self.transport.call("GET", "/v1/decisions", list[DecisionRow], query=query)
 
     async def decision(self, decision: str) -> dict[str, object]:
         """One decision: the `problem` that was given and the `plan` that came out."""

@@ -1,33 +1,57 @@
 """Recorded decisions: the problem and the plan of a turn, so that anyone can ask later why, and run it again.
 
-For now each record is the whole problem, compressed; limits by count and size keep the store small. A replay runs the same stages that completed
-and compares byte for byte.
+A record is a checkpoint, or what changed since the record before it (`decision_parts`): nothing stores a whole snapshot per turn. Records that follow
+from one checkpoint are a *run*: it ends after some minutes, some number of records, or a restart, and is dropped as a whole, for no part of it can
+be read without what came before. A replay runs the same stages that completed and compares byte for byte.
+
+Records of before this were one whole problem each, compressed; they can still be read.
 """
 
 import zlib
 from collections import OrderedDict
+from typing import NamedTuple
 
 import msgspec
 
+from federator.control.decision_parts import Parts, join, pack, split, unpack
 from federator.control.records import Records
 from federator.kernel.errors import NotFound
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
+from federator.planning.differences import completed, differences
 from federator.ports import Put, Solver, Store, Transaction
 from federator.settings import RetentionSettings
 from federator.wire.http import DecisionRow
 
 PREFIX = "decision/"
 INDEX = "decision-index/"
-MOST_DROPPED = 50
-"""Decisions dropped in one transaction: each has two keys, and stores take 120."""
+LONGEST_RUN = 48
+"""Records of one run: they are dropped in one transaction, each has two keys, and stores take 120."""
+RUNS = 8
+"""Where few records are kept, runs are so short that there are about so many: else half of what may be kept would go at once."""
+REPLAY_S = 60.0
+"""Real seconds that a replay may take."""
 
 
-class Record(msgspec.Struct, frozen=True):
-    """A decision as it is stored: JSON, deflated."""
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A decision as it is stored: what `pack` made of it, given the decision `base` (None: given nothing)."""
 
-    problem: bytes
-    plan: bytes
+    problem: bytes = b""
+    """Of old records: JSON, deflated."""
+    plan: bytes = b""
+    parts: bytes = b""
+    base: str | None = None
+
+
+class _Newest(NamedTuple):
+    """The last record, which the next one is written against."""
+
+    decision: str
+    checkpoint: str
+    began_at: float
+    length: int
+    """Records of its run so far."""
+    parts: Parts
 
 
 class DecisionLog:
@@ -39,7 +63,10 @@ class DecisionLog:
         self._retention = retention
         self._solver = solver
         self._rows: OrderedDict[str, DecisionRow] = OrderedDict()
+        self._runs: OrderedDict[str, list[str]] = OrderedDict()
+        """The decisions of each run by that of its checkpoint, in the order of the checkpoints."""
         self._size_bytes = 0
+        self._newest: _Newest | None = None
 
     async def load_index(self) -> None:
         """Read what is recorded. Called once."""
@@ -61,12 +88,13 @@ class DecisionLog:
         return decision in self._rows
 
     async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
-        """Keep this decision, of which so many actions were committed (None: all), and drop the oldest over the limits."""
+        """Keep this decision, of which so many actions were committed (None: all), and drop the oldest runs over the limits."""
         if not self._retention.decisions:
             return
-        record = Record(
-            zlib.compress(msgspec.json.encode(problem), 1), zlib.compress(msgspec.json.encode(plan), 1)
-        )
+        # Whether it was written is not known where this fails: then nothing may be written against it.
+        before, self._newest = self._continued(plan.taken_at), None
+        parts = split(problem, plan)
+        data = pack(before.parts if before else [], parts)
         row = DecisionRow(
             id=plan.decision,
             at=plan.taken_at,
@@ -75,8 +103,10 @@ class DecisionLog:
             actions=len(plan.actions) if committed is None else committed,
             jobs=len(problem.snapshot.jobs),
             stages=", ".join(stage.stage for stage in plan.stages if stage.completed),
-            size_bytes=len(record.problem) + len(record.plan),
+            size_bytes=len(data),
+            checkpoint=before.checkpoint if before else plan.decision,
         )
+        record = Record(parts=data, base=before.decision if before else None)
         puts = (
             Put(PREFIX + row.id, msgspec.msgpack.encode(record)),
             Put(INDEX + row.id, msgspec.json.encode(row)),
@@ -84,60 +114,87 @@ class DecisionLog:
         dropped = self._over_the_limit(row)
         await self._records.commit(Transaction(puts=puts, deletes=_keys(dropped)))
         # Only now: were the disk full, the list would name what is not there.
+        self._newest = _Newest(
+            row.id,
+            row.checkpoint,
+            before.began_at if before else row.at,
+            before.length + 1 if before else 1,
+            parts,
+        )
         self._add(row)
         self._forget(dropped)
 
     async def drop_before(self, at: float) -> None:
-        """Drop the decisions of before then."""
-        while dropped := [row.id for row in self._rows.values() if row.at < at][:MOST_DROPPED]:
-            await self._records.commit(Transaction(deletes=_keys(dropped)))
-            self._forget(dropped)
+        """Drop the runs that ended before then."""
+        for checkpoint, names in list(self._runs.items()):
+            if max(self._rows[name].at for name in names) < at:
+                await self._records.commit(Transaction(deletes=_keys(names)))
+                self._forget(names)
+                if self._newest is not None and self._newest.checkpoint == checkpoint:
+                    self._newest = None
 
     async def load(self, decision: str) -> tuple[Problem, Plan]:
-        """What was seen and what was decided. Raises `NotFound`."""
-        item = await self._store.get(PREFIX + decision)
-        if item is None:
-            raise NotFound(
-                f"no recorded decision {decision}",
-                remedy="'federator decisions list' shows those that are kept",
-            )
-        record = msgspec.msgpack.decode(item.value, type=Record)
-        problem = msgspec.json.decode(zlib.decompress(record.problem), type=Problem)
-        return problem, msgspec.json.decode(zlib.decompress(record.plan), type=Plan)
+        """What was seen and what was decided. Raises `NotFound`, `Damaged`."""
+        run = []
+        name: str | None = decision
+        while name is not None:
+            record = await self._stored(name, decision)
+            run.append(record)
+            name = record.base
+        if run[0].problem:
+            problem = msgspec.json.decode(zlib.decompress(run[0].problem), type=Problem)
+            return problem, msgspec.json.decode(zlib.decompress(run[0].plan), type=Plan)
+        parts: Parts = []
+        for record in reversed(run):
+            parts = unpack(parts, record.parts)
+        return join(parts)
 
     async def replay(self, decision: str) -> dict[str, object]:
         """Decide again from the record; say whether the same came out, and where not."""
         problem, plan = await self.load(decision)
-        stages = tuple(stage.stage for stage in plan.stages if stage.completed)
-        again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=60.0)
+        stages = tuple(stage.stage for stage in completed(plan).stages)
+        again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=REPLAY_S)
         if again is None:
             return {"identical": False, "differences": ["the solver did not answer"]}
-        done = tuple(stage for stage in plan.stages if stage.completed)
-        before = msgspec.to_builtins(msgspec.structs.replace(plan, stages=done))
-        after = msgspec.to_builtins(again)
-        differences = [name for name in before if before[name] != after[name]]
-        return {"identical": not differences, "differences": differences}
+        found = differences(problem, plan, again)
+        return {"identical": not found, "differences": found}
+
+    async def _stored(self, name: str, asked: str) -> Record:
+        item = await self._store.get(PREFIX + name)
+        if item is None:
+            raise NotFound(
+                f"no recorded decision {asked}",
+                remedy="'federator decisions list' shows those that are kept",
+            )
+        return msgspec.msgpack.decode(item.value, type=Record)
+
+    def _continued(self, at: float) -> _Newest | None:
+        """The record that the next one is written against; None: it begins a run."""
+        newest, retention = self._newest, self._retention
+        longest = min(LONGEST_RUN, max(1, retention.decisions // RUNS))
+        if newest is None or newest.length >= longest:
+            return None
+        return newest if at - newest.began_at < retention.decisions_checkpoint_s else None
 
     def _add(self, row: DecisionRow) -> None:
         self._rows[row.id] = row
+        self._runs.setdefault(row.checkpoint or row.id, []).append(row.id)
         self._size_bytes += row.size_bytes
 
     def _forget(self, names: list[str]) -> None:
-        for name in names:
-            row = self._rows.pop(name, None)
-            self._size_bytes -= row.size_bytes if row is not None else 0
+        """One run, whole."""
+        for name in list(names):
+            row = self._rows.pop(name)
+            self._runs.pop(row.checkpoint or row.id, None)
+            self._size_bytes -= row.size_bytes
 
     def _over_the_limit(self, new: DecisionRow) -> list[str]:
-        """The oldest, as far as there is no room for them beside the new one."""
+        """The oldest run, when there is no room for it beside the new record; never the one that the record continues."""
         count, size_bytes = len(self._rows) + 1, self._size_bytes + new.size_bytes
-        dropped: list[str] = []
-        for name, row in self._rows.items():
-            fits = count <= self._retention.decisions and size_bytes <= self._retention.decisions_mib * 2**20
-            if fits or len(dropped) == MOST_DROPPED:
-                break
-            count, size_bytes = count - 1, size_bytes - row.size_bytes
-            dropped.append(name)
-        return dropped
+        if count <= self._retention.decisions and size_bytes <= self._retention.decisions_mib * 2**20:
+            return []
+        oldest = next(iter(self._runs), new.checkpoint)
+        return [] if oldest == new.checkpoint else self._runs[oldest]
 
 
 def _keys(names: list[str]) -> tuple[str, ...]:

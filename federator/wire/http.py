@@ -297,6 +297,8 @@ class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     stages: str
     size_bytes: int
+    checkpoint: str = ""
+    """The decision with whose record the run of records begins that this one is part of; empty: it stands alone."""
 
 
 class Preview(msgspec.Struct, frozen=True):

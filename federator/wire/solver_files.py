@@ -63,7 +63,7 @@ def write(file: ProblemFile | PlanFile, *, packed: bool = False) -> bytes:
 
 
 def _read(content: bytes, kind: type[T]) -> T:
-    text = _unpacked(content)
+    text = unpacked(content)
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError:
@@ -81,7 +81,8 @@ def _read(content: bytes, kind: type[T]) -> T:
         raise Invalid(fault.message, field=fault.field, remedy=fault.remedy or DESCRIBED) from None
 
 
-def _unpacked(content: bytes) -> bytes:
+def unpacked(content: bytes) -> bytes:
+    """What a file has, packed with gzip or not. Raises `Invalid`, `TooLarge`."""
     if not content.startswith(_GZIP):
         return content
     unpacker = zlib.decompressobj(wbits=31)

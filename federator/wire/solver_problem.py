@@ -5,7 +5,7 @@ defaults; what cannot be said that way becomes format 2. Times are seconds since
 USD (`_usd`), memory MiB, CPUs thousandths of a core (`_milli`). Rules, being stored and versioned already, are those of the model.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -343,3 +343,5 @@ class ProblemFile(_Part, frozen=True, kw_only=True):
     """One for every job, by its id."""
     prices: dict[str, float] = {}
     """Prices of the model's rows, in USD, that the last plan ended with: a hint, never a rule."""
+    recorded: dict[str, Any] | None = None
+    """The plan that was made of it, where this was a recorded decision: `federator decisions replay FILE` compares with it. The solver does not read it."""

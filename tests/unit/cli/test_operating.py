@@ -201,14 +201,12 @@ def test_policy_diff_shows_what_would_change(
 def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("POST /v1/burst/pause", None, 204)
     fake.answer("POST /v1/sites/north/declare-dead", {"placements": ["pl-1"]})
-    fake.answer("POST /v1/decisions/dec-1/replay", {"identical": False, "differences": ["actions"]})
     fake.answer("POST /v1/tokens", TokenAnswer("fed_secret", "ada", "user"), 201)
     assert federator("burst", "pause").code == 0
     assert "--reason" in federator("site", "declare-dead", "north").err
     assert "1 attempts are given up" in federator("site", "declare-dead", "north", "--reason", "burnt").out
     told = federator("site", "declare-dead", "north", "--reason", "burnt", "--member", "north-2").out
     assert "north-2 is declared dead" in told
-    assert federator("decisions", "replay", "dec-1").code == 1
     assert federator("token", "create", "ada", "--role", "user").out == "fed_secret\n"
     assert "--role: is missing" in federator("token", "create", "ada").err
 

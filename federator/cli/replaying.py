@@ -1,0 +1,159 @@
+"""`decisions replay`: decide recorded problems again, here, and say whether the same plans came out.
+
+A plan follows from its problem, the seed and the stages that completed, on one build. So an operator can prove on a laptop that a decision was what
+the code makes of what was seen, and whoever changes the code sees at which decisions it now decides differently.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from cyclopts import Parameter, validators
+
+from federator.cli.exits import FAILED, OK
+from federator.cli.output import Column, Output, show_data, show_rows
+from federator.cli.phrases import plain
+from federator.cli.session import HERE, Connection, ask
+from federator.kernel.errors import Invalid
+from federator.model.plans import Plan
+from federator.model.snapshot import Problem
+from federator.planning.differences import completed, differences
+from federator.wire.solver_files import read_problem, unpacked
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+FILES = (".json", ".gz")
+
+
+class _Recorded(NamedTuple):
+    name: str
+    problem: Problem
+    plan: Plan
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """What came of one replay."""
+
+    decision: str
+    identical: bool
+    actions: int
+    waiting: int
+    stages: tuple[str, ...]
+    differences: list[str]
+
+
+def replay(
+    *decisions: str,
+    last: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=10_000))] = None,
+    at_dispatcher: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> int:
+    """Decide recorded problems again; exits 1 if a plan is not the same byte for byte, and says where it differs.
+
+    It is done here, by this build, with the stages that completed at the time; the dispatcher is asked for the records only.
+
+    Parameters
+    ----------
+    decisions:
+        Ids of recorded decisions, or files of `federator decisions show ID --problem FILE`.
+    last:
+        The newest so many.
+    at_dispatcher:
+        Let the dispatcher decide again, by its own build.
+    """
+    if (last is None) == (not decisions):
+        raise Invalid(
+            "name decisions, or say how many of the last",
+            field="DECISIONS",
+            remedy="federator decisions replay --last 20",
+        )
+    verdicts = [
+        _at_dispatcher(each, connection) if at_dispatcher else _decided_again(each)
+        for each in _recorded(decisions, last, connection)
+    ]
+    different = [verdict for verdict in verdicts if not verdict.identical]
+    if output in ("json", "yaml"):
+        show_data(verdicts, output)
+    elif len(verdicts) == 1 and not different:
+        print("identical")
+    else:
+        show_rows(verdicts, _columns(), output, empty="no recorded decisions")
+    if output not in ("json", "yaml"):
+        for verdict in different:
+            print(f"{plain(verdict.decision)} is different:")
+            for line in verdict.differences:
+                print(f"  {plain(line)}")
+    return FAILED if different else OK
+
+
+def _decided_again(recorded: _Recorded) -> _Verdict:
+    from federator.solving.decide import decide
+
+    stages = tuple(stage.stage for stage in completed(recorded.plan).stages)
+    again = decide(recorded.problem, seed=recorded.plan.seed, stages=stages)
+    return _verdict(recorded, differences(recorded.problem, recorded.plan, again))
+
+
+def _at_dispatcher(recorded: _Recorded, connection: Connection) -> _Verdict:
+    answer, _ = ask(connection, lambda client: client.replay(recorded.name))
+    return _verdict(recorded, list(answer.differences))
+
+
+def _verdict(recorded: _Recorded, found: list[str]) -> _Verdict:
+    plan = recorded.plan
+    stages = tuple(stage.stage for stage in completed(plan).stages)
+    return _Verdict(recorded.name, not found, len(plan.actions), len(plan.waiting), stages, found)
+
+
+def _recorded(names: tuple[str, ...], last: int | None, connection: Connection) -> Iterator[_Recorded]:
+    """One after another, for each may be large."""
+    if last is not None:
+        rows, _ = ask(connection, lambda client: client.decisions(last=last))
+        names = tuple(row.id for row in rows)
+    for name in names:
+        if Path(name).suffix in FILES:
+            yield _of_file(Path(name))
+        else:
+            answer, _ = ask(connection, lambda client, name=name: _asked(client, name))  # type: ignore[misc]
+            yield _taken(name, answer)
+
+
+async def _asked(client: "Client", name: str) -> dict[str, Any]:
+    return await client.decision(name)
+
+
+def _taken(name: str, answer: dict[str, Any]) -> _Recorded:
+    return _Recorded(name, msgspec.convert(answer["problem"], Problem), msgspec.convert(answer["plan"], Plan))
+
+
+def _of_file(path: Path) -> _Recorded:
+    """A problem file with the plan that was recorded, or what `decisions show --json` has written."""
+    content = unpacked(path.read_bytes())
+    try:
+        told = json.loads(content)
+    except ValueError as error:
+        raise Invalid(f"this is not JSON: {error}", field=str(path)) from None
+    remedy = "write one with 'federator decisions show ID --problem FILE'"
+    try:
+        if isinstance(told, dict) and told.keys() == {"problem", "plan"}:
+            return _taken(told["plan"]["decision"], told)
+        problem = read_problem(content)
+        if told.get("recorded") is None:
+            raise Invalid("has a problem, but no recorded plan", field=str(path), remedy=remedy)
+        return _Recorded(problem.decision, problem, msgspec.convert(told["recorded"], Plan))
+    except (msgspec.ValidationError, KeyError, TypeError) as error:
+        raise Invalid(f"is no recorded decision: {error}", field=str(path), remedy=remedy) from None
+
+
+def _columns() -> tuple[Column[_Verdict], ...]:
+    return (
+        Column("DECISION", lambda row: row.decision),
+        Column("REPLAYED", lambda row: "identical" if row.identical else "different"),
+        Column("ACTIONS", lambda row: str(row.actions), right=True),
+        Column("WAITING", lambda row: str(row.waiting), right=True),
+        Column("STAGES", lambda row: ", ".join(row.stages)),
+    )
