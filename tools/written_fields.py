@@ -60,6 +60,7 @@ JOB_FILE_PARTS = {
         Written("signal", "`TERM`, `USR1` …", "`TERM`", "What the job is sent when it has to leave."),
         Written("grace", "`60s`, at most 1h", "30s", "How long it then has until it is killed."),
         Written("every", "`10m`", "–", "How often it saves by itself: at most this much work is lost."),
+        Written("uri", "`s3://team/checkpoints`, `file:///shared/checkpoints`", "its site's own disk", "Where its site keeps what it saves, whenever that stands still and when the job leaves; its next attempt, at any site, begins with the latest. Below it each job has a directory by its id, which stays when the job is over."),
     ),
     "retry": (
         Written("on", "`[preemption, error]`", "`[preemption]`", "`error` is a failure of the job's own. Failures of the infrastructure always start it again."),
@@ -93,6 +94,7 @@ SITE_FILE = (
     Written("address", "`10.0.0.5`", "its address on the way to the dispatcher", "Under which the site's other members reach this host. Needed where that way is a tunnel or a proxy on the host itself."),
     Written("ca", "`/etc/federator/ca.pem`", "those that this host knows", "The authority behind the dispatcher's certificate: a PEM file, or its text."),
     Written("proxy", "`http://proxy:3128`, `none`", "as `HTTPS_PROXY` and its like say", "The proxy on the way to the dispatcher."),
+    Written("inputs_cache", "`500GiB`", "half of the file system", "How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
     Written("watch_gpus", "`false`", "`true`", "Whether GPUs of this host that ail, or that others use, take no new work."),

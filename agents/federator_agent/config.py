@@ -37,7 +37,7 @@ EC2_METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
-    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy",
+    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
@@ -79,6 +79,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM file of the authority behind the dispatcher's certificate, or its text; empty: the authorities that this host knows."""
     proxy: str = ""
     """URL of the proxy to the dispatcher, or `none`; empty: as `proxies` say."""
+    inputs_cache_bytes: int | None = None
+    """How much of the disk the inputs of jobs may keep; None: half of the file system that holds them."""
     proxies: dict[str, str] = {}
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
@@ -142,6 +144,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         environment=_passed_on(environ),
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
+        inputs_cache_bytes=_inputs_cache(top),
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         notices=_notices(environ),
         watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,
@@ -156,6 +159,12 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)
     return settings
+
+
+def _inputs_cache(top: Mapping[str, object]) -> int | None:
+    if "inputs_cache" not in top:
+        return None
+    return fields.size_bytes(top["inputs_cache"], "$.inputs_cache", high_mib=_MAX_MIB)
 
 
 def _site(top: Mapping[str, object]) -> Site:

@@ -7,11 +7,14 @@ from federator_agent.core.state import Record
 
 
 class Where(NamedTuple):
-    """What the runtime knows of a placement. `address`: of rank 0, for gangs that have all their ranks here; `checkpoints`: as the ranks see that directory."""
+    """What the runtime knows of a placement. `address`: of rank 0, for gangs that have all their ranks here; `checkpoints`, `inputs`: as the ranks see those directories."""
 
     site: str
     address: str
     checkpoints: str
+    inputs: str = ""
+    resumes: bool = False
+    """There is a checkpoint, wherever it comes from."""
 
 
 def command_of(spec: JobSpec) -> list[str]:
@@ -33,7 +36,7 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
         "FEDERATOR_NUM_NODES": str(spec.nodes),
         "FEDERATOR_GPUS_PER_NODE": str(gpus),
         "FEDERATOR_CHECKPOINT_DIR": where.checkpoints,
-        "FEDERATOR_RESUME": "1" if entry.resume else "0",
+        "FEDERATOR_RESUME": "1" if entry.resume or where.resumes else "0",
         "FEDERATOR_SITE": where.site,
         "FEDERATOR_POOL": entry.pool,
         "MASTER_ADDR": address,
@@ -50,6 +53,8 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
     }
     if spec.checkpoint is not None and spec.checkpoint.every_s is not None:
         values["FEDERATOR_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint.every_s:g}"
+    if spec.inputs:
+        values["FEDERATOR_INPUTS_DIR"] = where.inputs
     if entry.array_index is not None:
         values["FEDERATOR_ARRAY_INDEX"] = str(entry.array_index)
     return values | spec.env

@@ -32,6 +32,7 @@ class Hands:
         self._tell = around.tell
         self._spawn = around.tasks.spawn
         self._staging: dict[str, asyncio.Task[None]] = {}
+        self._saving: dict[str, asyncio.Task[None]] = {}
         self._fetching: set[str] = set()
         self.logs = LogUploads(around.bulk)
 
@@ -50,6 +51,7 @@ class Hands:
                 self._spawn(self._stop_staging(placement))
             case do.StartRanks(record, spec, ranks):
                 self._runtime.start(record, spec, ranks)
+                self._save(record, spec)
             case do.FindRanks(record, ranks):
                 for rank in ranks:
                     self._runtime.find(record, rank)
@@ -67,6 +69,8 @@ class Hands:
         for record in records:
             if record.phase in (Phase.RUNNING, Phase.STOPPING, Phase.COLLECTING):
                 self._follow_logs(record, fresh=False)
+            if record.phase is Phase.RUNNING and (spec := self._around.spool.spec(record.entry.spec_hash)):
+                self._save(record, spec)
         self._spawn(self.logs.run())
         self._spawn(self._runtime.observe())
 
@@ -120,6 +124,23 @@ class Hands:
         else:
             self._tell(ev.Staged(placement, prepared.master_port, dict(prepared.hosts)))
 
+    def _save(self, record: Record, spec: JobSpec) -> None:
+        """See to its checkpoints for as long as it runs; once for all its ranks."""
+        placement, folder = record.entry.placement, self._runtime.checkpoints(record)
+        if folder is not None and placement not in self._saving:
+            task = self._spawn(self._around.carrier.save(record, spec, folder))
+            self._saving[placement] = task
+            task.add_done_callback(lambda _: self._saving.pop(placement, None))
+
+    async def _stop_saving(self, record: Record, spec: JobSpec) -> str:
+        """Nothing of it runs any more: the last word goes out."""
+        task = self._saving.get(record.entry.placement)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        folder = self._runtime.checkpoints(record)
+        return await self._around.carrier.finish(record, spec, folder) if folder is not None else ""
+
     async def _stop_staging(self, placement: str) -> None:
         task = self._staging.get(placement)
         if task is not None:
@@ -135,6 +156,7 @@ class Hands:
         try:
             await self._runtime.finish_logs(record)
             notes.append(await self.logs.finish(placement))
+            notes.append(await self._stop_saving(record, spec))
             archive = self._around.spool.placements / placement / "outputs.tar.gz"
             if await self._runtime.pack_outputs(record, spec, archive):
                 await self._around.bulk.put_outputs(placement, archive)
@@ -147,7 +169,9 @@ class Hands:
         """Removing is for tidiness: it may fail, and is done again when the placement is forgotten."""
         await self._runtime.discard(placement, checkpoints_of)
         doomed = [self._around.spool.placements / placement]
-        doomed += [self._around.spool.checkpoints / checkpoints_of] if checkpoints_of else []
+        if checkpoints_of:
+            self._around.carrier.forget(checkpoints_of)
+            doomed.append(self._around.spool.checkpoints / checkpoints_of)
         for directory in doomed:
             if directory.exists():
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)

@@ -21,6 +21,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
+from federator_agent.data.carrier import Carrier
 from federator_agent.hands import Hands
 from federator_agent.home import place
 from federator_agent.keys import Keys
@@ -126,6 +127,7 @@ class Agent:
                 clock=self._clock,
                 spool=self._spool,
                 bulk=Bulk(self._link, http),
+                carrier=Carrier(self._spool.directory, self._clock, self._settings.inputs_cache_bytes),
                 tasks=self._tasks,
                 tell=self.tell,
             )

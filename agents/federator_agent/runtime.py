@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError
@@ -20,6 +20,9 @@ from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.link import Bulk
 from federator_agent.spool import Spool
+
+if TYPE_CHECKING:  # it raises the errors below
+    from federator_agent.data.carrier import Carrier
 
 log = logging.getLogger("federator_agent")
 
@@ -96,6 +99,7 @@ class Surroundings(NamedTuple):
     clock: Clock
     spool: Spool
     bulk: Bulk
+    carrier: "Carrier"
     tasks: Tasks
     tell: Callable[[Event], None]
 
@@ -135,6 +139,10 @@ class Runtime(Protocol):
 
     async def unprepare(self, placement: str) -> None:
         """Give up a preparation, however far it came; returns when nothing of it runs or waits."""
+        ...
+
+    def checkpoints(self, record: Record) -> Path | None:
+        """Where the job saves itself, as the agent reaches it; None where only the job does."""
         ...
 
     def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:

@@ -136,12 +136,7 @@ class Stories:
 
     def _stopped(self, changes: Changes, told: Told) -> None:
         report, placement, job = told
-        resume, members = job.resume_site, job.resume_members
-        saved = "after a checkpoint" if report.checkpointed else "without a checkpoint"
-        if placement.lease is not None:
-            saved = "without a checkpoint that outlives the rented machine"
-        elif self._records.spec(job.spec_hash).checkpoint is not None and report.checkpointed:
-            resume, members = placement.site, placement.members
+        saved, resume, members = self._saved(told)
         fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
         fields["resume_members"] = members
         if job.status is JobStatus.CANCELLING:
@@ -172,6 +167,20 @@ class Stories:
                 f"{placement.site} stopped it: {report.detail or placement.order_reason}",
                 **fields,
             )
+
+    def _saved(self, told: Told) -> tuple[str, str | None, tuple[str, ...]]:
+        """What has become of its checkpoint, in words, and the site and members that it is tied to by it."""
+        report, placement, job = told
+        tied = job.resume_site, job.resume_members
+        checkpoint = self._records.spec(job.spec_hash).checkpoint
+        if checkpoint is not None and checkpoint.uri and report.checkpointed:
+            # Any site can bring it; one that has it on its disk is as good as another.
+            return f"after a checkpoint, which is kept at {checkpoint.uri}", None, ()
+        if placement.lease is not None:
+            return "without a checkpoint that outlives the rented machine", *tied
+        if checkpoint is not None and report.checkpointed:
+            tied = placement.site, placement.members
+        return "after a checkpoint" if report.checkpointed else "without a checkpoint", *tied
 
     def _may_go_on(self, job: Job) -> bool:
         return job.pause_for != "preemption" or "preemption" in self._records.spec(job.spec_hash).retry.on

@@ -68,6 +68,8 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signal: str = "TERM"
     grace_s: float = 30.0
     every_s: float | None = None
+    uri: str | msgspec.UnsetType = msgspec.UNSET
+    """Where what it saves is kept for its next attempt, at whatever site. Unset (so that specs from before keep their hash): at its site alone."""
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,7 +192,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resume_members: tuple[str, ...] = ()
     """The members where it saved itself, in order of ranks; what a rank saved is at its own host."""
     pause_for: str | None = None
-    """While SUSPENDING: `hold` or `preemption`, what it is stopped for."""
+    """While SUSPENDING: `hold`, `preemption` or `interruption`, what it is stopped for."""
+    displaced_at: float | None = None
+    """When it had to make room for another job last."""
+    approved_usd: float = 0.0
+    """A person has approved a rental for it that costs up to so much in the worst case."""
+    proposed: str = ""
+    """What was last proposed to people for it: the sort of proposal, and the policy."""
     because: str = "submitted; the next turn will look at it"
     started_at: float | None = None
     finished_at: float | None = None

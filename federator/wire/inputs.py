@@ -81,6 +81,18 @@ def read_uri(value: object, path: str) -> str:
     return word.rstrip("/")
 
 
+def read_place(value: object, path: str) -> str:
+    """The address of something that agents can fetch and put. Raises `Invalid`."""
+    uri = read_uri(value, path)
+    if uri.startswith("http"):
+        raise Invalid(
+            "is a web address: nothing can be put there",
+            field=path,
+            remedy="use s3://bucket/path, or file:///path",
+        )
+    return uri
+
+
 def _check_place(word: str, scheme: str, host: str, place: str, path: str) -> None:
     """What each kind of address must have."""
     if scheme == "file" and (host or not place.strip("/")):

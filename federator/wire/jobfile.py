@@ -19,7 +19,7 @@ from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators, read_model
 from federator.wire.faults import with_line
-from federator.wire.inputs import read_inputs
+from federator.wire.inputs import read_inputs, read_place
 from federator.wire.yamltext import Document, read_document
 
 MAX_NODES = 4096
@@ -302,7 +302,7 @@ def _speed(value: object) -> dict[str, float]:
 
 def _checkpoint(value: object, path: str) -> Checkpoint:
     given = fields.mapping(value, path)
-    fields.known_only(given, path, ("signal", "grace", "every"), ("uri",))
+    fields.known_only(given, path, ("signal", "grace", "every", "uri"))
     signal = given.get("signal", Checkpoint().signal)
     grace_s = fields.duration_s(given["grace"], f"{path}.grace") if "grace" in given else Checkpoint().grace_s
     if grace_s > MAX_GRACE_S:
@@ -313,6 +313,7 @@ def _checkpoint(value: object, path: str) -> Checkpoint:
         ),
         grace_s=grace_s,
         every_s=fields.duration_s(given["every"], f"{path}.every", low_s=1) if "every" in given else None,
+        uri=read_place(given["uri"], f"{path}.uri") if "uri" in given else msgspec.UNSET,
     )
 
 

@@ -21,7 +21,7 @@ from federator_agent.kube.preparing import Preparing
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.watching import Mirror
-from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.runtime import Prepared, StagingRefused, Surroundings
 
 LOOK_PAUSE_S = 0.25
 """Between two looks at what is free, at least: a thousand pods that come at once are one look."""
@@ -123,8 +123,16 @@ class KubeRuntime:
         """Every pod has an address of its own."""
         return manifests.PORT
 
+    def checkpoints(self, record: Record) -> None:
+        """They lie on a claim that pods mount, and the agent does not."""
+        del record
+
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Pods, all of them on nodes, each with its work directory, set up and waiting."""
+        if spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri):
+            raise StagingRefused(
+                "this site brings no data to its pods, and none from them: neither inputs nor checkpoint.uri"
+            )
         return await self._preparing.prepare(record, spec, setting_up)
 
     async def unprepare(self, placement: str) -> None:

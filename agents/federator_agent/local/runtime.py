@@ -10,6 +10,7 @@ from federator.model.placements import Cause
 from federator_agent import archives
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
+from federator_agent.data.carrier import Folders
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
@@ -46,11 +47,16 @@ class LocalRuntime:
         log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
         environment = setup_environment(self._around.environment, spec, self._around.site)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
+        await self._around.carrier.bring(record, spec, self._folders(record), log_file)
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence)
         return Prepared(free_port())
 
     async def unprepare(self, placement: str) -> None:
         """A preparation that is cancelled ends its set-up itself."""
+
+    def checkpoints(self, record: Record) -> Path:
+        """In the agent's own directory."""
+        return self._around.checkpoints(record)
 
     def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Start them; a rank that cannot be started is lost."""
@@ -60,7 +66,11 @@ class LocalRuntime:
         hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
         log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
         command = command_of(spec)
-        where, fence = Where(self._around.site, ADDRESS, str(checkpoints)), self._fence(record, spec)
+        resumes = self._around.carrier.resumes(spec, checkpoints)
+        where = Where(
+            self._around.site, ADDRESS, str(checkpoints), str(self._folders(record).inputs), resumes
+        )
+        fence = self._fence(record, spec)
         for slot in record.slots:
             if slot.rank not in ranks:
                 continue
@@ -128,6 +138,11 @@ class LocalRuntime:
         real_s = self._around.clock.real_delay_s
         stop_within_s, grace_s = real_s(spec.stop_within_s), real_s(record.entry.grace_s)
         return Fence(str(self._around.spool.renewals), stop_within_s, grace_s, record.entry.signal)
+
+    def _folders(self, record: Record) -> Folders:
+        spool = self._around.spool
+        own = spool.placements / record.entry.placement
+        return Folders(spool.directory / "inputs", own / "inputs", self._around.checkpoints(record))
 
     def _work(self, placement: str) -> Path:
         return self._around.spool.placements / placement / "work"

@@ -17,6 +17,7 @@ from federator.model.placements import Cause
 from federator_agent import archives, owning
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
+from federator_agent.data.carrier import Folders
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.runtime import Prepared, StagingError, Surroundings
@@ -40,7 +41,13 @@ AT_ONCE_S = 3.0
 """So long killed ranks may take to be gone before their whole job is cancelled."""
 PRIVATE, PASSABLE = 0o700, 0o711
 """Who may look into a directory of the shared one: nobody else; nobody, but whoever has a directory in it may pass."""
-_MODES = {"blobs": PRIVATE, "setups": PRIVATE, "placements": PASSABLE, "checkpoints": PASSABLE}
+_MODES = {
+    "blobs": PRIVATE,
+    "setups": PRIVATE,
+    "placements": PASSABLE,
+    "checkpoints": PASSABLE,
+    "inputs": PASSABLE,
+}
 log = logging.getLogger("federator_agent.slurm")
 
 
@@ -111,12 +118,13 @@ class SlurmRuntime:
         try:
             ranks = tuple(slot.rank for slot in record.slots)
             await asyncio.to_thread(folder.make, ranks, self._link(placement))
-            self._checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
+            self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
+        await self._around.carrier.bring(record, spec, self._folders(record), log_file)
         environment = setup_environment(self._around.environment, spec, self._around.site)
         await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
-        await self._give(record, folder.path, self._checkpoints(record))
+        await self._give(record, folder.path, self.checkpoints(record))
 
     async def _give(self, record: Record, *paths: Path) -> None:
         """To the user in whose name its queue's jobs run, if it is another than the agent's."""
@@ -164,7 +172,9 @@ class SlurmRuntime:
             raise StagingError(Cause.STAGING, "the agent does not remember its job")
         first = min(record.slots, key=lambda slot: slot.rank)
         address = HERE if len(record.slots) == 1 else await self._cluster.address(first.host)
-        where = Where(self._around.site, address, str(self._checkpoints(record)))
+        folders = self._folders(record)
+        resumes = self._around.carrier.resumes(spec, folders.checkpoints)
+        where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
         command = command_of(spec)
         commands = {
             slot.rank: command_script(command, rank_environment(record, spec, slot.rank, where))
@@ -309,7 +319,12 @@ class SlurmRuntime:
     def _link(self, placement: str) -> Path:
         return self._around.spool.placements / placement
 
-    def _checkpoints(self, record: Record) -> Path:
+    def _folders(self, record: Record) -> Folders:
+        own = self._folder(record.entry.placement).path
+        return Folders(self._settings.shared_dir / "inputs", own / "inputs", self.checkpoints(record))
+
+    def checkpoints(self, record: Record) -> Path:
+        """In the shared directory."""
         return self._settings.shared_dir / "checkpoints" / record.entry.job
 
 

@@ -25,4 +25,4 @@ def settings(**fields: object) -> KubeSettings:
 
 def site() -> Site:
     """One with the pool of nodes that have GPUs."""
-    return Site(lambda around: KubeRuntime(settings(), around), "a100")
+    return Site(lambda around: KubeRuntime(settings(), around), "a100", carries=False)

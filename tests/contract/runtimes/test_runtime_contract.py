@@ -5,9 +5,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
+from federator.kernel.clock import SystemClock
+from federator.model.jobs import Checkpoint, Input
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
+from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import StagingError
 from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
@@ -236,3 +240,62 @@ async def test_a_discard_may_be_repeated(world: RuntimeWorld) -> None:
     await world.over(record)
     await world.runtime.discard(record.entry.placement, None)
     await world.runtime.discard(record.entry.placement, None)
+
+
+async def test_inputs_lie_where_the_job_is_told(world: RuntimeWorld, tmp_path: Path) -> None:
+    _needs_data(world)
+    source = tmp_path / "sets" / "numbers"
+    source.mkdir(parents=True)
+    (source / "one").write_text("1")
+    (tmp_path / "sets" / "word").write_text("word")
+    spec = world.spec(
+        'cat "$FEDERATOR_INPUTS_DIR/numbers/one" "$FEDERATOR_INPUTS_DIR/word"',
+        inputs=tuple(Input(f"file://{path}") for path in (source, tmp_path / "sets" / "word")),
+    )
+    record = await world.run(spec)
+    (end,) = await world.over(record)
+    assert end.exit_code == 0
+    assert world.log(record).endswith("1word")
+
+
+async def test_an_input_that_is_not_there_is_said_before_anything_runs(world: RuntimeWorld) -> None:
+    _needs_data(world)
+    spec = world.spec("echo ran", inputs=(Input("file:///nowhere/at-all"),))
+    record = world.record(spec)
+    with pytest.raises(StagingError, match="nowhere/at-all") as error:
+        await world.prepare(record, spec)
+    assert error.value.cause is Cause.STAGING
+    assert "ran" not in world.log(record)
+
+
+async def test_a_job_finds_what_its_last_attempt_saved_elsewhere(world: RuntimeWorld, tmp_path: Path) -> None:
+    _needs_data(world)
+    spec = world.spec(
+        'echo "resume=$FEDERATOR_RESUME"; cat "$FEDERATOR_CHECKPOINT_DIR/step"; printf 2 > "$FEDERATOR_CHECKPOINT_DIR/step"',
+        checkpoint=Checkpoint(uri=f"file://{tmp_path}/kept"),
+    )
+    elsewhere = Carrier(_folder(tmp_path / "other"), SystemClock())
+    saved = _folder(tmp_path / "other" / "job")
+    (saved / "step").write_text("1")
+    record = world.record(spec, epoch=2)
+    before = replace(record, entry=replace(record.entry, epoch=1))
+    assert await elsewhere.finish(before, spec, saved) == ""
+    prepared = await world.prepare(record, spec)
+    record = await world.start(record, spec, prepared)
+    (end,) = await world.over(record)
+    assert end.exit_code == 0
+    assert world.log(record).endswith("resume=1\n1")
+    folder = world.runtime.checkpoints(record)
+    assert folder is not None
+    assert (folder / "step").read_text() == "2"
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _needs_data(world: RuntimeWorld) -> None:
+    """A runtime that moves none says so, and refuses such jobs."""
+    if not world.site.carries:
+        pytest.skip("this runtime brings no data to its ranks, and says so to the planner")

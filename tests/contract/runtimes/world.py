@@ -16,6 +16,7 @@ from federator.model.placements import DesiredEntry, Order
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import RankState, Record
+from federator_agent.data.carrier import Carrier
 from federator_agent.link import Bulk
 from federator_agent.runtime import Prepared, Runtime, Surroundings, Tasks
 from federator_agent.spool import Spool
@@ -34,6 +35,8 @@ class Site(NamedTuple):
     """GPUs that each rank of these tests asks for."""
     alone: bool = True
     """Whether one rank of several can be signalled: the core does not ask for that."""
+    carries: bool = True
+    """Whether it brings data to its ranks, and takes checkpoints from them."""
 
 
 class GivenBulk:
@@ -84,6 +87,7 @@ class RuntimeWorld:
             CLOCK,
             self._spool,
             cast("Bulk", self.bulk),
+            Carrier(self._spool.directory, CLOCK),
             self._tasks,
             self.told.append,
         )

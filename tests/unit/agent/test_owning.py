@@ -79,6 +79,7 @@ def _around(state: Path) -> Surroundings:
         clock=SystemClock(),
         spool=Spool(state),
         bulk=None,  # type: ignore[arg-type]
+        carrier=None,  # type: ignore[arg-type]
         tasks=Tasks(),
         tell=lambda _: None,
     )

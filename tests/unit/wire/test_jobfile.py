@@ -201,7 +201,6 @@ NOT_YET: dict[str, dict[str, Any]] = {
     "$.resources.any_of": {"resources": {"any_of": [{"gpus": 1}]}},
     "$.resources.ordered": {"resources": {"ordered": [{"gpus": 1}]}},
     "$.resources.gpus": {"resources": {"gpus": "0.5"}},
-    "$.checkpoint.uri": {"checkpoint": {"uri": "s3://x"}},
     "$.placement.together": {"placement": {"together": "rack"}},
     "$.array": {"array": "0-99%5"},
 }

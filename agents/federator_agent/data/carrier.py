@@ -1,0 +1,153 @@
+"""Brings what a placement reads before it runs, and takes what it saves to where its next one finds it, wherever that will be."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import FederatorError, Permanent, Transient
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator_agent.core.state import Record
+from federator_agent.data.checkpoints import Checkpoints, Kept
+from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
+from federator_agent.data.patience import patiently
+from federator_agent.data.sources import Sources
+from federator_agent.runtime import StagingError, StagingRefused
+
+EVERY_S = 300.0
+"""Clock seconds between two looks at a job's checkpoints, where it does not say how often it saves."""
+LAST_PATIENCE_S = 600.0
+"""Real seconds for which the end of a placement waits for its last checkpoint to arrive."""
+log = logging.getLogger("federator_agent.data")
+
+
+class Folders(NamedTuple):
+    """Where a runtime has data for its jobs, on disks that it shares with them."""
+
+    cache: Path
+    """Inputs, of all jobs."""
+    inputs: Path
+    """What this placement looks at: a link for each input, by its name."""
+    checkpoints: Path
+    """Where this job saves itself."""
+
+
+class Carrier:
+    """Moves the data of one agent's jobs."""
+
+    def __init__(self, state_dir: Path, clock: Clock, limit_bytes: int | None = None) -> None:
+        self._sources = Sources()
+        self._clock, self._limit_bytes = clock, limit_bytes
+        self._inputs: dict[Path, Inputs] = {}
+        (state_dir / "saved").mkdir(exist_ok=True)
+        self._checkpoints = Checkpoints(state_dir / "saved", self._sources)
+
+    # Before it runs ------------------------------------------------------------------------------------------------
+
+    async def bring(self, record: Record, spec: JobSpec, folders: Folders, log_file: Path) -> None:
+        """Inputs, and the latest checkpoint. Raises `StagingError`: refused where another site may do better."""
+
+        def note(text: str) -> None:
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            with log_file.open("ab") as file:
+                file.write(text.encode())
+
+        try:
+            await self._bring_inputs(spec, folders, note)
+            if (kept := self._kept(record, spec)) is not None:
+                job, epoch = record.entry.job, record.entry.epoch
+                await self._checkpoints.bring(kept, job, epoch, folders.checkpoints, note)
+        except (Transient, NoRoom) as error:
+            raise StagingRefused(fault_of(error)) from None
+        except Permanent as error:
+            raise StagingError(Cause.STAGING, fault_of(error)) from None
+        except OSError as error:
+            raise StagingRefused(f"its data cannot be written: {error}") from None
+
+    async def _bring_inputs(self, spec: JobSpec, folders: Folders, note: Callable[[str], None]) -> None:
+        wanted = spec.inputs or ()
+        if not wanted:
+            return
+        folders.cache.mkdir(parents=True, exist_ok=True)
+        folders.inputs.mkdir(parents=True, exist_ok=True)
+        kept = self._inputs.setdefault(folders.cache, Inputs(folders.cache, self._sources, self._limit_bytes))
+        in_use = _entries_in_use(folders)
+        for number, each in enumerate(wanted):
+            link = folders.inputs / _link_name(number, [name_of(other.uri) for other in wanted])
+            path = await kept.bring(each.uri, in_use, note)
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
+
+    def resumes(self, spec: JobSpec, folder: Path) -> bool:
+        """Whether there is something that it may go on from, of those that keep their checkpoints elsewhere."""
+        return bool(spec.checkpoint and spec.checkpoint.uri and next(folder.glob("*"), None))
+
+    # While it runs, and afterwards ---------------------------------------------------------------------------------
+
+    async def save(self, record: Record, spec: JobSpec, folder: Path) -> None:
+        """For as long as it runs: push what it saves, every time that it stands still."""
+        kept = self._kept(record, spec)
+        if kept is None or spec.checkpoint is None:
+            return
+        every_s = self._clock.real_delay_s(spec.checkpoint.every_s or EVERY_S)
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self._push(kept, record, folder, last=False)
+            except (FederatorError, OSError) as error:
+                log.warning("a checkpoint of %s is not pushed: %s", record.entry.job, error)
+
+    async def finish(self, record: Record, spec: JobSpec, folder: Path) -> str:
+        """When nothing of it runs: push what it has saved last; what to tell of it, if anything."""
+        kept = self._kept(record, spec)
+        if kept is None:
+            return ""
+        try:
+            await patiently(
+                lambda: self._push(kept, record, folder, last=True),
+                log.info,
+                LAST_PATIENCE_S,
+            )
+        except (FederatorError, OSError) as error:
+            log.warning("the last checkpoint of %s is not pushed: %s", record.entry.job, error)
+            return f"its last checkpoint could not be pushed: {error}"
+        return ""
+
+    async def _push(self, kept: Kept, record: Record, folder: Path, *, last: bool) -> None:
+        job, epoch = record.entry.job, record.entry.epoch
+        if await self._checkpoints.push(kept, job, epoch, folder, last=last):
+            log.info("a checkpoint of %s is pushed", job)
+
+    def forget(self, job: str) -> None:
+        """The job's directory is removed here."""
+        self._checkpoints.forget(job)
+
+    def _kept(self, record: Record, spec: JobSpec) -> Kept | None:
+        uri = spec.checkpoint.uri if spec.checkpoint is not None else ""
+        if not uri:
+            return None
+        return self._checkpoints.of(uri, record.entry.job, min(slot.rank for slot in record.slots))
+
+
+def _link_name(number: int, names: list[str]) -> str:
+    """The end of its address; with its number when an earlier one ends alike."""
+    name = names[number]
+    return f"{name}-{number}" if name in names[:number] else name
+
+
+def _entries_in_use(folders: Folders) -> Callable[[], set[Path]]:
+    """Of the placements that stand beside this one: what their links lead to."""
+    placements = folders.inputs.parent.parent
+
+    def entries() -> set[Path]:
+        found = set()
+        for link in placements.glob(f"*/{folders.inputs.name}/*"):
+            if link.is_symlink():
+                target = link.readlink()
+                found |= {above for above in target.parents if above.parent == folders.cache}
+        return found
+
+    return entries

@@ -1,0 +1,206 @@
+"""Checkpoints that outlive their site: what a job saves goes to the place that it names, and comes back wherever it runs next.
+
+What is kept at `checkpoint.uri`, below the job's id: archives, each named by the attempt that made it, and a pointer to the newest whole one. The archive is
+there before the pointer changes, so whoever reads the pointer finds a whole checkpoint; and the pointer of a later attempt is never replaced by an earlier one's.
+A directory that changes while it is packed is packed again: half a checkpoint is none. Only the last push, when nothing of the job runs any more, takes it as it is.
+
+A site knows from its own note which attempt the directory on its disk comes from. It is replaced only when a later attempt, elsewhere, has pushed.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from federator.kernel.errors import Damaged, NotFound
+from federator.kernel.quantities import format_bytes
+from federator_agent import archives
+from federator_agent.data.patience import patiently
+from federator_agent.data.sources import Sources
+from federator_agent.spool import write_durably
+
+KEEP = 2
+"""Archives that stay at the place: a reader of the pointer may still be fetching the one before."""
+TRIES_WHILE_IT_WRITES = 3
+
+Files = tuple[tuple[str, int, int], ...]
+"""Path, size and time of change of each file: by it one looks whether anything has changed."""
+
+
+class Pointer(msgspec.Struct, frozen=True):
+    """The newest checkpoint of one part of a gang. `epoch` orders the job's attempts, `number` the pushes of one."""
+
+    epoch: int
+    number: int
+    archive: str
+    size_bytes: int
+    sha256: str
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a site remembers of a job's directory: from which attempt and push it comes, and what was in it then."""
+
+    epoch: int
+    number: int = 0
+    files: Files = ()
+
+
+class Kept:
+    """A job's checkpoints at its place, as one placement sees them. `part`: its first rank at this site."""
+
+    def __init__(self, sources: Sources, uri: str, job: str, part: int) -> None:
+        self._sources, self._base, self._part = sources, f"{uri.rstrip('/')}/{job}", part
+
+    def at(self, name: str) -> str:
+        """The address of something of this job."""
+        return f"{self._base}/{name}"
+
+    async def pointers(self) -> list[Pointer]:
+        """Those of the latest attempt that has pushed, of all its parts."""
+        source = self._sources.of(self._base)
+        try:
+            names = [item.name for item in await source.items(self._base)]
+        except NotFound:
+            return []
+        found = [
+            msgspec.json.decode(await source.read(self.at(name)), type=Pointer)
+            for name in names
+            if name.startswith("latest-") and name.endswith(".json")
+        ]
+        latest = max((pointer.epoch for pointer in found), default=0)
+        return [pointer for pointer in found if pointer.epoch == latest]
+
+    async def fetch(self, pointer: Pointer, into: Path) -> None:
+        """Its archive. Raises `Damaged` when it is not what was pushed."""
+        source = self._sources.of(self._base)
+        address = self.at(pointer.archive)
+        (item,) = await source.items(address)
+        await source.fetch(address, item, into, lambda _: None)
+        digest, _ = await asyncio.to_thread(_digest, into)
+        if digest != pointer.sha256:
+            raise Damaged(f"{address} is not the checkpoint that was pushed there")
+
+    async def push(self, archive: Path, epoch: int, number: int) -> None:
+        """The archive, then the pointer to it; then older ones of this part go. A later attempt's pointer stays."""
+        source = self._sources.of(self._base)
+        name = f"{epoch:06d}-{number:06d}-{self._part}.tar.gz"
+        digest, size = await asyncio.to_thread(_digest, archive)
+        if any(pointer.epoch > epoch for pointer in await self.pointers()):
+            return
+        await source.put(archive, self.at(name))
+        pointer = Pointer(epoch, number, name, size, digest)
+        small = archive.with_suffix(".json")
+        write_durably(small, msgspec.json.encode(pointer))
+        await source.put(small, self.at(f"latest-{self._part}.json"))
+        mine = sorted(
+            item.name
+            for item in await source.items(self._base)
+            if item.name.endswith(f"-{self._part}.tar.gz") and item.name <= name
+        )
+        for old in mine[:-KEEP]:
+            await source.remove(self.at(old))
+
+
+class Checkpoints:
+    """What one agent knows of its jobs' directories, under its state directory."""
+
+    def __init__(self, directory: Path, sources: Sources) -> None:
+        self._directory = directory
+        self._sources = sources
+
+    def of(self, uri: str, job: str, part: int) -> Kept:
+        """A job's checkpoints at the place that it names."""
+        return Kept(self._sources, uri, job, part)
+
+    async def bring(
+        self, kept: Kept, job: str, epoch: int, folder: Path, note: Callable[[str], None]
+    ) -> None:
+        """Before it runs: make the directory what the latest attempt has pushed, unless that was here. Raises `Permanent`, `Transient`."""
+        known = self._known(job)
+        pointers = await patiently(kept.pointers, note)
+        if pointers and (known is None or pointers[0].epoch > known.epoch):
+            size = sum(pointer.size_bytes for pointer in pointers)
+            note(f"checkpoint: bringing {format_bytes(size)} of attempt {pointers[0].epoch}\n")
+            for number, pointer in enumerate(pointers):
+                await self._unpack(kept, pointer, folder, number, note)
+        self._remember(job, Note(epoch, files=await asyncio.to_thread(files_in, folder)))
+
+    async def _unpack(
+        self, kept: Kept, pointer: Pointer, folder: Path, number: int, note: Callable[[str], None]
+    ) -> None:
+        """The first empties the directory; the others are of other ranks, and lie beside it."""
+        archive = self._directory / f".{pointer.archive}.arriving"
+        try:
+            await patiently(lambda: kept.fetch(pointer, archive), note)
+            if number == 0:
+                await asyncio.to_thread(archives.unpack, archive, folder)
+            else:
+                beside = folder.with_name(f".{folder.name}.more")
+                await asyncio.to_thread(archives.unpack, archive, beside)
+                await asyncio.to_thread(_merge, beside, folder)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    async def push(self, kept: Kept, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
+        """Push what has changed; whether anything was. Unless it is the `last`, only what stood still. Raises `Permanent`, `Transient`."""
+        known = self._known(job) or Note(epoch)
+        for _ in range(1 if last else TRIES_WHILE_IT_WRITES):
+            files = await asyncio.to_thread(files_in, folder)
+            if files == known.files or not files:
+                return False
+            archive = self._directory / f".{job}-{epoch}.leaving"
+            try:
+                await asyncio.to_thread(archives.pack, folder, ("**",), archive)
+                if not last and await asyncio.to_thread(files_in, folder) != files:
+                    continue
+                number = known.number + 1 if known.epoch == epoch else 1
+                await kept.push(archive, epoch, number)
+                self._remember(job, Note(epoch, number, files))
+            finally:
+                archive.unlink(missing_ok=True)
+                archive.with_suffix(".json").unlink(missing_ok=True)
+            return True
+        return False
+
+    def forget(self, job: str) -> None:
+        """Its directory goes."""
+        (self._directory / f"{job}.json").unlink(missing_ok=True)
+
+    def _known(self, job: str) -> Note | None:
+        try:
+            return msgspec.json.decode((self._directory / f"{job}.json").read_bytes(), type=Note)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def _remember(self, job: str, note: Note) -> None:
+        write_durably(self._directory / f"{job}.json", msgspec.json.encode(note))
+
+
+def files_in(folder: Path) -> Files:
+    """What is there now, by path."""
+    found = []
+    for top, _, names in os.walk(folder):
+        for name in names:
+            path = Path(top) / name
+            with contextlib.suppress(FileNotFoundError):
+                facts = path.stat()
+                found.append((str(path.relative_to(folder)), facts.st_size, facts.st_mtime_ns))
+    return tuple(sorted(found))
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
+
+
+def _merge(beside: Path, folder: Path) -> None:
+    for top, _, names in os.walk(beside):
+        for name in names:
+            path = Path(top) / name
+            target = folder / path.relative_to(beside)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)

@@ -1,0 +1,194 @@
+"""The inputs of jobs, kept on the site's disk: each content once, for all jobs that read it.
+
+An entry's name is the hash of the address and of what it listed there, so new content is another entry and never changes under a job that reads the old. Files
+arrive under another name and are renamed when whole; an entry gets its own name when all its files are there. So a transfer that is cut off, by whatever, goes on
+where it was. When there is no room, what nobody has read for longest goes first; what a placement reads stays.
+"""
+
+import asyncio
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from federator.kernel.errors import FederatorError, Invalid, Permanent
+from federator.kernel.ids import content_hash
+from federator.kernel.quantities import format_bytes
+from federator_agent.data.files import path_of
+from federator_agent.data.patience import patiently
+from federator_agent.data.sources import Item, Moved, Sources, scheme_of
+
+SIDE_BY_SIDE = 8
+"""Files of one input that are fetched at once."""
+SHARE_OF_DISK = 0.5
+"""Of the file system that holds them, inputs take no more when the site does not say how much they may."""
+SPARE_BYTES = 2**30
+"""Stays free on the disk for everything else."""
+
+
+class NoRoom(Permanent):
+    """The site's disk cannot hold it, even with nothing else kept: another site may."""
+
+
+def name_of(uri: str) -> str:
+    """What an input is called where a job looks for it: the end of its address."""
+    parts = urlsplit(uri)
+    return unquote(PurePosixPath(parts.path).name) or parts.netloc
+
+
+class Inputs:
+    """What is kept under one directory. `limit_bytes` None: a share of the disk."""
+
+    def __init__(self, directory: Path, sources: Sources, limit_bytes: int | None) -> None:
+        self._directory = directory
+        self._sources = sources
+        self._limit_bytes = limit_bytes
+        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._arriving: dict[str, int] = {}
+        """Bytes still to come, by entry."""
+
+    async def bring(self, uri: str, in_use: Callable[[], set[Path]], note: Callable[[str], None]) -> Path:
+        """Have it here; the file or directory to read. `in_use`: entries that must stay. Raises `NoRoom`, `Permanent`, `Transient`."""
+        source = self._sources.of(uri)
+        items = await patiently(lambda: source.items(uri), note)
+        if scheme_of(uri) == "file":
+            note(f"{uri}: is at this site\n")
+            return path_of(uri)
+        for item in items:
+            _check_name(uri, item)
+        key = content_hash(msgspec.json.encode([uri, items]))
+        entry, size = self._directory / key, sum(max(0, item.size) for item in items)
+        async with self._locks[key]:
+            if entry.exists():
+                os.utime(entry)
+                note(f"{uri}: {format_bytes(size)} are here already\n")
+            else:
+                await self._fetch(uri, items, key, in_use, note)
+        data = entry / "data"
+        return data / name_of(uri) if len(items) == 1 and not items[0].name else data
+
+    async def _fetch(
+        self,
+        uri: str,
+        items: list[Item],
+        key: str,
+        in_use: Callable[[], set[Path]],
+        note: Callable[[str], None],
+    ) -> None:
+        part = self._directory / f".{key}.part"
+        data = part / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        files = {item: data / (item.name or name_of(uri)) for item in items}
+        left = [item for item in items if not files[item].exists()]
+        size = sum(max(0, item.size) for item in left)
+        self._arriving[key] = size
+        try:
+            await asyncio.to_thread(self._make_room, {self._directory / key, part} | in_use())
+            progress = Progress(uri, size, note)
+
+            def moved(count: int) -> None:
+                self._arriving[key] = max(0, self._arriving[key] - count)
+                progress.moved(count)
+
+            await self._fetch_all(uri, [(item, files[item]) for item in left], moved, note)
+        finally:
+            del self._arriving[key]
+        part.rename(self._directory / key)
+        note(f"{uri}: {format_bytes(progress.done)} brought\n")
+
+    async def _fetch_all(
+        self, uri: str, files: list[tuple[Item, Path]], moved: Moved, note: Callable[[str], None]
+    ) -> None:
+        source, slots = self._sources.of(uri), asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def fetch(item: Item, file: Path) -> None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            arriving = file.with_name(f".{content_hash(file.name.encode())[:16]}.arriving")
+            async with slots:
+                await patiently(lambda: source.fetch(uri, item, arriving, moved), note)
+                if item.size >= 0 and arriving.stat().st_size != item.size:
+                    raise Invalid(
+                        f"{uri}: {item.name or 'it'} has changed while it was fetched", remedy="try again"
+                    )
+                arriving.rename(file)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item, file in files:
+                    group.create_task(fetch(item, file))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    def _make_room(self, stay: set[Path]) -> None:
+        """Drop what is not in use, least recently used first, until what arrives fits. Raises `NoRoom`."""
+        disk = shutil.disk_usage(self._directory)
+        limit = self._limit_bytes if self._limit_bytes is not None else int(disk.total * SHARE_OF_DISK)
+        sizes = {path: _size(path) for path in self._directory.iterdir() if path.is_dir()}
+        need = sum(self._arriving.values())
+        oldest = sorted(
+            (path for path in sizes if path not in stay and not self._is_arriving(path)),
+            key=lambda path: path.stat().st_mtime,
+        )
+        free, used = disk.free - SPARE_BYTES, sum(sizes.values())
+        while need > free or used + need > limit:
+            if not oldest:
+                here = min(max(free, 0), max(limit - used, 0))
+                raise NoRoom(
+                    f"its inputs need {format_bytes(need)} more, and the site has room for {format_bytes(here)}",
+                    remedy="raise inputs_cache in the site file, or free its disk",
+                )
+            gone = oldest.pop(0)
+            shutil.rmtree(gone, ignore_errors=True)
+            free, used = free + sizes[gone], used - sizes[gone]
+
+    def _is_arriving(self, path: Path) -> bool:
+        return path.name.removeprefix(".").removesuffix(".part") in self._arriving
+
+
+class Progress:
+    """Says at every tenth of the way how far a transfer has come."""
+
+    def __init__(self, uri: str, size: int, note: Callable[[str], None]) -> None:
+        self._uri, self._size, self._note = uri, size, note
+        self.done = 0
+        note(f"{uri}: bringing {format_bytes(size)}\n")
+
+    def moved(self, count: int) -> None:
+        """So many bytes more have arrived."""
+        before, self.done = self.done, self.done + count
+        if (
+            self._size
+            and self.done < self._size
+            and 10 * before // self._size != 10 * self.done // self._size
+        ):
+            self._note(f"{self._uri}: {format_bytes(self.done)} of {format_bytes(self._size)}\n")
+
+
+def _check_name(uri: str, item: Item) -> None:
+    """Keys are written by anybody: none may lead out of its directory."""
+    path = PurePosixPath(item.name)
+    if path.is_absolute() or ".." in path.parts or "\0" in item.name:
+        raise Invalid(
+            f"{uri} holds something of the name {item.name!r}, which no directory can",
+            remedy="rename it there",
+        )
+
+
+def _size(directory: Path) -> int:
+    total = 0
+    for top, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(top) / name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def fault_of(error: FederatorError) -> str:
+    """What to tell of an input that cannot be had."""
+    return f"input {error.describe()}"

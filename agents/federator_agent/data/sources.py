@@ -1,0 +1,111 @@
+"""Where data lies, by the kind of its address: files of the site, web servers, and stores that speak S3.
+
+A source lists what an address names, fetches one item of it, and (files and S3) takes what is put there. What it raises says whether trying again may help:
+`Permanent` when the address or the credentials are wrong, `Transient` when the other side is in trouble.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from federator.kernel.errors import Invalid, NotSupported
+
+Moved = Callable[[int], None]
+"""Is told of bytes as they arrive."""
+T = TypeVar("T")
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One file of what an address names. `name`: its path below the address; empty for the address itself. `tag`: changes with the content."""
+
+    name: str
+    size: int
+    tag: str
+
+
+class GivenUp(Exception):
+    """Nobody waits for this transfer any more."""
+
+
+class Source(Protocol):
+    """One kind of address."""
+
+    async def items(self, uri: str) -> list[Item]:
+        """What it names, sorted by name. Raises `NotFound` for nothing, `Permanent`, `Transient`."""
+        ...
+
+    async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
+        """Write an item to a file. Raises `NotFound` when it has gone or changed since, `Permanent`, `Transient`."""
+        ...
+
+    async def put(self, file: Path, uri: str) -> None:
+        """Make an address hold a file's content, whole or not at all. Raises `NotSupported`, `Permanent`, `Transient`."""
+        ...
+
+    async def read(self, uri: str) -> bytes:
+        """A small content at once. Raises `NotFound`, `Permanent`, `Transient`."""
+        ...
+
+    async def remove(self, uri: str) -> None:
+        """What is not there is removed already. Raises `Permanent`, `Transient`."""
+        ...
+
+
+_DOORS = {
+    "file": ("federator_agent.data.files", "FileSource"),
+    "http": ("federator_agent.data.web", "WebSource"),
+    "https": ("federator_agent.data.web", "WebSource"),
+    "s3": ("federator_agent.data.s3", "S3Source"),
+}
+
+
+def scheme_of(uri: str) -> str:
+    """The kind of an address."""
+    return urlsplit(uri).scheme
+
+
+class Sources:
+    """The sources of one agent, each made when it is first asked for: an agent that moves nothing imports nothing for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Source] = {}
+
+    def of(self, uri: str) -> Source:
+        """The source of an address. Raises `Invalid` for a kind that this agent does not know, `NotSupported` for one that is not installed."""
+        scheme = scheme_of(uri)
+        if scheme not in _DOORS:
+            raise Invalid(
+                f"{uri!r} is no address that this agent can fetch", remedy=f"use {', '.join(_DOORS)}"
+            )
+        if scheme not in self._known:
+            module, name = _DOORS[scheme]
+            try:
+                self._known[scheme] = getattr(import_module(module), name)()
+            except ModuleNotFoundError as error:
+                remedy = "install federator[agent,aws] there"
+                raise NotSupported(
+                    f"this agent cannot reach {scheme}: {error.name} is missing", remedy=remedy
+                ) from None
+        return self._known[scheme]
+
+
+async def in_thread(work: Callable[[Moved], T], moved: Moved) -> T:
+    """Run what blocks in a thread. Cancelled, the thread ends at its next word of progress."""
+    given_up = threading.Event()
+
+    def progress(count: int) -> None:
+        if given_up.is_set():
+            raise GivenUp
+        moved(count)
+
+    try:
+        return await asyncio.to_thread(work, progress)
+    except asyncio.CancelledError:
+        given_up.set()
+        raise
