@@ -13,6 +13,7 @@ from federator.model.jobs import JobSpec, Resources
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
+from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.slurm.folder import Folder, Intent, Marks
 from federator_agent.slurm.output import Job
@@ -34,13 +35,14 @@ class Site:
         self.tasks = Tasks()
         self.shared = folder / "shared"
         self.shared.mkdir()
+        spool = Spool(folder / "state")
         self.around = Surroundings(
             site="here",
             environment={},
             clock=SystemClock(),
-            spool=Spool(folder / "state"),
+            spool=spool,
             bulk=None,  # type: ignore[arg-type]
-            carrier=None,  # type: ignore[arg-type]
+            carrier=Carrier(spool.directory, SystemClock()),
             tasks=self.tasks,
             tell=self.told.append,
         )
