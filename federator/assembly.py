@@ -85,7 +85,7 @@ class Core:
         await self.records.load()
         check_rented_sites(self.records, self.settings.providers)
         await self.decisions.load_index()
-        self.history.load(self.records.jobs.values())
+        self.history.load(self.records)
         log.info(
             "term %d: %d jobs, %d of them open",
             self.reign.number,
@@ -151,7 +151,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     """A dispatcher from its parts, not yet started."""
     ids = ids or IdSource(clock)
     records, scribe = Records(store), Scribe(clock, ids)
-    history, inventory = History(), Inventory(clock, settings.link)
+    history, inventory = History(corrects=settings.turn.learn), Inventory(clock, settings.link)
     observer = _observer(settings, records, inventory, history, clock)
     progress = Progress(records, scribe, history)
     decisions = DecisionLog(records, settings.retention, solver)

@@ -69,6 +69,8 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Real seconds after which the solver's child is killed and greedy's plan stands."""
     stages: tuple[str, ...] = ("greedy", "lp", "cpsat")
     """Stages that the solver may run, in order; each has a work limit of its own."""
+    learn: bool = True
+    """Whether estimates are corrected by how earlier ones of the same name and owner have turned out."""
     heartbeat_s: float = 30.0
     """A turn happens at least this often (clock seconds), events or not."""
 

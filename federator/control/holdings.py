@@ -16,7 +16,9 @@ from federator.model.placements import Order, Placement
 from federator.model.snapshot import BusyView
 
 OVERDUE_S = 60.0
-"""Work that has outrun its forecast is expected to end this much later than now, again and again."""
+"""Work that has outrun its forecast is expected to end this much later than now, again and again,"""
+OVERDUE_SHARE = 0.15
+"""or later by this share of the time it has run, if that is more: about the middle of what is left, where runs err by e^±0.4."""
 
 
 class Holding(NamedTuple):
@@ -32,7 +34,12 @@ class Holding(NamedTuple):
         if self.placement.order is Order.STOP:
             return replace(self.view, ends_at=now + self.grace_s)
         if self.view.ends_at < now:
-            return replace(self.view, ends_at=now + OVERDUE_S)
+            more_s = (
+                max(OVERDUE_S, OVERDUE_SHARE * (now - self.view.started_at))
+                if self.view.started_at
+                else OVERDUE_S
+            )
+            return replace(self.view, ends_at=now + more_s)
         return self.view
 
 

@@ -3,6 +3,7 @@
 A turn sees the same few hundred jobs again and again, and most of them have not changed since; a view that is kept costs a comparison.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -13,7 +14,13 @@ from federator.control.records import Records
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView
-from federator.planning.forecast import in_words, runtime_quantiles
+from federator.planning.forecast import UNKNOWN, Leaning, in_words, outlasting, runtime_quantiles
+from federator.wire.needs import needs_of
+
+TELLING = -0.2
+"""ln(run so far / estimate) from which on a job that still runs tells something about its namesakes,"""
+STEP = 0.1
+"""and how much further it must be to tell more: a view is not made anew for every second."""
 
 
 class _Kept(NamedTuple):
@@ -23,6 +30,7 @@ class _Kept(NamedTuple):
     policies: int
     """Their version."""
     runs: int
+    errors: Leaning
     view: JobView
 
 
@@ -35,10 +43,15 @@ class JobViews:
         self._kept: dict[str, _Kept] = {}
         self._policies = -1
         self._interactive: frozenset[str] = frozenset()
+        self._lasting: dict[tuple[str, str], float] = {}
+        """By queue and name: how far a job that still runs is beyond its estimate, as ln(run / estimate)."""
 
-    def seen(self, only: Collection[str] | None, behind_s: Mapping[str, float]) -> tuple[JobView, ...]:
+    def seen(
+        self, only: Collection[str] | None, behind_s: Mapping[str, float], now: float
+    ) -> tuple[JobView, ...]:
         """The jobs that wait and may start, in order of submission; with `only`, of those just these. `behind_s` goes into their views."""
         jobs = self._records.open_jobs
+        self._lasting = self._look_at_running(now) if self._history.corrects else {}
         waiting = [jobs[name] for name in (jobs if only is None else sorted(only)) if name in jobs]
         version = self._records.policies.version
         kept = {
@@ -63,10 +76,9 @@ class JobViews:
 
     def run_time(self, job: Job, spec: JobSpec) -> str:
         """How long it is planned to run, and how that is known."""
-        runs = self._history.runs(job.queue, job.name)
-        return in_words(
-            runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s), job.max_duration_s
-        )
+        runs, errors = self._history.runs(job.queue, job.name), self._errors(job)
+        found = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
+        return in_words(found, job.max_duration_s)
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""
@@ -75,6 +87,7 @@ class JobViews:
             spec,
             revision=self._records.revision_of(job),
             runs=self._history.runs(job.queue, job.name),
+            errors=self._errors(job),
             interactive=job.queue in self._interactive_queues(),
             without_checkpoint=self._without_checkpoint(job),
         )
@@ -87,13 +100,37 @@ class JobViews:
         return tuple(m.id for m in members if m.site == job.resume_site and m.id not in job.resume_members)
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
-        runs = self._history.learned(job.queue, job.name)
+        runs, errors = self._history.learned(job.queue, job.name), self._errors(job)
+        made_of = (job, policies, runs, errors)
         kept = self._kept.get(job.id)
-        if kept is None or kept.job is not job or kept.policies != policies or kept.runs != runs:
-            kept = _Kept(job, policies, runs, self.of(job))
+        if kept is None or kept.job is not job or kept[1:4] != made_of[1:]:
+            kept = _Kept(*made_of, self.of(job))
         if kept.view.behind_s != behind_s:
             kept = kept._replace(view=msgspec.structs.replace(kept.view, behind_s=behind_s))
         return kept
+
+    def _errors(self, job: Job) -> Leaning:
+        """How estimates like this one turn out. While no namesake has ended, those that still run tell something, too."""
+        known = self._history.leaning(job.queue, job.name, job.owner)
+        least = self._lasting.get((job.queue, job.name))
+        return known if least is None or known.runs else outlasting(known, least)
+
+    def _look_at_running(self, now: float) -> dict[tuple[str, str], float]:
+        """How much longer than their estimates jobs of each queue and name run by now."""
+        found: dict[tuple[str, str], float] = {}
+        for placement in self._records.open_placements.values():
+            if placement.started_at is None or placement.ended or placement.started_at >= now:
+                continue
+            job = self._records.jobs[placement.job]
+            spec = self._records.spec(placement.spec_hash)
+            if not spec.estimate_s or job.epoch > 1:
+                continue
+            ran_s = (now - placement.started_at) * spec.speed.get(placement.model, 1.0)
+            beyond = math.floor(math.log(ran_s / spec.estimate_s) / STEP) * STEP
+            if beyond >= TELLING:
+                key = (job.queue, job.name)
+                found[key] = max(beyond, found.get(key, beyond))
+        return found
 
     def _interactive_queues(self) -> frozenset[str]:
         policies = self._records.policies
@@ -111,10 +148,11 @@ def view_of_job(
     revision: int,
     runs: tuple[float, ...],
     interactive: bool,
+    errors: Leaning = UNKNOWN,
     without_checkpoint: tuple[str, ...] = (),
 ) -> JobView:
     """Join record and spec into what planning may see: no command, environment or secret among it."""
-    forecast = runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s)
+    forecast = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
     return JobView(
         id=job.id,
         revision=revision,

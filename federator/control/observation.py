@@ -72,7 +72,7 @@ class Observer:
             taken_at=now,
             incarnation=records.store.incarnation,
             revision=records.revision,
-            jobs=self.jobs.seen(only, self.window),
+            jobs=self.jobs.seen(only, self.window, now),
             pools=tuple(self._pools(now)),
             offers=tuple(self._offers()),
             rules=records.policies.rules,

@@ -60,7 +60,7 @@ class Progress:
         changes = await self._records.transact(compute)
         for row in changes.rows.values():
             if isinstance(row, Job):
-                self._history.learn(row)
+                self._history.learn(row, self._records)
 
     async def rebooted(self, member: str, known: Collection[str]) -> None:
         """The member's host has booted anew, and all its work was processes of that host: none of them outlives its boot.

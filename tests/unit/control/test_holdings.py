@@ -2,7 +2,7 @@
 
 import msgspec
 
-from federator.control.holdings import OVERDUE_S, Holdings
+from federator.control.holdings import OVERDUE_S, OVERDUE_SHARE, Holdings
 from federator.model.placements import Order
 from tests.support.dispatch import World, make_world
 
@@ -44,7 +44,12 @@ async def test_the_end_moves_with_time_where_it_must() -> None:
     (holding,) = holdings.by_member()["north"]
     planned_at = holding.view.ends_at
     assert holding.seen(planned_at - 1.0).ends_at == planned_at
-    assert holding.seen(planned_at + 5.0).ends_at == planned_at + 5.0 + OVERDUE_S
+    late_at = planned_at + 5.0
+    ran_s = late_at - holding.view.started_at
+    assert holding.seen(late_at).ends_at == late_at + OVERDUE_SHARE * ran_s > late_at + OVERDUE_S
+    hardly_begun = holding.view.started_at + 10.0
+    short = holding._replace(view=msgspec.structs.replace(holding.view, ends_at=hardly_begun - 1.0))
+    assert short.seen(hardly_begun).ends_at == hardly_begun + OVERDUE_S
     await world.put(msgspec.structs.replace(world.placement(job), order=Order.STOP))
     (holding,) = holdings.by_member()["north"]
     assert holding.seen(planned_at - 1000.0).ends_at == planned_at - 1000.0 + 90.0

@@ -1,5 +1,6 @@
 """Run times with their margin, and when work at home starts and ends: on exact hosts, with expected ends, limits and order."""
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ from federator.model.capacity import Shape
 from federator.model.rules import CapRow, CapUnit, Scope
 from federator.model.snapshot import BusyView, PoolView
 from federator.planning import schedule as engine
-from federator.planning.forecast import RUNTIME_MARGIN, list_schedule, runtime_quantiles
+from federator.planning.forecast import (
+    RUNTIME_MARGIN,
+    UNKNOWN,
+    leaning,
+    list_schedule,
+    outlasting,
+    runtime_quantiles,
+)
 from federator.planning.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
@@ -38,7 +46,42 @@ def test_the_range_shown_holds_what_is_planned_with() -> None:
 
 
 def test_old_runs_are_forgotten() -> None:
-    assert runtime_quantiles(None, [9000.0] * 50 + [100.0] * 20, margin=1.0).run_s == 100.0
+    assert runtime_quantiles(None, [9000.0] * 50 + [100.0] * 20).run_s == 100.0 * RUNTIME_MARGIN
+
+
+def test_what_runs_of_a_name_took_corrects_the_estimates_of_its_namesakes() -> None:
+    twice = math.log(2.0)
+    assert runtime_quantiles(1000.0, errors=leaning([])).run_s == pytest.approx(1350.0)
+    one, ten = (runtime_quantiles(1000.0, errors=leaning([twice] * runs)) for runs in (1, 10))
+    assert 1350.0 < one.run_s < 2600.0
+    assert 1950.0 < ten.run_s < 2400.0, "after ten runs of twice the estimate, a little more than twice"
+    assert ten.high_s / ten.low_s < one.high_s / one.low_s < 2.8, "and the range is narrower for each of them"
+    assert "× 1.9" in ten.source
+    assert "10 runs" in ten.source
+
+
+def test_runs_of_a_name_that_differ_leave_a_wide_range() -> None:
+    alike = leaning([0.3] * 12)
+    unlike = leaning([-0.5, 1.1] * 6)
+    assert alike.spread < 0.2
+    assert unlike.spread > 0.6
+    assert unlike.shift == pytest.approx(0.27, abs=0.05)
+
+
+def test_an_owner_whose_estimates_are_short_is_planned_with_more_time_for_new_names_too() -> None:
+    short = leaning([], [0.5] * 20)
+    assert 0.25 < short.shift < 0.5
+    assert leaning([], [0.5]).shift < 0.1, "but one name says little"
+    assert leaning([-0.1] * 10, [0.5] * 20).shift < 0.0, "and what a name does itself counts for more"
+
+
+def test_a_namesake_that_still_runs_rules_out_shorter_runs() -> None:
+    assert outlasting(UNKNOWN, -2.0).shift == pytest.approx(0.0, abs=1e-3)
+    known = UNKNOWN
+    for least in (0.0, 0.5, 1.0, 3.0):
+        before, known = known, outlasting(UNKNOWN, least)
+        assert known.shift >= max(least, before.shift)
+        assert 0.0 < known.spread < before.spread
 
 
 def test_nothing_is_planned_beyond_the_jobs_own_limit() -> None:
