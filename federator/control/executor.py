@@ -6,6 +6,7 @@ Before a machine is given back, the records are read again.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -60,6 +61,28 @@ class _Pace:
         self._next.pop(lease_id, None)
 
 
+class _Alarm:
+    """Rings when a lease may have something to do. Most changes are none of a lease's business, and most federations rent nothing."""
+
+    def __init__(self) -> None:
+        self.rings = asyncio.Event()
+        self.any_open = True
+        """Whether there was an open lease at the last look."""
+
+    def hear(self, changes: Changes | None) -> None:
+        """Rows have changed, or (None) something was heard."""
+        rows = changes.rows.values() if changes is not None else ()
+        if self.any_open or any(isinstance(row, Lease) for row in rows):
+            self.rings.set()
+
+    async def rung(self, within_s: float | None) -> bool:
+        """Wait for it, but not longer; whether it rang."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if within_s is None else max(0.05, within_s)):
+                await self.rings.wait()
+        return self.rings.is_set()
+
+
 class Executor:
     """Steps every open lease along its life."""
 
@@ -83,7 +106,7 @@ class Executor:
         self._user_data = user_data
         self._federation = federation
         self._settings = settings
-        self._wake = asyncio.Event()
+        self._alarm = _Alarm()
         self._pace = _Pace(scribe.clock, settings.poll_s)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
@@ -97,26 +120,23 @@ class Executor:
             LeaseStatus.TERMINATING: self._terminating,
         }
 
-    def wake(self, *_: object) -> None:
-        """A lease may have something to do."""
-        self._wake.set()
+    def wake(self, changes: Changes | None = None) -> None:
+        """Something has happened: where there are leases, one of them may have something to do."""
+        self._alarm.hear(changes)
 
     async def run(self) -> None:
         """Pass after pass: at once when woken, and every `poll_s` to hear what providers say."""
         clock = self._scribe.clock
         polled_boot_s = float("-inf")
         while True:
-            self._wake.clear()
-            if clock.boot() - polled_boot_s >= self._settings.poll_s:
+            self._alarm.rings.clear()
+            if self._providers and clock.boot() - polled_boot_s >= self._settings.poll_s:
                 polled_boot_s = clock.boot()
                 await self.poll()
             await self.step()
-            try:
-                async with asyncio.timeout(max(0.05, clock.real_delay_s(self._settings.poll_s))):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-            await asyncio.sleep(0.01)
+            looks_again = self._providers or self._alarm.any_open
+            if await self._alarm.rung(clock.real_delay_s(self._settings.poll_s) if looks_again else None):
+                await asyncio.sleep(0.01)
 
     async def poll(self) -> None:
         """Ask every provider for its offers and for our instances; a provider that does not answer is asked again next time."""
@@ -150,7 +170,9 @@ class Executor:
 
     async def step(self) -> None:
         """One step for every lease that has one to take."""
-        for lease_id in [le.id for le in self._records.leases.values() if le.status not in LEASE_ENDED]:
+        open_now = [le.id for le in self._records.leases.values() if le.status not in LEASE_ENDED]
+        self._alarm.any_open = bool(open_now)
+        for lease_id in open_now:
             try:
                 await self._heed(lease_id)
                 lease = self._records.leases[lease_id]

@@ -1,16 +1,17 @@
 """What placements hold at each member, as planning sees it.
 
-With ten thousand placements running, making their views anew for every look at the world cost more than all other work of a turn together. Nearly all of
-them are as they were: so a view is kept as long as the very records that it was made of are still the current ones. Records are immutable and a change
-replaces them, so that comparing identities misses nothing, whoever has changed what.
+With ten thousand placements running, making their views anew for every look at the world cost more than all other work of a turn together, and even
+asking each whether it has changed cost more than a small turn does. Every change of the records is told to whoever listens, so a look takes up what has
+changed since the last one, and nothing else.
 """
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from federator.control.records import Records
+from federator.control.records import Changes, Records
 from federator.model.jobs import Job
 from federator.model.placements import Order, Placement
 from federator.model.snapshot import BusyView
@@ -19,6 +20,8 @@ OVERDUE_S = 60.0
 """Work that has outrun its forecast is expected to end this much later than now, again and again,"""
 OVERDUE_SHARE = 0.15
 """or later by this share of the time it has run, if that is more: about the middle of what is left, where runs err by e^±0.4."""
+PLACEMENT_KEYS = "placement/"
+"""What the key of a placement's row begins with."""
 
 
 class Holding(NamedTuple):
@@ -28,6 +31,11 @@ class Holding(NamedTuple):
     placement: Placement
     view: BusyView
     grace_s: float
+
+    @property
+    def settled_until_at(self) -> float:
+        """Up to when `seen` is the same whenever it is asked for."""
+        return -math.inf if self.placement.order is Order.STOP else self.view.ends_at
 
     def seen(self, now: float) -> BusyView:
         """The view at that moment: ended as planned; a while from now, once that is past; after its grace, once it is told to stop."""
@@ -43,34 +51,86 @@ class Holding(NamedTuple):
         return self.view
 
 
-class _Kept(NamedTuple):
-    placement: Placement
-    job: Job
-    holdings: tuple[Holding, ...]
+class _Where(NamedTuple):
+    """The members at which a placement of that job holds something."""
+
+    job: str
+    members: tuple[str, ...]
 
 
 class Holdings:
-    """Knows what is held where; asks the records at every look, and makes anew only what has changed."""
+    """Knows what is held where, and makes anew only what has changed."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._kept: dict[str, _Kept] = {}
+        self._changed: dict[str, None] | None = None
+        """Placements to look at again, in the order in which they changed; None: all, for nothing was read yet."""
+        self._at: dict[str, _Where] = {}
+        """By placement."""
+        self._of: dict[str, dict[str, None]] = {}
+        """Those placements, by job."""
+        self._held: dict[str, dict[str, Holding]] = {}
+        self._shown: dict[str, tuple[Holding, ...]] = {}
+        records.subscribe(self._note)
 
-    def by_member(self) -> dict[str, list[Holding]]:
-        """What each member's hosts are held by."""
-        found: dict[str, list[Holding]] = {}
-        former, self._kept = self._kept, {}
-        for name, placement in self._records.open_placements.items():
-            if placement.ended:
-                continue
-            job = self._records.jobs[placement.job]
-            kept = former.get(name)
-            if kept is None or kept.placement is not placement or kept.job is not job:
-                kept = _Kept(placement, job, self._look(placement, job))
-            self._kept[name] = kept
-            for holding in kept.holdings:
-                found.setdefault(holding.member, []).append(holding)
-        return found
+    def by_member(self) -> dict[str, tuple[Holding, ...]]:
+        """What each member's hosts are held by: the very same tuple as long as that is the same."""
+        if self._changed is None:
+            self._changed = dict.fromkeys(self._records.open_placements)
+        changed, self._changed = self._changed, {}
+        for member in dict.fromkeys(member for name in changed for member in self._take_up(name)):
+            held = self._held.get(member)
+            if held:
+                self._shown[member] = tuple(held.values())
+            else:
+                self._held.pop(member, None)
+                self._shown.pop(member, None)
+        return self._shown
+
+    def _note(self, changes: Changes) -> None:
+        """Rows have changed in the store."""
+        if self._changed is None:
+            return
+        for row in changes.rows.values():
+            if isinstance(row, Placement):
+                self._changed[row.id] = None
+            elif isinstance(row, Job):
+                self._changed.update(self._of.get(row.id, {}))
+        for key in changes.deletes:
+            if key.startswith(PLACEMENT_KEYS):
+                self._changed[key.removeprefix(PLACEMENT_KEYS)] = None
+
+    def _take_up(self, name: str) -> tuple[str, ...]:
+        """Note what the placement holds now; the members of which something else is true than before."""
+        placement = self._records.open_placements.get(name)
+        if placement is None or placement.ended:
+            return self._let_go(name)
+        job = self._records.jobs[placement.job]
+        holdings = self._look(placement, job)
+        members = tuple(holding.member for holding in holdings)
+        left = [member for member in self._members(name) if member not in members]
+        for member in left:
+            del self._held[member][name]
+        for holding in holdings:
+            self._held.setdefault(holding.member, {})[name] = holding
+        self._at[name] = _Where(job.id, members)
+        self._of.setdefault(job.id, {})[name] = None
+        return (*left, *members)
+
+    def _members(self, name: str) -> tuple[str, ...]:
+        return self._at[name].members if name in self._at else ()
+
+    def _let_go(self, name: str) -> tuple[str, ...]:
+        """It holds nothing any more."""
+        where = self._at.pop(name, None)
+        if where is None:
+            return ()
+        for member in where.members:
+            del self._held[member][name]
+        del self._of[where.job][name]
+        if not self._of[where.job]:
+            del self._of[where.job]
+        return where.members
 
     def _look(self, placement: Placement, job: Job) -> tuple[Holding, ...]:
         """Its ranks at each member, in their order; without those whose part is over."""

@@ -5,8 +5,12 @@ seen by it, so its hosts are taken off here, the fullest host that holds a rank 
 member's report by itself: the ranks that are there, unless that report has seen them.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from federator.control.history import History
 from federator.control.holdings import OVERDUE_S, Holding, Holdings
@@ -26,6 +30,35 @@ RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
 BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
+
+
+class _PoolKept(NamedTuple):
+    """A pool as a look saw it, and what holds it; that looks the same up to `settled_until_at`."""
+
+    pool: Pool
+    here: list[Holding]
+    settled_until_at: float
+    view: PoolView
+
+
+class _MadeOf(NamedTuple):
+    """What the views of a member's pools are made of."""
+
+    member: Member
+    site: Site
+    lease: Lease | None
+    report: SiteReport
+    counted: frozenset[str]
+    session: str
+    because: str
+    held: tuple[Holding, ...]
+
+
+class _MemberKept(NamedTuple):
+    """The pools of a member, and the very records and reports that they were made of."""
+
+    made_of: _MadeOf
+    pools: tuple[_PoolKept, ...]
 
 
 class Observer:
@@ -54,6 +87,8 @@ class Observer:
         self._settled_boot_s = clock.boot() + reconnect_s
         self.jobs = JobViews(records, history)
         self._holdings = Holdings(records)
+        self._kept: dict[str, _MemberKept] = {}
+        """By member: between two looks most of them have not changed."""
         self.line = WaitingLine(records, history, self.jobs.eligible, whole=not window)
         self.window: dict[str, float] = {}
         """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
@@ -105,13 +140,15 @@ class Observer:
 
     def _pools(self, now: float) -> Iterator[PoolView]:
         by_member = self._holdings.by_member()
+        if len(self._kept) > 2 * len(self._records.members):
+            self._kept.clear()
         for member in self._records.members.values():
-            yield from self._member_pools(member, by_member.get(member.id, []), now)
+            yield from self._member_pools(member, by_member.get(member.id, ()), now)
         for lease in self._records.leases.values():
             if lease.status not in LEASE_ENDED and lease.member not in self._records.members:
-                yield self._booting_pool(lease, by_member.get(lease.member, []), now)
+                yield self._booting_pool(lease, by_member.get(lease.member, ()), now)
 
-    def _member_pools(self, member: Member, held: list[Holding], now: float) -> Iterator[PoolView]:
+    def _member_pools(self, member: Member, held: tuple[Holding, ...], now: float) -> Iterator[PoolView]:
         site = self._records.sites.get(member.site)
         heard = self._inventory.members.get(member.id)
         if site is None or member.status is SiteStatus.GONE:
@@ -123,38 +160,54 @@ class Observer:
         if heard is None or heard.report is None:
             yield from self._unheard_pools(site, member, lease, held, now)
             return
-        for pool in heard.report.pools:
-            here = [holding for holding in held if holding.placement.pool == pool.name]
-            unseen = [each.placement for each in here if each.placement.id not in heard.counted]
-            yield PoolView(
-                site=site.name,
-                kind=site.kind,
-                pool=pool.name,
-                member=member.id,
-                session=heard.session,
-                region=site.region,
-                provider=site.provider,
-                labels={**site.labels, **heard.report.labels},
-                market=member.market,
-                price_usd_gpu_h=_price_usd_gpu_h(site, lease, heard.report),
-                model=pool.model,
-                gpu_memory_mib=pool.gpu_memory_mib,
-                nodes=pool.nodes,
-                gpus_per_node=pool.gpus_per_node,
-                cpus_milli_per_node=pool.cpus_milli_per_node,
-                memory_mib_per_node=pool.memory_mib_per_node,
-                free=take(pool.free, unseen),
-                busy=tuple(_busy(here, heard.report, pool, now)),
-                lends_to=heard.report.lends_to,
-                self_fencing=heard.report.self_fencing,
-                age_s=self._inventory.age_s(member.id) or 0.0,
-                open=not because,
-                closed_because=because,
-                **_lease_fields(lease, self.slack_s),
-            )
+        made_of = _MadeOf(member, site, lease, heard.report, heard.counted, heard.session, because, held)
+        kept = self._kept.get(member.id)
+        if kept is None or not all(map(is_, kept.made_of, made_of)):
+            views = tuple(self._pool(pool, made_of) for pool in heard.report.pools)
+            kept = self._kept[member.id] = _MemberKept(made_of, views)
+        age_s = self._inventory.age_s(member.id) or 0.0
+        for each in kept.pools:
+            settled = now <= each.settled_until_at
+            busy = each.view.busy if settled else tuple(_busy(each.here, heard.report, each.pool, now))
+            yield replace(each.view, age_s=age_s, busy=busy)
+
+    def _pool(self, pool: Pool, of: _MadeOf) -> _PoolKept:
+        """What a decision sees of a pool, but for what changes with time alone."""
+        site, report = of.site, of.report
+        here = [holding for holding in of.held if holding.placement.pool == pool.name]
+        unseen = [each.placement for each in here if each.placement.id not in of.counted]
+        settled_until_at = min((holding.settled_until_at for holding in here), default=math.inf)
+        if any(work.ends_at is None for work in report.local_work):
+            settled_until_at = -math.inf
+        view = PoolView(
+            site=site.name,
+            kind=site.kind,
+            pool=pool.name,
+            member=of.member.id,
+            session=of.session,
+            region=site.region,
+            provider=site.provider,
+            labels={**site.labels, **report.labels},
+            market=of.member.market,
+            price_usd_gpu_h=_price_usd_gpu_h(site, of.lease, report),
+            model=pool.model,
+            gpu_memory_mib=pool.gpu_memory_mib,
+            nodes=pool.nodes,
+            gpus_per_node=pool.gpus_per_node,
+            cpus_milli_per_node=pool.cpus_milli_per_node,
+            memory_mib_per_node=pool.memory_mib_per_node,
+            free=take(pool.free, unseen),
+            busy=tuple(_busy(here, report, pool, -math.inf)),
+            lends_to=report.lends_to,
+            self_fencing=report.self_fencing,
+            open=not of.because,
+            closed_because=of.because,
+            **_lease_fields(of.lease, self.slack_s),
+        )
+        return _PoolKept(pool, here, settled_until_at, view)
 
     def _unheard_pools(
-        self, site: Site, member: Member, lease: Lease | None, held: list[Holding], now: float
+        self, site: Site, member: Member, lease: Lease | None, held: tuple[Holding, ...], now: float
     ) -> Iterator[PoolView]:
         """What is known of a member that has not reported yet: nothing may start there, but what runs and what is rented counts."""
         names = [holding.placement.pool for holding in held] + ([RENTED_POOL] if lease else [])
@@ -188,7 +241,7 @@ class Observer:
             return f"the lease is {lease.status}"
         return self._inventory.closed_because(member.id)
 
-    def _booting_pool(self, lease: Lease, held: list[Holding], now: float) -> PoolView:
+    def _booting_pool(self, lease: Lease, held: tuple[Holding, ...], now: float) -> PoolView:
         site = self._records.sites.get(lease.site)
         offer = lease.offer
         whole = (Shape(offer.gpus, offer.cpus_milli, offer.memory_mib),)

@@ -44,8 +44,11 @@ class Progress:
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
         """Make these statuses durable; returns the highest number that may be acknowledged."""
         for turn in _one_of_each_job(reports, self._records.placements):
-            parts = range(0, len(turn), TOGETHER)
-            await asyncio.gather(*(self._absorb(member, turn[at : at + TOGETHER]) for at in parts))
+            parts = [turn[at : at + TOGETHER] for at in range(0, len(turn), TOGETHER)]
+            if len(parts) == 1:
+                await self._absorb(member, turn)
+            else:
+                await asyncio.gather(*(self._absorb(member, part) for part in parts))
         return max((report.seq for report in reports), default=0)
 
     async def _absorb(self, member: str, reports: Sequence[PlacementReport]) -> None:

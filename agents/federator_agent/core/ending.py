@@ -18,10 +18,11 @@ KILL_AGAIN_S = 5.0
 
 def limit_boot_s(record: Record) -> float | None:
     """When a placement has run for as long as it may, its set-up included, by the boot clock."""
-    begun_boot_s = record.started_boot_s if record.setup_boot_s is None else record.setup_boot_s
-    if record.entry.max_duration_s is None or begun_boot_s is None:
+    limit_s = record.entry.max_duration_s
+    if limit_s is None:
         return None
-    return begun_boot_s + record.entry.max_duration_s
+    begun_boot_s = record.started_boot_s if record.setup_boot_s is None else record.setup_boot_s
+    return None if begun_boot_s is None else begun_boot_s + limit_s
 
 
 def stop_at_limit(draft: Draft, record: Record) -> None:

@@ -15,6 +15,14 @@ _MAY_GO_ON = frozenset({Phase.FETCHING, Phase.RESERVED, Phase.STAGING, Phase.RUN
 """Phases that a fence ends. In the others it is ending, by a time that is before the fence's, or over."""
 
 
+def any_fenced(state: State) -> bool:
+    """Whether any work here must not outlive the connection. It is asked all the time, and hardly any site has such work."""
+    for spec in state.specs.values():  # noqa: SIM110 - `any` takes three times as long
+        if spec.stop_within_s:
+            return True
+    return False
+
+
 def due_boot_s(state: State, record: Record) -> float | None:
     """When the placement begins to stop unless a renewal comes first; None: it is kept. 0: nothing was ever answered in this boot."""
     spec = state.specs.get(record.entry.spec_hash)
@@ -39,6 +47,6 @@ def stop_if_due(draft: Draft, record: Record) -> bool:
 
 def stop_all_due(draft: Draft) -> None:
     """Before anything else is heard: end what has been cut off for too long."""
-    if any(spec.stop_within_s for spec in draft.state.specs.values()):
+    if any_fenced(draft.state):
         for record in list(draft.records.values()):
             stop_if_due(draft, record)

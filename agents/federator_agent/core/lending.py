@@ -6,6 +6,7 @@ lends one. So a shape that is reported can always be taken.
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -132,23 +133,30 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_mib: int
 
 
-def lent_hosts(site: Site, pool: HostPool) -> list[Host]:
+def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
     """The hosts of a pool as far as they are lent, all free, whatever the hour. Of a GPU pool, a host whose GPUs are all kept is kept whole."""
     if site.lend.pools and pool.name not in site.lend.pools:
-        return []
-    left = site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node)
-    hosts = []
+        return ()
+    return _hosts(pool, site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node))
+
+
+@lru_cache(maxsize=256)
+def _hosts(pool: HostPool, lent: int) -> tuple[Host, ...]:
+    """Its hosts, of which so many GPUs are lent: asked for at every report and every placement."""
+    hosts, left, numbers = [], lent, pool.numbers
     for index in range(pool.nodes):
-        gpus = pool.numbers[: max(0, left)]
+        gpus = numbers[: max(0, left)]
         left -= len(gpus)
         if gpus or not pool.gpus_per_node:
             host = Host(f"{pool.name}/{index}", gpus, pool.cpus_milli_per_node, pool.memory_mib_per_node)
             hosts.append(host)
-    return hosts
+    return tuple(hosts)
 
 
-def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> list[Host]:
+def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> Iterable[Host]:
     """The hosts without those GPUs, given by host and number, that are to take nothing new."""
+    if not ailing:
+        return hosts
     return [
         replace(host, gpus=tuple(gpu for gpu in host.gpus if (host.name, gpu) not in ailing))
         for host in hosts
@@ -168,16 +176,19 @@ def free_hosts(hosts: Iterable[Host], slots: Iterable[Slot], *, by_number: bool 
     taken: dict[str, list[Slot]] = {}
     for slot in slots:
         taken.setdefault(slot.host, []).append(slot)
-    return [_less(host, taken.get(host.name, []), by_number=by_number) for host in hosts]
+    return [
+        _less(host, taken[host.name], by_number=by_number) if host.name in taken else host for host in hosts
+    ]
 
 
 def _less(host: Host, slots: list[Slot], *, by_number: bool) -> Host:
-    if not slots:
-        return host
-    held = [gpu for slot in slots for gpu in slot.gpus]
-    gpus = tuple(sorted(set(host.gpus) - set(held))) if by_number else host.gpus[len(held) :]
-    cpus_milli = max(0, host.cpus_milli - sum(slot.cpus_milli for slot in slots))
-    return Host(host.name, gpus, cpus_milli, max(0, host.memory_mib - sum(slot.memory_mib for slot in slots)))
+    cpus_milli, memory_mib, held = host.cpus_milli, host.memory_mib, list[int]()
+    for slot in slots:
+        held += slot.gpus
+        cpus_milli -= slot.cpus_milli
+        memory_mib -= slot.memory_mib
+    gpus = tuple(sorted(set(host.gpus).difference(held))) if by_number else host.gpus[len(held) :]
+    return Host(host.name, gpus, max(0, cpus_milli), max(0, memory_mib))
 
 
 def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterable[Slot]]) -> list[Host]:

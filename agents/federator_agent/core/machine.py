@@ -74,15 +74,17 @@ def step(state: State, events: Sequence[Event], now: Now) -> tuple[State, list[I
 def next_wake_boot_s(state: State) -> float | None:
     """When the machine wants its next `Tick`, by the boot clock; None: not before something happens."""
     due = []
+    fenced = fencing.any_fenced(state)
     for record in state.records.values():
-        if record.phase is Phase.RESERVED and record.reserved_until_boot_s is not None:
-            due.append(record.reserved_until_boot_s)
-        elif record.phase is Phase.STOPPING and record.stop is not None:
-            due.append(record.stop.kill_boot_s)
-        elif record.phase in (Phase.STAGING, Phase.RUNNING):
+        phase = record.phase
+        if phase is Phase.STAGING or phase is Phase.RUNNING:
             limit = ending.limit_boot_s(record)
             due += [limit] if limit is not None else []
-        fence = fencing.due_boot_s(state, record)
+        elif phase is Phase.RESERVED and record.reserved_until_boot_s is not None:
+            due.append(record.reserved_until_boot_s)
+        elif phase is Phase.STOPPING and record.stop is not None:
+            due.append(record.stop.kill_boot_s)
+        fence = fencing.due_boot_s(state, record) if fenced else None
         due += [fence] if fence is not None else []
     return min(due, default=None)
 

@@ -30,11 +30,12 @@ def held_slots(records: dict[str, Record]) -> dict[str, tuple[Slot, ...]]:
 
 def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[Host]:
     """The hosts of a pool with what is lent and unused of each, whatever the hour."""
-    held = held_slots(records)
     if state.seen is not None:
-        return free_seen(state.site, pool, state.seen, held)
+        return free_seen(state.site, pool, state.seen, held_slots(records))
     well = well_hosts(lent_hosts(state.site, pool), state.ailing_numbers)
-    return free_hosts(well, [slot for slots in held.values() for slot in slots])
+    return free_hosts(
+        well, [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
+    )
 
 
 def _lent_gpus(state: State, pool: HostPool) -> int:

@@ -5,6 +5,7 @@ three.
 """
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 from federator.model.capacity import Market
@@ -180,14 +181,12 @@ class Ground:
         self.caps = tuple(rule for rule in snapshot.rules if isinstance(rule, CapRow))
         self.guarantees = tuple(rule for rule in snapshot.rules if isinstance(rule, GuaranteeRow))
         self.preempt_rules = tuple(rule for rule in snapshot.rules if isinstance(rule, PreemptRule))
-        self.running: dict[str, list[tuple[Target, BusyView]]] = {}
-        """By placement: a part at each member that has ranks of it."""
-        for target in self.targets:
-            for busy in target.pool.busy if target.pool is not None else ():
-                if busy.placement is not None:
-                    self.running.setdefault(busy.placement, []).append((target, busy))
-        self.parts = [part for parts in self.running.values() for part in parts]
-        self.running_jobs = frozenset(busy.job for _, busy in self.parts if busy.job is not None)
+        self.running_jobs = frozenset(
+            busy.job
+            for pool in snapshot.pools
+            for busy in pool.busy
+            if busy.placement is not None and busy.job is not None
+        )
         self.hosts = {pool.key: Hosts(pool.free) for pool in snapshot.pools}
         self.cap_use = [self._use_now(cap) for cap in self.caps]
         self.guarantee_use = [self._guaranteed_now(row) for row in self.guarantees]
@@ -197,6 +196,21 @@ class Ground:
         self.given_up = [0] * len(self.guarantees)
         """GPUs that preempted work of each guaranteed queue gives up: they count against taking more, never for starting."""
         self.accepted: list[Action] = []
+
+    @cached_property
+    def running(self) -> dict[str, list[tuple[Target, BusyView]]]:
+        """By placement: a part at each member that has ranks of it."""
+        found: dict[str, list[tuple[Target, BusyView]]] = {}
+        for target in self.targets:
+            for busy in target.pool.busy if target.pool is not None else ():
+                if busy.placement is not None:
+                    found.setdefault(busy.placement, []).append((target, busy))
+        return found
+
+    @cached_property
+    def parts(self) -> list[tuple[Target, BusyView]]:
+        """Those parts."""
+        return [part for parts in self.running.values() for part in parts]
 
     def filters_on(self, effect: Effect, job: JobView, target: Target) -> tuple[Filter, ...]:
         """The filters with that effect that are about this job at this target, whatever the hour."""

@@ -94,6 +94,23 @@ async def test_renting_is_as_late_as_is_safe(world: World) -> None:
     assert world.job(job).status is JobStatus.PLACED
 
 
+async def test_the_executor_is_woken_by_what_may_concern_a_lease_and_by_nothing_else(world: World) -> None:
+    executor, woken = world.core.executor, world.core.executor._alarm.rings
+    world.core.records.subscribe(executor.wake)
+    world.core.inventory.subscribe(executor.wake)
+    await executor.step()
+    woken.clear()
+    job = await world.submit(**JOB, finish_within="2h")
+    world.report()
+    assert not woken.is_set(), "nothing is rented"
+    await until_rented(world, job)
+    assert woken.is_set(), "there is a lease now"
+    await executor.step()
+    woken.clear()
+    await world.submit(**JOB)
+    assert woken.is_set(), "while there is one, anything may concern it"
+
+
 async def test_a_lease_lives_its_whole_life_and_the_money_adds_up(world: World) -> None:
     job = await world.submit(**JOB, finish_within="2h")
     await until_rented(world, job)

@@ -4,7 +4,7 @@ import msgspec
 
 from federator.control.holdings import OVERDUE_S, OVERDUE_SHARE, Holdings
 from federator.model.placements import Order
-from tests.support.dispatch import World, make_world
+from tests.support.dispatch import SharedClock, World, make_world
 
 
 async def a_running_job() -> tuple[World, Holdings, str]:
@@ -37,6 +37,40 @@ async def test_a_change_of_the_placement_or_of_its_job_is_seen_at_once() -> None
     assert after.view.cpus_milli == 7
     await world.sites["north"].finish(job)
     assert holdings.by_member() == {}
+
+
+async def test_a_pool_is_made_anew_when_what_holds_it_its_report_or_its_site_has_changed() -> None:
+    world, _, job = await a_running_job()
+    observer = world.core.turn._observer
+    (before,) = observer.pools()
+    await world.submit(resources={"gpus": 1})
+    (after,) = observer.pools()
+    assert after.busy is before.busy
+    assert after.free is before.free
+    world.sites["north"].report(price_usd_gpu_h=7.0, labels={"rack": "r1"})
+    (after,) = observer.pools()
+    assert (after.price_usd_gpu_h, after.labels) == (7.0, {"rack": "r1"})
+    await world.put(msgspec.structs.replace(world.core.records.sites["north"], draining=True))
+    (after,) = observer.pools()
+    assert (after.open, after.closed_because) == (False, "the site is draining")
+    await world.sites["north"].finish(job)
+    (after,) = observer.pools()
+    assert (after.busy, after.free[0].gpus) == ((), 4)
+
+
+async def test_what_overruns_and_how_old_a_report_is_moves_with_time_though_nothing_has_changed() -> None:
+    world, holdings, _ = await a_running_job()
+    observer = world.core.turn._observer
+    (holding,) = holdings.by_member()["north"]
+    world.sites["north"].report()
+    assert isinstance(world.clock, SharedClock)
+    world.clock.listeners.clear()  # no report from here on
+    for late_s in (5.0, 25.0):
+        world.clock.advance(holding.view.ends_at + late_s - world.clock.now())
+        (pool,) = observer.pools()
+        assert pool.busy[0] == holding.seen(world.clock.now())
+        assert pool.busy[0].ends_at >= world.clock.now() + OVERDUE_S
+        assert pool.age_s == world.core.inventory.age_s("north") != 0.0
 
 
 async def test_the_end_moves_with_time_where_it_must() -> None:
