@@ -61,7 +61,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
     },
     "Policies and decisions": {
         "policy": policies.app,
-        "simulate": simulate.simulate,
+        "simulate": simulate.app,
         "decisions": decisions.app,
         "solver": solver.app,
         "ledger": decisions.ledger,

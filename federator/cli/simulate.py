@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from federator.cli.table import table
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 
@@ -24,7 +25,11 @@ SHOW_EVERY_S = 0.5
 TELL_EVERY_S = 30.0
 """Real seconds between two lines where it is no terminal."""
 
+app = App(name="simulate")
+app.command(table)
 
+
+@app.default
 def simulate(
     *,
     world: Path,

@@ -1,0 +1,229 @@
+"""What is compared: the cases, each a trace on a world, judged by deadlines of its own.
+
+Of the ten clusters each size is three cases, by how tight deadlines are, and each of these comes with and without clouds. A scheduler that does not look at
+deadlines does the same in all three, so it is run once and judged three times; one that never rents does the same with clouds as without. `runs_of` finds what has to
+be run.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import Offer
+from federator.simulation.comparison.offers import A100, SITES, V100, usd_gpu_h
+from federator.simulation.loads import LoadOptions, prepared
+from federator.simulation.schedulers import SCHEDULERS
+from federator.simulation.traces import read_trace
+from federator.simulation.work import TraceJob
+from federator.simulation.world import World, WorldSite
+from federator.simulation.world_files import host_pool, load_world
+
+INTERACTIVE = "interactive"
+VALUE_FACTOR = 3.0
+"""A met deadline is worth so many times the on-demand price of its GPU-hours, where a trace has no values."""
+WAIT_USD_GPU_H = 0.05
+QUEUES_OF_BANDS = {30: "low", 50: "normal", 70: INTERACTIVE}
+"""The synthetic family's three priority bands, as queues."""
+ONLINE_POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: low}
+spec: {waiting_usd_per_gpu_hour: 0.2}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: normal}
+spec: {waiting_usd_per_gpu_hour: 0.4}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: interactive}
+spec: {interactive: true, waiting_usd_per_gpu_hour: 10}
+"""
+"""What waiting costs is what the files say for a job of one GPU, but for interactive work, which is to start at once."""
+PLAIN_POLICIES = f"""
+apiVersion: federator/v1
+kind: Queue
+metadata: {{name: default}}
+spec: {{waiting_usd_per_gpu_hour: {WAIT_USD_GPU_H}}}
+"""
+RENTING = """
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: rent}
+spec:
+  when: {mode: economic}
+"""
+LOADS = ("0.5", "0.7", "0.9", "1.1", "1.4")
+SIZES = ("0.2", "0.15")
+TIGHT = (1.5, 3.0, 10.0)
+SIGMA = 0.4
+DEADLINE_BLIND = frozenset({"fifo", "random", "race", "race-incremental", "isolated", "starburst"})
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table for each scheduler. Files are named from the folder of the data."""
+
+    name: str
+    family: str
+    group: str
+    """Cases of one group are means in the short table."""
+    trace: str
+    sites: str = ""
+    """A table of pools; empty: the one cluster of Chronus' artifact."""
+    deadline_k: float | None = None
+    burst: bool = False
+    seed: int = 0
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulation, and the cases that it answers, with the schedulers' names there: the rows that it makes."""
+
+    scheduler: str
+    case: Case
+    rows: tuple[tuple[str, Case], ...]
+
+    @property
+    def name(self) -> str:
+        """By which its result is kept: a file's name."""
+        return f"{self.case.name}/{self.scheduler}".replace("/", "--")
+
+
+def all_cases() -> list[Case]:
+    """Every case, in the order of the table."""
+    return [*_online(), *_ten_clusters(), _chronus()]
+
+
+def _online() -> Iterable[Case]:
+    for load in LOADS:
+        for seed in (1, 2, 3):
+            yield Case(
+                name=f"online/load{load}/seed{seed}",
+                family="online",
+                group=f"online, load {load}",
+                trace=f"online/load{load}_seed{seed}.csv.gz",
+                sites="online/pools.csv",
+                burst=True,
+            )
+
+
+def _ten_clusters() -> Iterable[Case]:
+    for size in SIZES:
+        for burst in (False, True):
+            for k in TIGHT:
+                clouds = ", with clouds" if burst else ""
+                yield Case(
+                    name=f"ten-clusters/x{size}/k{k:g}{'/burst' if burst else ''}",
+                    family="ten clusters",
+                    group=f"ten clusters × {size}{clouds}, k = {k:g}",
+                    trace="itp10_jobs_month1.csv.gz",
+                    sites=f"itp10_sites_x{size}.csv",
+                    deadline_k=k,
+                    burst=burst,
+                )
+
+
+def _chronus() -> Case:
+    return Case(
+        name="chronus/burst",
+        family="chronus",
+        group="Chronus' Philly mix 1, with clouds",
+        trace="chronus_philly_mix1.csv.gz",
+        burst=True,
+    )
+
+
+def chosen(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
+    """Those whose names begin with one of these words; all without any. Raises `Invalid` for a word that no name begins with."""
+    for word in only:
+        if not any(case.name.startswith(word) for case in cases):
+            raise Invalid(
+                f"no case is called {word!r}",
+                field="--only",
+                remedy="write the beginning of a name, such as online/load0.9 or ten-clusters/x0.2/k3",
+            )
+    return [case for case in cases if not only or any(case.name.startswith(word) for word in only)]
+
+
+def runs_of(cases: Sequence[Case], schedulers: Sequence[str]) -> list[Run]:
+    """The simulations that these cases need, each with all that it answers, in the order of the cases."""
+    rows: dict[tuple[str, str], list[tuple[str, Case]]] = {}
+    first: dict[tuple[str, str], tuple[str, Case]] = {}
+    for case in cases:
+        for name in schedulers:
+            if name not in SCHEDULERS:
+                raise Invalid(f"there is no scheduler {name!r}", field="--scheduler")
+            if name == "isolated" and case.family == "online":
+                continue  # its jobs have no home: where their data is may not even have their GPUs
+            runs_as, index = _index(case, name)
+            first.setdefault(index, (runs_as, case))
+            rows.setdefault(index, []).append((name, case))
+    return [
+        Run(scheduler=first[index][0], case=first[index][1], rows=tuple(found))
+        for index, found in rows.items()
+    ]
+
+
+def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
+    """As which scheduler it is run, and what tells its simulation from all others."""
+    rents = case.burst and name != "isolated"
+    runs_as = "fifo" if name == "starburst" and not rents else name
+    tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
+    return runs_as, (runs_as, f"{case.trace} {case.sites} {tightness} {rents} {case.seed}")
+
+
+def world_of(case: Case, data: Path) -> World:
+    """Sites, clouds and policies."""
+    if case.family == "online":
+        table = data / "online" / "gpu_speed.csv"
+        speeds = {row["gpu_model"]: float(row["speed"]) for row in csv.DictReader(io.StringIO(_text(table)))}
+        world = load_world(data / case.sites)
+        return msgspec.structs.replace(world, speeds=speeds, policies=ONLINE_POLICIES + RENTING)
+    if case.family == "chronus":
+        pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
+        world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
+        return _with_clouds(world, V100) if case.burst else world
+    world = msgspec.structs.replace(load_world(data / case.sites), policies=PLAIN_POLICIES)
+    return _with_clouds(world, A100) if case.burst else world
+
+
+def _with_clouds(world: World, offers: tuple[Offer, ...]) -> World:
+    return msgspec.structs.replace(
+        world,
+        offers=offers,
+        cloud_sites={offer.provider: SITES[offer.provider] for offer in offers},
+        policies=PLAIN_POLICIES + RENTING,
+    )
+
+
+def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None) -> list[TraceJob]:
+    """The jobs as they are submitted, with their estimates, deadlines and values."""
+    trace = read_trace(data / case.trace)
+    if case.family == "online":
+        trace = [msgspec.structs.replace(job, queue=QUEUES_OF_BANDS[job.priority]) for job in trace]
+        return prepared(trace, LoadOptions(length_s=length_s), case.seed, world)
+    if case.family == "chronus":
+        trace = [msgspec.structs.replace(job, home="philly") for job in trace]
+    offers = V100 if case.family == "chronus" else A100
+    options = LoadOptions(
+        length_s=length_s,
+        deadline_k=case.deadline_k,
+        sigma=SIGMA,
+        value_usd_gpu_h=VALUE_FACTOR * usd_gpu_h(offers),
+    )
+    return [
+        msgspec.structs.replace(job, wait_usd_h=WAIT_USD_GPU_H * job.gpus_total)
+        for job in prepared(trace, options, case.seed, world)
+    ]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path.name} cannot be read: {error}", field="--data") from None
