@@ -23,6 +23,8 @@ from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
+from federator_agent.secrets import Secret
+from federator_agent.secrets import parse as parse_secrets
 from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.slurm.settings import parse as parse_slurm
 
@@ -37,7 +39,7 @@ EC2_METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
-    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache",
+    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
@@ -81,6 +83,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the proxy to the dispatcher, or `none`; empty: as `proxies` say."""
     inputs_cache_bytes: int | None = None
     """How much of the disk the inputs of jobs may keep; None: half of the file system that holds them."""
+    secrets: dict[str, Secret] = {}
+    """Which secrets jobs may ask for by name, and where they are."""
     proxies: dict[str, str] = {}
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
@@ -145,6 +149,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
         inputs_cache_bytes=_inputs_cache(top),
+        secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         notices=_notices(environ),
         watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,

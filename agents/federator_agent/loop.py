@@ -30,7 +30,7 @@ from federator_agent.local import traces
 from federator_agent.local.devices import Devices
 from federator_agent.local.watchdog import read_renewal
 from federator_agent.runtime import Surroundings, Tasks
-from federator_agent.runtimes import kind, runtime
+from federator_agent.runtimes import abilities, kind, runtime
 from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
@@ -58,6 +58,7 @@ class Agent:
             ailing=self._devices.ailing,
             outlives=self._kind.outlives,
             runtime=self._kind.name if self._kind.outlives else "",
+            abilities=abilities(self._settings),
         )
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0
@@ -130,6 +131,7 @@ class Agent:
                 carrier=Carrier(self._spool.directory, self._clock, self._settings.inputs_cache_bytes),
                 tasks=self._tasks,
                 tell=self.tell,
+                secrets=self._settings.secrets,
             )
             self._hands = Hands(around, runtime(self._settings, around))
             try:

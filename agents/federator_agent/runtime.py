@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import msgspec
+
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
@@ -21,8 +23,9 @@ from federator_agent.core.state import Record
 from federator_agent.link import Bulk
 from federator_agent.spool import Spool
 
-if TYPE_CHECKING:  # it raises the errors below
+if TYPE_CHECKING:  # they raise the errors below
     from federator_agent.data.carrier import Carrier
+    from federator_agent.secrets import Secret
 
 log = logging.getLogger("federator_agent")
 
@@ -54,6 +57,12 @@ class StagingLost(StagingError):
 
     def __init__(self, message: str, cause: Cause = Cause.NODE_LOST) -> None:
         super().__init__(cause, message)
+
+
+def refuse_image(spec: JobSpec) -> None:
+    """Where ranks are processes of the host. Raises `StagingRefused` for a job that wants an image of its own."""
+    if spec.image is not msgspec.UNSET:
+        raise StagingRefused(f"this site runs no containers, and the job wants the image {spec.image}")
 
 
 class Prepared(NamedTuple):
@@ -102,6 +111,7 @@ class Surroundings(NamedTuple):
     carrier: "Carrier"
     tasks: Tasks
     tell: Callable[[Event], None]
+    secrets: "Mapping[str, Secret]" = MappingProxyType({})
 
     def checkpoints(self, record: Record) -> Path:
         """Where a job's checkpoints are kept on this host, from one placement to the next."""

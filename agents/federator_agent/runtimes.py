@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from federator.wire.needs import IMAGES, secret
 from federator_agent.config import AgentSettings
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
@@ -30,6 +31,12 @@ def kind(settings: AgentSettings) -> Kind:
     if settings.slurm is not None:
         return Kind("slurm", boot_id="slurm")
     return Kind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
+
+
+def abilities(settings: AgentSettings) -> tuple[str, ...]:
+    """What jobs may need and find here, by the words of `federator.wire.needs`."""
+    images = (IMAGES,) if settings.kube is not None else ()
+    return (*images, *sorted(secret(name) for name in settings.secrets))
 
 
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:

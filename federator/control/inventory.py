@@ -181,6 +181,7 @@ def _substance(report: SiteReport) -> tuple[object, ...]:
         report.lends_to,
         report.paused,
         report.health,
+        report.abilities,
         report.self_fencing,
         report.reclaim_at,
     )

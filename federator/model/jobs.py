@@ -123,6 +123,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     and hashes from before it are as they were): the work is kept."""
     inputs: tuple[Input, ...] | msgspec.UnsetType = msgspec.UNSET
     """What it reads. Unset (for the same reason) where it reads nothing that it says."""
+    image: str | msgspec.UnsetType = msgspec.UNSET
+    """The container image that it runs in. Unset: its site's."""
+    secrets: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Names of what its site adds to its environment."""
 
     @property
     def gpus_total(self) -> int:

@@ -20,6 +20,7 @@ from federator.wire import fields
 from federator.wire.accelerators import read_accelerators, read_model
 from federator.wire.faults import with_line
 from federator.wire.inputs import read_inputs, read_place
+from federator.wire.needs import read_image, read_secrets
 from federator.wire.yamltext import Document, read_document
 
 MAX_NODES = 4096
@@ -38,10 +39,10 @@ SPOT_POLICIES = ("auto", "spot", "on-demand")
 KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
-    "placement", "inputs", "after", "array", "labels", "client_id",
+    "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets",
 )  # fmt: skip
 LATER = (
-    "image", "secrets", "min_nodes", "max_nodes", "scaling", "every", "overlap", "any_of", "ordered",
+    "min_nodes", "max_nodes", "scaling", "every", "overlap", "any_of", "ordered",
 )  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
@@ -167,6 +168,8 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
             given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
         ),
         inputs=read_inputs(given.get("inputs", ()), "$.inputs") or msgspec.UNSET,
+        image=read_image(given["image"], "$.image") if "image" in given else msgspec.UNSET,
+        secrets=read_secrets(given.get("secrets", ()), "$.secrets") or msgspec.UNSET,
     )
 
 

@@ -70,6 +70,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         self_fencing=state.self_fencing,
         runtime=state.runtime,
         ailing=state.ailing,
+        abilities=state.abilities,
         reclaim_at=state.reclaim_at,
     )
 

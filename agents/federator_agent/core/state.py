@@ -157,6 +157,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     linked: bool = False
     runtime: str = ""
     """As reports name it."""
+    abilities: tuple[str, ...] = ()
+    """What jobs may need and find here, as reports name it."""
     self_fencing: bool = False
     """Something outside of this process ends work that is cut off for too long."""
     renewed_boot_s: float | None = None

@@ -6,6 +6,7 @@ A pod is never restarted, and its finalizer holds the object until the dispatche
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,15 @@ def service(record: Record, site: str) -> dict[str, Any]:
 
 
 def pod(
-    record: Record, spec: JobSpec, rank: int, place: PoolPlace, settings: KubeSettings, site: str
+    record: Record,
+    spec: JobSpec,
+    rank: int,
+    place: PoolPlace,
+    settings: KubeSettings,
+    site: str,
+    secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A rank's pod."""
+    """A rank's pod. `secrets`: of the namespace, whose keys are variables of the job."""
     entry = record.entry
     marks = labels(record, site) | {RANK_LABEL: str(rank)}
     notes: dict[str, str] = {OUTPUTS_NOTE: msgspec.json.encode(spec.outputs).decode()} if spec.outputs else {}
@@ -89,6 +96,8 @@ def pod(
         "containers": [_main(record, spec, rank, place, settings, site), _side(spec, settings)],
         "volumes": _volumes(spec, settings),
     }
+    if secrets:
+        inner["containers"][0]["envFrom"] = [{"secretRef": {"name": name}} for name in secrets]
     if place.without:
         terms = [{"key": key, "operator": "DoesNotExist"} for key in place.without]
         required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
@@ -129,7 +138,7 @@ def _main(
         mounts.append(_mount("checkpoints", CHECKPOINTS) | {"subPath": record.entry.job})
     return {
         "name": MAIN,
-        "image": settings.image,
+        "image": spec.image or settings.image,
         "command": ["/bin/sh", "-c"],
         "args": [_verbatim(word) for word in (WRAPPER, "wrapper.sh", spec.setup or "", *command_of(spec))],
         "env": [{"name": name, "value": _verbatim(value)} for name, value in environment.items()],

@@ -90,8 +90,10 @@ class Preparing:
         try:
             if len(record.entry.ranks) > 1:
                 await self._pods.create_service(manifests.service(record, site))
+            hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
             made = (
-                manifests.pod(record, spec, rank, place, self._settings, site) for rank in record.entry.ranks
+                manifests.pod(record, spec, rank, place, self._settings, site, hidden)
+                for rank in record.entry.ranks
             )
             await self._make(record.entry.placement, list(made))
         except (Forbidden, Invalid) as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
-from federator_agent import owning
+from federator_agent import owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Seen
 from federator_agent.core.state import Record
@@ -129,6 +129,7 @@ class KubeRuntime:
 
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Pods, all of them on nodes, each with its work directory, set up and waiting."""
+        secrets.check(self._around.secrets, spec, record.entry.queue)
         if spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri):
             raise StagingRefused(
                 "this site brings no data to its pods, and none from them: neither inputs nor checkpoint.uri"

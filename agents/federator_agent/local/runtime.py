@@ -7,14 +7,14 @@ from pathlib import Path
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives
+from federator_agent import archives, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Folders
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
 from federator_agent.staging import Staging, free_port
 
 ADDRESS = "127.0.0.1"
@@ -46,6 +46,8 @@ class LocalRuntime:
         """The work directory, and what the set-up script makes of it."""
         log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
         environment = setup_environment(self._around.environment, spec, self._around.site)
+        secrets.check(self._around.secrets, spec, record.entry.queue)
+        refuse_image(spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
         await self._around.carrier.bring(record, spec, self._folders(record), log_file)
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence)
@@ -82,8 +84,9 @@ class LocalRuntime:
             environment |= rank_environment(record, spec, slot.rank, where)
             directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
             try:
+                environment |= secrets.variables(self._around.secrets, spec)
                 self._ranks.start(directory, self._work(placement), command, environment, ended, fence)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, StagingError) as error:
                 ended(self._around.clock.now(), None, f"it could not be started: {error}")
             else:
                 self._around.tell(ev.RankStarted(placement, slot.rank, now))

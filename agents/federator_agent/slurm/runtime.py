@@ -14,13 +14,13 @@ from pathlib import Path
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives, owning
+from federator_agent import archives, owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.runtime import Prepared, StagingError, Surroundings
+from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
@@ -104,6 +104,8 @@ class SlurmRuntime:
         """Stage it into the shared directory, submit its job, and wait for its ranks at the gate."""
         placement = record.entry.placement
         folder = self._folder(placement)
+        secrets.check(self._around.secrets, spec, record.entry.queue)
+        refuse_image(spec)
         if folder.intent is None:
             await self._stage(record, spec, folder, setting_up)
             await self._allocating.submit(record, spec, folder)
@@ -175,9 +177,9 @@ class SlurmRuntime:
         folders = self._folders(record)
         resumes = self._around.carrier.resumes(spec, folders.checkpoints)
         where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
-        command = command_of(spec)
+        command, hidden = command_of(spec), secrets.variables(self._around.secrets, spec)
         commands = {
-            slot.rank: command_script(command, rank_environment(record, spec, slot.rank, where))
+            slot.rank: command_script(command, rank_environment(record, spec, slot.rank, where) | hidden)
             for slot in record.slots
         }
         log.info(

@@ -12,7 +12,7 @@ from federator.model.jobs import Checkpoint, Input
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.data.carrier import Carrier
-from federator_agent.runtime import StagingError
+from federator_agent.runtime import StagingError, StagingRefused
 from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until
@@ -288,6 +288,12 @@ async def test_a_job_finds_what_its_last_attempt_saved_elsewhere(world: RuntimeW
     folder = world.runtime.checkpoints(record)
     assert folder is not None
     assert (folder / "step").read_text() == "2"
+
+
+async def test_a_secret_that_the_site_does_not_have_is_refused(world: RuntimeWorld) -> None:
+    spec = world.spec("true", secrets=("wandb",))
+    with pytest.raises(StagingRefused, match="wandb"):
+        await world.prepare(world.record(spec), spec)
 
 
 def _folder(path: Path) -> Path:

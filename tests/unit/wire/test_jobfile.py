@@ -55,11 +55,13 @@ deadline: 2026-12-01T08:00:00Z
 value: 200 USD
 max_cost: 40 USD
 spot_policy: spot
-checkpoint: {{signal: SIGUSR1, grace: 60s, every: 10m}}
+checkpoint: {{signal: SIGUSR1, grace: 60s, every: 10m, uri: s3://team/saved}}
 retry: {{on: [preemption, error], max: 5, backoff: 90s}}
 on_disconnect: keep
 placement: {{kinds: [onprem, cloud], sites: [north, south], not_sites: [west], labels: {{region: eu}}}}
 inputs: [{{uri: s3://datasets/imagenet, size: 150GB}}]
+image: pytorch/pytorch:2.4.0
+secrets: [wandb, hub]
 after: [preprocess, job-01jd3v0000000000000000000a]
 array: 0-3,7
 labels: {{team: vision}}
@@ -90,7 +92,7 @@ def test_the_documented_example_is_read_whole() -> None:
             estimate_s=10800.0,
             speed={"A100": 1.0, "H100": 1.9},
             spot_policy="spot",
-            checkpoint=Checkpoint(signal="USR1", grace_s=60.0, every_s=600.0),
+            checkpoint=Checkpoint(signal="USR1", grace_s=60.0, every_s=600.0, uri="s3://team/saved"),
             retry=Retry(on=("preemption", "error"), max=5, backoff_s=90.0),
             placement=PlacementConstraints(
                 kinds=("onprem", "cloud"),
@@ -100,6 +102,8 @@ def test_the_documented_example_is_read_whole() -> None:
             ),
             labels={"team": "vision"},
             inputs=(Input("s3://datasets/imagenet", 150 * 10**9),),
+            image="pytorch/pytorch:2.4.0",
+            secrets=("wandb", "hub"),
         ),
         queue="research/vision",
         priority=60,
@@ -189,8 +193,6 @@ def test_a_field_without_a_value_counts_as_not_written() -> None:
 
 
 NOT_YET: dict[str, dict[str, Any]] = {
-    "$.image": {"image": "python:3"},
-    "$.secrets": {"secrets": ["wandb"]},
     "$.min_nodes": {"min_nodes": 1},
     "$.max_nodes": {"max_nodes": 8},
     "$.scaling": {"scaling": {"1": 1.0}},

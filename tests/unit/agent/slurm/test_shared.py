@@ -75,7 +75,13 @@ def _mode(path: Path) -> int:
 async def test_nobody_else_looks_into_what_jobs_have(site: Site) -> None:
     site.folder()
     modes = {path.name: _mode(path) for path in site.shared.iterdir() if path.is_dir()}
-    assert modes == {"blobs": 0o700, "setups": 0o700, "placements": 0o711, "checkpoints": 0o711, "inputs": 0o711}
+    assert modes == {
+        "blobs": 0o700,
+        "setups": 0o700,
+        "placements": 0o711,
+        "checkpoints": 0o711,
+        "inputs": 0o711,
+    }
     assert _mode(site.shared / "placements" / "p1") == 0o700
 
 

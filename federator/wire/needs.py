@@ -1,0 +1,48 @@
+"""What a job needs its site to have beside hardware: `image: pytorch/pytorch:2.4.0`, `secrets: [wandb]`.
+
+Sites say by the same words what they have (`SiteReport.abilities`); one that lacks a word that a job needs is not for that job.
+"""
+
+import re
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import JobSpec
+from federator.wire import fields
+
+MAX_SECRETS = 50
+IMAGES = "images"
+"""The ability to run a job in the image that it names."""
+_IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9_]+)*(:[0-9]+)?[A-Za-z0-9._/:@-]*")
+
+
+def read_image(value: object, path: str) -> str:
+    """The name of a container image. Raises `Invalid`."""
+    word = fields.text(value, path, limit=500)
+    if not _IMAGE.fullmatch(word):
+        raise Invalid(
+            f"{word[:80]!r} is not the name of an image",
+            field=path,
+            remedy="write for example pytorch/pytorch:2.4.0",
+        )
+    return word
+
+
+def read_secrets(value: object, path: str) -> tuple[str, ...]:
+    """Names of secrets, in order, each once; their values are with the sites alone. Raises `Invalid`."""
+    names = fields.words(value, path, fields.name)
+    if len(names) > MAX_SECRETS:
+        raise Invalid(f"has {len(names)} entries; at most {MAX_SECRETS} are taken", field=path)
+    return tuple(dict.fromkeys(names))
+
+
+def needs_of(spec: JobSpec) -> tuple[str, ...]:
+    """The words of a job's needs, sorted."""
+    image = (IMAGES,) if spec.image is not msgspec.UNSET else ()
+    return (*image, *sorted(secret(name) for name in spec.secrets or ()))
+
+
+def secret(name: str) -> str:
+    """The ability to give a job that secret."""
+    return f"secret:{name}"

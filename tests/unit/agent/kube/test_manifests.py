@@ -1,0 +1,32 @@
+"""A job's image and secrets in its pod; nothing of a secret's value is there."""
+
+from typing import Any
+
+from federator.model.jobs import JobSpec
+from federator_agent.core.lending import Slot
+from federator_agent.core.state import Phase, Record
+from federator_agent.kube import manifests
+from federator_agent.kube.capacity import PoolPlace
+from federator_agent.kube.settings import KubeSettings
+from tests.unit.agent.worlds import entry
+
+
+def _container(secrets: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
+    spec = JobSpec(name="job", run="x", **fields)
+    record = Record(
+        entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(Slot(0, "main", "n", (), 1000, 0),)
+    )
+    place = PoolPlace({})
+    pod = manifests.pod(record, spec, 0, place, KubeSettings(image="site:1"), "here", secrets)
+    main: dict[str, Any] = pod["spec"]["containers"][0]
+    return main
+
+
+def test_the_sites_image_unless_the_job_names_one() -> None:
+    assert _container()["image"] == "site:1"
+    assert _container(image="own:2")["image"] == "own:2"
+
+
+def test_secrets_are_referred_to_by_name() -> None:
+    assert "envFrom" not in _container()
+    assert _container(("wandb-key",))["envFrom"] == [{"secretRef": {"name": "wandb-key"}}]
