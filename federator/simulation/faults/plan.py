@@ -1,0 +1,303 @@
+"""What a seed stands for: a small federation, its users and their jobs, and everything that is to go wrong, all of it known beforehand.
+
+A plan is values only. Worlds are small on purpose: what breaks a promise is mostly an unlucky order of a few events, and small worlds are many.
+"""
+
+import random
+from enum import StrEnum
+
+import msgspec
+
+from federator.model.capacity import Market, Offer
+from federator.simulation.faults.weather import Spell, Trouble
+
+HOUR_S = 3600.0
+SETTLED_S = 120.0
+"""Before that nothing goes wrong: the agents connect."""
+GPUS = ("A100", "L4")
+DISPATCHERS = ("d1", "d2")
+PROVIDER = "cloud"
+
+
+class Strike(StrEnum):
+    """What goes wrong once, at a time."""
+
+    KILL = "kill"
+    STOP = "stop"
+    REBOOT = "reboot"
+    WIPE = "reboot with an empty disk"
+    JUMP = "clock set"
+    CUT = "cut"
+    CUT_UP = "cut one way, to the dispatcher"
+    CUT_DOWN = "cut one way, from the dispatcher"
+    DROP = "session dropped"
+    INTERRUPT = "machine taken back"
+    VANISH = "machine vanishes"
+    NONSENSE = "nonsense said to the dispatcher"
+
+
+class Blow(msgspec.Struct, frozen=True):
+    """One of these: when, to whom, and how long, how far or after how many steps, whichever it needs."""
+
+    at_s: float
+    strike: Strike
+    who: str
+    lasts_s: float = 0.0
+    steps: int = 0
+
+
+class HostPlan(msgspec.Struct, frozen=True):
+    """One member: its hosts, all alike, and how its clocks run."""
+
+    member: str
+    site: str
+    model: str
+    nodes: int
+    gpus: int
+    rate: float
+    ahead_s: float
+    staging_s: float
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """What a user does to a job, so long after it was accepted: cancel, hold, release, requeue, or a new priority."""
+
+    after_s: float
+    verb: str
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user asks for, and what only the world knows of it."""
+
+    name: str
+    submit_s: float
+    run_s: float
+    nodes: int = 1
+    gpus: int = 1
+    tasks: int = 0
+    """Of an array; 0: it is none."""
+    queue: str = "default"
+    priority: int = 50
+    stop_within_s: float | None = None
+    grace_s: float = 30.0
+    deadline_s: float | None = None
+    """After its submission."""
+    max_duration_s: float = 8 * HOUR_S
+    estimate_s: float | None = None
+    checkpoints: bool = False
+    stubborn: bool = False
+    """It does not end when it is asked to."""
+    fails: int = 0
+    """So many attempts end with exit code 1 first."""
+    retries: int = 0
+    deeds: tuple[Deed, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    seed: int
+    faults_s: float
+    """So long things go wrong."""
+    hosts: tuple[HostPlan, ...]
+    offers: tuple[Offer, ...]
+    dispatchers: tuple[str, ...]
+    rates: dict[str, float]
+    """Of the dispatchers' boot clocks."""
+    jobs: tuple[JobPlan, ...]
+    spells: tuple[Spell, ...]
+    blows: tuple[Blow, ...]
+    budget_usd: float
+    limits: dict[str, int]
+    """GPUs that a queue may use at most."""
+    solver: bool
+    """Whether the solver plans, or greedy alone."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Those that are there from the start."""
+        return tuple(host.member for host in self.hosts)
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = random.Random(f"plan/{seed}")
+    faults_s = chance.uniform(2.0, 8.0) * HOUR_S
+    hosts = _hosts(chance)
+    dispatchers = DISPATCHERS if chance.random() < 0.5 else DISPATCHERS[:1]
+    renting = chance.random() < 0.5
+    members = tuple(host.member for host in hosts)
+    severity = chance.choice((0.3, 1.0, 1.0, 2.0, 4.0))
+    return Plan(
+        seed=seed,
+        faults_s=faults_s,
+        hosts=hosts,
+        offers=_offers(chance) if renting else (),
+        dispatchers=dispatchers,
+        rates={name: chance.uniform(0.9955, 1.0045) for name in dispatchers},
+        jobs=_jobs(chance, hosts, faults_s, renting=renting),
+        spells=_spells(chance, (*members, *dispatchers), dispatchers, faults_s, severity, renting=renting),
+        blows=_blows(chance, members, dispatchers, faults_s, severity, renting=renting),
+        budget_usd=chance.choice((15.0, 40.0, 150.0)),
+        limits={"small": chance.choice((2, 3, 4))},
+        solver=chance.random() < 0.08,
+    )
+
+
+def _hosts(chance: random.Random) -> tuple[HostPlan, ...]:
+    hosts = []
+    for number in range(chance.randint(2, 4)):
+        site, model = f"site{number}", chance.choice(GPUS)
+        several = chance.random() < 0.5
+        nodes, gpus = (1 if several else chance.randint(1, 3)), chance.choice((2, 4))
+        staging_s = chance.choice((0.0, 5.0, 60.0))
+        for letter in "abc"[: chance.randint(2, 3)] if several else "a":
+            rate, ahead_s = chance.uniform(0.9955, 1.0045), chance.uniform(-2.0, 2.0)
+            hosts.append(HostPlan(f"{site}-{letter}", site, model, nodes, gpus, rate, ahead_s, staging_s))
+    return tuple(hosts)
+
+
+def _offers(chance: random.Random) -> tuple[Offer, ...]:
+    return tuple(
+        Offer(
+            name=f"{PROVIDER}/{model}x{gpus}/{market}",
+            provider=PROVIDER,
+            region="cloud",
+            instance_type=f"{model}x{gpus}",
+            market=market,
+            model=model,
+            gpu_memory_mib=81_920,
+            gpus=gpus,
+            cpus_milli=64_000,
+            memory_mib=500_000,
+            price_usd_h=price * gpus,
+            delay_s=chance.choice((60.0, 240.0)),
+            teardown_s=60.0,
+            available=3,
+        )
+        for market, price in ((Market.ON_DEMAND, 2.0), (Market.SPOT, 0.8))
+        for model, gpus in ((chance.choice(GPUS), 2), (chance.choice(GPUS), 4))
+    )
+
+
+def _jobs(
+    chance: random.Random, hosts: tuple[HostPlan, ...], faults_s: float, *, renting: bool
+) -> tuple[JobPlan, ...]:
+    return tuple(
+        _job(chance, number, hosts, faults_s, renting=renting) for number in range(chance.randint(10, 40))
+    )
+
+
+def _job(
+    chance: random.Random, number: int, hosts: tuple[HostPlan, ...], faults_s: float, *, renting: bool
+) -> JobPlan:
+    run_s = chance.choice((20.0, 120.0, 600.0, 1800.0, 5400.0)) * chance.uniform(0.7, 1.3)
+    kind = chance.random()
+    nodes, tasks = 1, 0
+    gpus = chance.choice((1, 1, 1, 2))
+    if kind < 0.25:
+        nodes = chance.choice((2, 2, 3))
+    elif kind < 0.33:
+        tasks = chance.randint(2, 6)
+    wanted = [host for host in hosts if host.gpus >= gpus]
+    if nodes > 1 and not any(_room(hosts, host.site, gpus) >= nodes for host in wanted):
+        nodes = 1
+    grace_s = chance.choice((10.0, 30.0, 90.0))
+    verbs = [
+        chance.choice(("cancel", "hold", "requeue", "priority", "cancel"))
+        for _ in range(chance.choice((0, 0, 0, 1, 2)))
+    ]
+    deeds = [Deed(chance.expovariate(1 / 600.0), verb) for verb in verbs]
+    deeds += [
+        Deed(deed.after_s + chance.uniform(5.0, 900.0), "release") for deed in deeds if deed.verb == "hold"
+    ]
+    fails = chance.choice((0, 0, 0, 0, 1))
+    return JobPlan(
+        name=f"job{number}",
+        submit_s=chance.uniform(0.0, 0.9) * faults_s,
+        run_s=run_s,
+        nodes=nodes,
+        gpus=gpus,
+        tasks=tasks,
+        queue=chance.choice(("default", "default", "small")) if nodes == 1 else "default",
+        priority=chance.choice((20, 50, 50, 80)),
+        stop_within_s=chance.choice((600.0, 1500.0)) if chance.random() < 0.35 else None,
+        grace_s=grace_s,
+        deadline_s=run_s * chance.uniform(1.5, 4.0) + 600.0 if renting and chance.random() < 0.4 else None,
+        max_duration_s=8 * HOUR_S if chance.random() < 0.9 else run_s * 0.6,
+        estimate_s=run_s * chance.uniform(0.5, 1.5) if chance.random() < 0.8 else None,
+        checkpoints=chance.random() < 0.4,
+        stubborn=chance.random() < 0.2,
+        fails=fails,
+        retries=fails if chance.random() < 0.7 else 0,
+        deeds=tuple(sorted(deeds, key=lambda deed: deed.after_s)),
+    )
+
+
+def _room(hosts: tuple[HostPlan, ...], site: str, gpus: int) -> int:
+    """How many ranks of that size a site holds when it is empty."""
+    return sum(host.nodes * (host.gpus // gpus) for host in hosts if host.site == site)
+
+
+def _spells(
+    chance: random.Random,
+    links: tuple[str, ...],
+    dispatchers: tuple[str, ...],
+    faults_s: float,
+    severity: float,
+    *,
+    renting: bool,
+) -> tuple[Spell, ...]:
+    stores = (Trouble.STORE_SLOW, Trouble.STORE_REFUSES, Trouble.STORE_DOUBTS, Trouble.STORE_CONFLICTS)
+    kinds = [(each, links) for each in (Trouble.LOSE, Trouble.REPEAT, Trouble.DELAY, Trouble.REORDER)]
+    kinds += [(each, dispatchers) for each in stores]
+    kinds += [(Trouble.STAGING_FAILS, links), (Trouble.LIES, links)]
+    if renting:
+        clouds = (Trouble.THROTTLE, Trouble.REPLY_LOST, Trouble.STALE, Trouble.SOLD_OUT)
+        kinds += [(each, (PROVIDER,)) for each in clouds]
+    spells = []
+    for _ in range(round(chance.uniform(2, 8) * severity)):
+        trouble, whom = chance.choice(kinds)
+        begins_s = SETTLED_S + chance.uniform(0.0, faults_s)
+        lasts_s = chance.choice((60.0, 600.0, 3000.0)) * chance.uniform(0.5, 1.5)
+        share = chance.choice((0.02, 0.1, 0.4))
+        if trouble is Trouble.STORE_DOUBTS:
+            share = min(share, 0.05)  # each of them costs a reign
+        ends_s = min(SETTLED_S + faults_s, begins_s + lasts_s)
+        spells.append(Spell(trouble, chance.choice(whom), begins_s, ends_s, share))
+    return tuple(spells)
+
+
+def _blows(
+    chance: random.Random,
+    members: tuple[str, ...],
+    dispatchers: tuple[str, ...],
+    faults_s: float,
+    severity: float,
+    *,
+    renting: bool,
+) -> tuple[Blow, ...]:
+    whom: dict[Strike, tuple[str, ...]] = {
+        Strike.KILL: (*members, *dispatchers * 3),
+        Strike.STOP: (*members, *dispatchers * 2),
+        Strike.REBOOT: members,
+        Strike.WIPE: members,
+        Strike.JUMP: (*members, *dispatchers),
+        Strike.CUT: (*members, *dispatchers),
+        Strike.CUT_UP: members,
+        Strike.CUT_DOWN: members,
+        Strike.DROP: members,
+        Strike.NONSENSE: (*members, "user"),
+    }
+    often = [*whom, Strike.KILL, Strike.KILL, Strike.CUT, Strike.STOP, Strike.DROP]
+    often += [Strike.INTERRUPT, Strike.VANISH] if renting else []
+    blows = []
+    for _ in range(round(chance.uniform(4, 16) * severity)):
+        strike = chance.choice(often)
+        lasts_s = chance.choice((1.0, 15.0, 90.0, 700.0, 2500.0)) * chance.uniform(0.5, 1.5)
+        if strike is Strike.JUMP:
+            lasts_s = chance.choice((-1, 1)) * chance.choice((0.5, 5.0, 30.0))
+        at_s = SETTLED_S + chance.uniform(0.0, 0.97) * faults_s
+        who = chance.choice(whom.get(strike, (PROVIDER,)))
+        blows.append(Blow(at_s, strike, who, lasts_s, chance.choice((0, 1, 3, 10, 40, 150))))
+    return tuple(sorted(blows, key=lambda blow: blow.at_s))

@@ -1,0 +1,142 @@
+"""One seed from beginning to end: everything goes wrong for some hours, then nothing does, and all that was accepted must come to its end."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+import structlog
+
+from federator.simulation.faults.blows import calm, processes, strike
+from federator.simulation.faults.plan import SETTLED_S, Plan, draw
+from federator.simulation.faults.processes import FaultLoop
+from federator.simulation.faults.truth import Finding
+from federator.simulation.faults.world import World
+from federator.telemetry import configure_logging
+
+CALM_S = 96 * 3600.0
+"""So long after the faults all must be over. Queues with small limits work their jobs off one by one, and retries take their time."""
+LOOK_S = 60.0
+RELEASE_EVERY_S = 600.0
+GC_THRESHOLD = (100_000, 50, 50)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one seed came to."""
+
+    seed: int
+    findings: tuple[Finding, ...]
+    last: tuple[str, ...]
+    """The last lines of its journal."""
+    lines: int
+    virtual_s: float
+    cpu_s: float
+    jobs: int
+    blows: int
+
+
+def play(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Play a seed; `tell` hears every line of its journal."""
+    return play_plan(draw(seed), tell)
+
+
+def play_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Play a plan."""
+    gc.set_threshold(*GC_THRESHOLD)
+    began_s = time.process_time()
+    loop = FaultLoop()
+    world = World(plan, loop, tell)
+    with _Errors(world):
+        try:
+            loop.run_until_complete(_play(world))
+        finally:
+            _bury(world)
+            loop.close()
+    for failure in loop.failures:
+        world.truth.find(0, failure)
+    return Outcome(
+        seed=plan.seed,
+        findings=tuple(world.truth.findings),
+        last=world.journal.last(),
+        lines=world.journal.lines,
+        virtual_s=loop.time(),
+        cpu_s=time.process_time() - began_s,
+        jobs=len(world.truth.accepted),
+        blows=len(plan.blows) + len(plan.spells),
+    )
+
+
+async def _play(world: World) -> None:
+    plan = world.plan
+    await world.begin()
+    for spell in plan.spells:
+        world.weather.expect(
+            msgspec.structs.replace(
+                spell, begins_s=spell.begins_s - SETTLED_S, ends_s=spell.ends_s - SETTLED_S
+            )
+        )
+    for blow in plan.blows:
+        world.loop.later(blow.at_s - SETTLED_S, strike, world, blow)
+    submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
+    await _pass_until(world, SETTLED_S + plan.faults_s)
+    calm(world)
+    over_s, released_s = world.loop.time() + CALM_S, 0.0
+    while world.loop.time() < over_s and not world.truth.findings:
+        await _pass_until(world, world.loop.time() + LOOK_S)
+        if world.loop.time() - released_s >= RELEASE_EVERY_S:
+            released_s = world.loop.time()
+            await world.users.release_all()
+        if all(task.done() for task in submitting) and not world.watch.unfinished():
+            break
+    if not world.truth.findings:
+        world.watch.judge_end()
+
+
+async def _pass_until(world: World, until_s: float) -> None:
+    """Let time pass, unless a promise is broken."""
+    while world.loop.time() < until_s and not world.truth.findings:  # noqa: ASYNC110 - it is time that is waited for
+        await asyncio.sleep(min(LOOK_S, until_s - world.loop.time()))
+
+
+def _bury(world: World) -> None:
+    """End what is left, without a word of it."""
+    for process in (*world.graves, *processes(world)):
+        process.alive = False
+        process.bury()
+    for task in asyncio.all_tasks(world.loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - meant so
+        with contextlib.suppress(BaseException):
+            task.get_coro().close()
+
+
+class _Errors(logging.Handler):
+    """Hears what the product logs. Errors of the kinds that faults cause are its business; anything else is a finding."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """An unexpected exception is a bug, whatever follows from it."""
+        error = record.exc_info[1] if record.exc_info else None
+        self._world.journal.note("log", record.getMessage()[:160] + (f": {error!r}" if error else ""))
+        if error is not None:
+            self._world.truth.find(0, f"the product has failed: {record.getMessage()}: {error!r}")
+
+    def __enter__(self) -> Self:
+        root = logging.getLogger()
+        self._before = (root.level, root.handlers[:], structlog.get_config())
+        configure_logging(level="error")
+        root.handlers[:] = [self]
+        root.setLevel(logging.ERROR)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        root = logging.getLogger()
+        root.setLevel(self._before[0])
+        root.handlers[:] = self._before[1]
+        structlog.configure(**self._before[2])

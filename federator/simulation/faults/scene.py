@@ -1,0 +1,27 @@
+"""What all parts of a world stand on: time, weather, network, truth, and a journal of what happens."""
+
+import random
+from collections.abc import Callable
+
+from federator.simulation.faults.journal import Journal
+from federator.simulation.faults.network import Network
+from federator.simulation.faults.plan import Plan
+from federator.simulation.faults.processes import FaultLoop
+from federator.simulation.faults.truth import Truth
+from federator.simulation.faults.weather import Weather
+
+
+class Scene:
+    """Made once for a world."""
+
+    def __init__(self, plan: Plan, loop: FaultLoop, tell: Callable[[str], None] | None) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.journal = Journal(loop, tell)
+        self.weather = Weather(loop)
+        self.truth = Truth(plan, loop, self.journal)
+        self.network = Network(loop, self.weather, self.chance("network"))
+
+    def chance(self, what: str) -> random.Random:
+        """Chance of its own for each part, so that one draw does not move another's."""
+        return random.Random(f"{self.plan.seed}/{what}")

@@ -1,0 +1,166 @@
+"""Users: they submit until they are answered, under one client id, and then change their minds as the plan says."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from federator.kernel.errors import Conflict, FederatorError, NotFound, Transient
+from federator.model.identity import Caller, Role
+from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
+from federator.simulation.faults.dispatchers import Dispatcher
+from federator.simulation.faults.plan import Deed, JobPlan
+from federator.simulation.faults.scene import Scene
+from federator.simulation.virtual_time import ORIGIN_AT
+from federator.wire.http import JobPatch
+from federator.wire.jobfile import JobRequest, read_job_text
+
+T = TypeVar("T")
+AGAIN_S = (1.0, 10.0)
+NONSENSE = (
+    "",
+    "run: [",
+    "name: nonsense",
+    "run: x\nnodes: -1",
+    "run: x\nnodes: 1e99",
+    "run: x\nresources: {gpus: 'A100:-3'}",
+    "run: x\npriority: 1000",
+    "run: x\nqueue: ../../etc",
+    "run: x\nafter: [nobody]",
+    "run: x\narray: 0-99999999",
+    "run: x\nmax_duration: -5s",
+    "run: x\non_disconnect: {stop_within: 1s}",
+    "run: x\nworkdir: sha256:" + "0" * 64,
+    "run: x\nno_such_field: 1",
+)
+"""Job files that must be refused, and leave nothing."""
+USER = Caller(name="user", role=Role.USER)
+
+
+class Users:
+    """All of them, outside of every process that can die."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        dispatchers: Sequence[Dispatcher],
+    ) -> None:
+        self._network = scene.network
+        self._dispatchers = list(dispatchers)
+        self._truth = scene.truth
+        self._journal = scene.journal
+        self._chance = scene.chance("users")
+        self.patient = 0
+        """Submissions that have not been answered yet."""
+
+    async def submit(self, job: JobPlan) -> None:
+        """Submit a job at its time, and see to it afterwards."""
+        await asyncio.sleep(job.submit_s)
+        self.patient += 1
+        now_at = ORIGIN_AT + asyncio.get_running_loop().time()
+        request = _request(job, now_at)
+
+        async def ask(server: Dispatcher) -> tuple[str, ...]:
+            core = server.serving()
+            answer = await core.intake.submit(USER, request, client_id=job.name, body_hash=job.name)
+            return answer.jobs
+
+        try:
+            ids = await self.ask(ask)
+        finally:
+            self.patient -= 1
+        self._journal.note("user", f"{job.name} is accepted: {', '.join(each[-6:] for each in ids)}")
+        for job_id in ids:
+            self._truth.accepted[job_id] = job
+        for deed in job.deeds:
+            self._network.loop.create_task(self._do(self._chance.choice(ids), deed))
+
+    async def ask(self, ask: Callable[[Dispatcher], Awaitable[T]]) -> T:
+        """Of whoever leads, again and again until there is an answer. Raises what the answer is."""
+        number = 0
+        while True:
+            server = self._dispatchers[number % len(self._dispatchers)]
+            try:
+                return await self._network.ask("user", server, partial(ask, server))
+            except Transient:
+                number += 1
+            await asyncio.sleep(self._chance.uniform(*AGAIN_S))
+
+    async def submit_nonsense(self) -> None:
+        """Something that no dispatcher may take, as text or as a request that asks for too much."""
+        text = self._chance.choice(NONSENSE)
+        refused: list[bool] = []
+
+        async def ask(server: Dispatcher) -> None:
+            core = server.serving()
+            try:
+                request = read_job_text(text, now=core.clock.now())
+                await core.intake.submit(USER, request, client_id=None, body_hash="nonsense")
+            except Transient:
+                raise
+            except FederatorError:
+                refused.append(True)
+
+        await self.ask(ask)
+        if not refused:
+            self._truth.find(12, f"this was accepted: {text[:80]!r}")
+
+    async def release_all(self) -> None:
+        """Nothing is to stay held: see what is, and release it."""
+        held = [name for name, job in self._truth.rows.jobs.items() if job.status is JobStatus.HELD]
+        for name in held:
+            await self._verb(name, "release")
+
+    async def _do(self, job_id: str, deed: Deed) -> None:
+        await asyncio.sleep(deed.after_s)
+        await self._verb(job_id, deed.verb)
+
+    async def _verb(self, job_id: str, verb: str) -> None:
+        async def ask(server: Dispatcher) -> str:
+            core = server.serving()
+            intake = core.intake
+            match verb:
+                case "cancel":
+                    job = await intake.cancel(USER, job_id)
+                case "hold":
+                    job = await intake.hold(USER, job_id)
+                case "release":
+                    job = await intake.release(USER, job_id)
+                case "requeue":
+                    job = await intake.requeue(USER, job_id)
+                case _:
+                    job = await intake.update(USER, job_id, JobPatch(priority=self._chance.randint(0, 100)))
+            return str(job.status)
+
+        try:
+            status = await self.ask(ask)
+        except (Conflict, NotFound) as error:
+            self._journal.note("user", f"{verb} {job_id[-6:]}: {error.message[:60]}")
+        except FederatorError as error:
+            self._truth.find(12, f"{verb} {job_id} is answered with {error!r}")
+        else:
+            self._journal.note("user", f"{verb} {job_id[-6:]}: {status}")
+
+
+def _request(job: JobPlan, now_at: float) -> JobRequest:
+    spec = JobSpec(
+        name=job.name,
+        run="true",
+        nodes=job.nodes,
+        resources=Resources(gpus=Accelerators(count=job.gpus), cpus_milli=1000, memory_mib=1000),
+        estimate_s=job.estimate_s,
+        checkpoint=Checkpoint(grace_s=job.grace_s) if job.checkpoints or job.grace_s != 30.0 else None,
+        retry=Retry(on=("preemption", "error"), max=job.retries, backoff_s=30.0) if job.retries else Retry(),
+    )
+    if job.stop_within_s is not None:
+        spec = replace(spec, stop_within_s=job.stop_within_s)
+    return JobRequest(
+        spec=spec,
+        queue=job.queue,
+        priority=job.priority,
+        deadline_at=None if job.deadline_s is None else now_at + job.deadline_s,
+        max_duration_s=job.max_duration_s,
+        array=tuple(range(job.tasks)),
+    )

@@ -1,0 +1,125 @@
+"""The promises that are judged by what becomes durable, by what the cloud bills, and in the end.
+
+As in `truth`, nothing is asked of a dispatcher while it works. Only when all faults are over is it asked what its users would ask: what waits and why.
+"""
+
+from federator.model.capacity import LEASE_ENDED, Lease
+from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.model.placements import Placement, PlacementStatus
+from federator.ports import Transaction
+from federator.simulation.faults.clouds import Cloud, over
+from federator.simulation.faults.journal import Journal
+from federator.simulation.faults.plan import Plan
+from federator.simulation.faults.truth import Truth
+
+CENT_USD = 0.01
+
+
+class Watch:
+    """Sees each transaction of the store when it is carried out."""
+
+    def __init__(self, plan: Plan, truth: Truth, cloud: Cloud, journal: Journal) -> None:
+        self._plan = plan
+        self._truth = truth
+        self._cloud = cloud
+        self._journal = journal
+
+    def written(self, transaction: Transaction) -> None:
+        """Judge the rows that were just written."""
+        known = dict.fromkeys(
+            put.key.removeprefix("job/") for put in transaction.puts if put.key.startswith("job/")
+        )
+        before = {name: self._truth.rows.jobs.get(name) for name in known}
+        for row in self._truth.rows.take(transaction):
+            if isinstance(row, Job):
+                self._job(row, before[row.id])
+            elif isinstance(row, Placement):
+                self._placement(row)
+            else:
+                self._lease(row)
+
+    def _job(self, job: Job, before: Job | None) -> None:
+        if before is None or before.status is not job.status:
+            self._journal.note("store", f"job {job.id[-6:]} {job.name} is {job.status}: {job.because[:90]}")
+        if before is not None and before.terminal and before.status is not job.status:
+            self._truth.find(1, f"{job.id} was {before.status} and is {job.status}")
+        if not job.because and not job.terminal:
+            self._truth.find(10, f"{job.id} is {job.status} without a reason")
+        succeeded = job.status is JobStatus.SUCCEEDED and (before is None or not before.terminal)
+        if succeeded and not any(
+            placement.job == job.id and name in self._truth.succeeded
+            for name, placement in self._truth.rows.placements.items()
+        ):
+            self._truth.find(1, f"{job.id} counts as succeeded, and no attempt of it has come to a good end")
+
+    def _placement(self, placement: Placement) -> None:
+        self._journal.note(
+            "store",
+            f"placement {placement.id[-6:]} of {placement.job[-6:]} at {placement.site} is {placement.status}"
+            f", {placement.order}{' ' + placement.detail[:60] if placement.detail else ''}",
+        )
+
+    def _lease(self, lease: Lease) -> None:
+        self._journal.note(
+            "store",
+            f"lease {lease.id[-6:]} is {lease.status}: {lease.billed_usd:.2f} of {lease.committed_usd:.2f} USD",
+        )
+        if lease.evidence is None or not lease.evidence.job or not lease.evidence.policy:
+            self._truth.find(11, f"{lease.id} is rented without evidence")
+        leases = self._truth.rows.leases.values()
+        worst_usd = sum(
+            max(each.billed_usd, 0.0 if each.status in LEASE_ENDED else each.committed_usd) for each in leases
+        )
+        if worst_usd > self._plan.budget_usd + CENT_USD:
+            self._truth.find(6, f"{worst_usd:.2f} USD are spent or committed of {self._plan.budget_usd:.2f}")
+
+    # -- in the end ---------------------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """What is not over yet: jobs that were accepted, machines, leases, ranks."""
+        rows = self._truth.rows
+        left = []
+        for name, plan in self._truth.accepted.items():
+            job = rows.jobs.get(name)
+            if job is None:
+                left.append(f"{name} ({plan.name}) was accepted and is not in the store")
+            elif job.status not in TERMINAL:
+                left.append(f"{name} ({plan.name}) is {job.status}: {job.because}")
+        left += [
+            f"{job.id} ({job.name}) is {job.status}"
+            for job in rows.jobs.values()
+            if job.status not in TERMINAL and job.id not in self._truth.accepted
+        ]
+        left += [
+            f"{lease.id} is {lease.status}"
+            for lease in rows.leases.values()
+            if lease.status not in LEASE_ENDED
+        ]
+        left += [f"machine {each.name} is {each.status}" for each in self._cloud.final() if not over(each)]
+        left += [f"rank {rank.name} of {rank.job} runs at {rank.member}" for rank in self._truth.live()]
+        return left
+
+    def judge_end(self) -> None:
+        """Once nothing goes wrong any more and all has had its time."""
+        for what in self.unfinished():
+            leaked = what.startswith(("machine", "lease"))
+            self._truth.find(7 if leaked else 1, f"in the end {what}")
+        rows = self._truth.rows
+        for instance in self._cloud.final():
+            lease = rows.leases.get(instance.name)
+            if lease is None:
+                self._truth.find(7, f"machine {instance.name} has no lease")
+            elif abs(lease.billed_usd - instance.billed_usd) > CENT_USD:
+                self._truth.find(
+                    6,
+                    f"{lease.id} was {lease.billed_usd:.2f} USD here and {instance.billed_usd:.2f} USD there",
+                )
+        for name in self._truth.succeeded:
+            placement = rows.placements.get(name)
+            job = rows.jobs.get(placement.job) if placement else None
+            if (
+                placement is not None
+                and job is not None
+                and placement.status is not PlacementStatus.SUCCEEDED
+            ):
+                self._truth.find(1, f"{name} has come to a good end and counts as {placement.status}")

@@ -1,0 +1,171 @@
+"""One federation that things go wrong with: everything of a plan, put together and alive."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from federator.control.observation import RENTED_POOL
+from federator.control.records import Changes
+from federator.kernel.errors import FederatorError
+from federator.model.capacity import LaunchRequest
+from federator.model.identity import Caller, Role
+from federator.model.sites import Member, Site, SiteKind
+from federator.simulation.faults.agents import AgentLife, key_of
+from federator.simulation.faults.clocks import MachineClock
+from federator.simulation.faults.clouds import Cloud
+from federator.simulation.faults.dispatchers import CLOUD_SITE, Dispatcher, policies, settled
+from federator.simulation.faults.hosts import Host
+from federator.simulation.faults.plan import SETTLED_S, HostPlan, Plan
+from federator.simulation.faults.processes import FaultLoop, Process
+from federator.simulation.faults.scene import Scene
+from federator.simulation.faults.stores import Disk
+from federator.simulation.faults.users import Users
+from federator.simulation.faults.watch import Watch
+from federator.store.blobs import MemoryBlobs
+from federator.store.memory import MemoryStore
+from federator.wire.link import JoinRequest
+
+ROOT = Caller(name="root", role=Role.ADMIN)
+RESTART_S = (1.0, 60.0)
+"""An init system starts a process again within that time."""
+REBOOT_S = (30.0, 300.0)
+JOIN_AGAIN_S = 10.0
+
+
+class World:
+    """All parts, by name."""
+
+    def __init__(self, plan: Plan, loop: FaultLoop, tell: Callable[[str], None] | None) -> None:
+        scene = self.scene = Scene(plan, loop, tell)
+        self.plan, self.loop, self.journal = plan, loop, scene.journal
+        self.truth, self.network, self.weather = scene.truth, scene.network, scene.weather
+        self.cloud = Cloud(loop, self.journal, plan.offers, self._booted, self._machine_gone)
+        self.watch = Watch(plan, self.truth, self.cloud, self.journal)
+        store = MemoryStore(MachineClock(loop), incarnation=f"faults-{plan.seed}", history_limit=0)
+        self.disk = Disk(store, self.watch.written)
+        blobs = MemoryBlobs()
+        self.dispatchers = [
+            Dispatcher(name, scene, self.disk, blobs, self.cloud) for name in plan.dispatchers
+        ]
+        self.lives: dict[str, AgentLife] = {}
+        """The present life of each member's agent."""
+        self.graves: list[Process] = []
+        self.calm = False
+        """Nothing goes wrong any more."""
+        self._counts: dict[str, int] = {}
+        self.users = Users(scene, self.dispatchers)
+        for host in plan.hosts:
+            self.truth.hosts[host.member] = Host(host, scene)
+
+    async def begin(self) -> None:
+        """Dispatchers live, sites are known, agents connect."""
+        for dispatcher in self.dispatchers:
+            self.start_dispatcher(dispatcher)
+        leader = await settled(self.dispatchers)
+        verdict = await self.network.ask(
+            "user", leader, lambda: leader.serving().desk.apply(ROOT, policies(self.plan), "the plan's")
+        )
+        assert not verdict.problems, verdict.problems
+        await self.network.ask("user", leader, partial(self._know_sites, leader))
+        for member in self.plan.members:
+            self.truth.hosts[member].disk.joined = True
+            self.start_agent(member)
+        await asyncio.sleep(SETTLED_S - self.loop.time())
+
+    async def _know_sites(self, leader: Dispatcher) -> None:
+        def compute() -> Changes:
+            changes = Changes()
+            for host in self.plan.hosts:
+                changes.put(Site(name=host.site, kind=SiteKind.ONPREM))
+                key = key_of(host.member).public_key().public_bytes_raw().hex()
+                changes.put(Member(id=host.member, site=host.site, public_key=key))
+            return changes
+
+        await leader.serving().records.transact(compute)
+
+    # -- dispatchers --------------------------------------------------------------------------------------------------
+
+    def start_dispatcher(self, dispatcher: Dispatcher) -> None:
+        """It lives; and again after each of its deaths."""
+        if dispatcher.process is None:
+            dispatcher.live(partial(self._dispatcher_died, dispatcher))
+
+    def _dispatcher_died(self, dispatcher: Dispatcher) -> None:
+        self.journal.note(dispatcher.name, "is dead")
+        if dispatcher.process is not None:
+            self.graves.append(dispatcher.process)
+        dispatcher.dead()
+        delay_s = self.network.chance.uniform(*RESTART_S)
+        self.loop.later(delay_s, self.start_dispatcher, dispatcher)
+
+    # -- agents -------------------------------------------------------------------------------------------------------
+
+    def start_agent(self, member: str) -> None:
+        """It lives, unless it does already or its machine is gone."""
+        host = self.truth.hosts[member]
+        if host.gone or member in self.lives:
+            return
+        number = self._counts[member] = self._counts.get(member, 0) + 1
+        self.journal.note(member, f"agent starts, life {number}")
+        process = Process(f"{member}.{number}", self.loop, partial(self._agent_died, member))
+        life = AgentLife(host, process, self.scene, self.dispatchers)
+        self.lives[member] = life
+        process.call(life.begin)
+
+    def _agent_died(self, member: str) -> None:
+        self.journal.note(member, "agent is dead")
+        life = self.lives.pop(member)
+        self.graves.append(life.process)
+        life.die()
+        host = self.truth.hosts[member]
+        if not host.gone:
+            self.loop.later(self.network.chance.uniform(*RESTART_S), self.start_agent, member)
+
+    def reboot(self, member: str, *, wiped: bool) -> None:
+        """The machine boots anew, with all that is on it."""
+        host = self.truth.hosts[member]
+        life = self.lives.get(member)
+        if life is not None:
+            life.process.kill()
+        host.reboot(wiped=wiped)
+
+    # -- rented machines ----------------------------------------------------------------------------------------------
+
+    def _booted(self, request: LaunchRequest) -> None:
+        """A machine is there: it joins, and its agent lives."""
+        offer = request.offer
+        member = f"{request.name}-0"
+        chance = self.scene.chance(f"machine {len(self.truth.hosts)}")
+        plan = HostPlan(
+            member, CLOUD_SITE, offer.model, 1, offer.gpus, chance.uniform(0.9955, 1.0045), 0.0, 5.0
+        )
+        self.truth.hosts[member] = Host(plan, self.scene, RENTED_POOL)
+        self.journal.note(member[-8:], "boots")
+        self.loop.create_task(self._join(member, request.user_data))
+
+    async def _join(self, member: str, secret: str) -> None:
+        host = self.truth.hosts[member]
+        key = key_of(member).public_key().public_bytes_raw().hex()
+        asked = JoinRequest(public_key=key, member=member)
+
+        async def ask(server: Dispatcher) -> object:
+            return await server.serving().admission.join(secret, asked)
+
+        try:
+            await self.users.ask(ask)
+        except FederatorError as error:
+            self.journal.note(member[-8:], f"may not join: {error.message[:60]}")
+            return
+        if not host.gone:
+            host.disk.joined = True
+            self.start_agent(member)
+
+    def _machine_gone(self, name: str) -> None:
+        host = self.truth.hosts.get(f"{name}-0")
+        if host is None or host.gone:
+            return
+        self.journal.note(host.member[-8:], "is gone")
+        host.destroy()
+        life = self.lives.get(host.member)
+        if life is not None:
+            life.process.kill()
