@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.planning import columns as cut
+from federator.planning.burst import Case
 from federator.planning.columns import Columns
 from federator.planning.greedy import PROOFS, QUICK, choose, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
 from federator.solving import integer, linear
@@ -41,6 +43,8 @@ class _Race:
     reports: list[StageReport] = field(default_factory=list)
     prices: dict[str, float] = field(default_factory=dict)
     watch: Watch = _nobody
+    settled: bool = False
+    """Greedy's plan costs no more than any plan must: there is nothing to look for."""
 
     def report(self, stage: StageReport) -> None:
         """A stage has ended."""
@@ -56,6 +60,8 @@ class _Race:
         """Why the winner won."""
         if self.winner != "greedy":
             return _comparison(self.evaluator, self.best, self.greedy)
+        if self.settled:
+            return "nothing can be cheaper: every job has the best place that there is for it"
         others = [report.stage for report in self.reports[1:] if report.completed]
         return f"{' and '.join(others)} found nothing cheaper" if others else "the only stage that completed"
 
@@ -96,6 +102,9 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     )
     if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
         return race
+    if first.total <= _floor_usd(evaluator) + WORTH_USD:
+        race.settled = True
+        return race
     table = cut.build(evaluator)
     if not table.committed():
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
@@ -107,6 +116,26 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         _integer(race, table, answer, seed)
     evaluator.work.end_stages()
     return race
+
+
+def _floor_usd(evaluator: Evaluator) -> float:
+    """What no plan costs less than: every job at once where it costs least, as if nobody else were there; for nothing, where it may use what is rented."""
+    world, total = evaluator.world, 0.0
+    known: dict[object, float] = {}
+    for job in world.jobs:
+        if any(isinstance(evaluator.bursting.case(job, place), Case) for place in world.offered(job)):
+            continue
+        if any(evaluator.bursting.may_use_lease(job, place) for place in world.leases(job)):
+            continue
+        key = world.key(job)
+        if key not in known:
+            start_at = max(world.now, job.not_before_at or 0.0)
+            at_once = (
+                cost(world.book, job, world.places[place], start_at).total for place in world.home(job)
+            )
+            known[key] = min(at_once, default=0.0)
+        total += known[key]
+    return total
 
 
 def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:

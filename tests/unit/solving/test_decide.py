@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from federator.model.capacity import Shape
 from federator.model.plans import Plan, Rent
@@ -12,9 +13,20 @@ from federator.planning.columns import Kind
 from federator.planning.greedy import choose, plan_greedily
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
+from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+from tests.support.worlds import (
+    HOUR,
+    NOW,
+    a_job,
+    a_pool,
+    a_world,
+    an_offer,
+    bursting,
+    busy,
+    worlds_at_random,
+)
 
 LARGE, SMALL = 524_288, 65_536
 
@@ -167,3 +179,18 @@ def test_a_stage_that_begins_with_nothing_left_still_finds_the_better_plan(
     monkeypatch.setattr(objective.Work.__init__, "__defaults__", (0, 0))
     plan = decide(_contested())
     assert plan.winner == "lp"
+
+
+def test_where_every_job_has_the_best_place_no_other_stage_is_asked() -> None:
+    problem = a_world([a_job("one", gpus=4), a_job("two", gpus=4, deadline_at=NOW + 9 * HOUR)], [a_pool()])
+    plan = decide(problem)
+    assert [report.stage for report in plan.stages] == ["greedy"]
+    assert plan.winner_because.startswith("nothing can be cheaper")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problem=worlds_at_random())
+def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: Problem) -> None:
+    floor_usd = deciding._floor_usd(Evaluator(World(problem)))
+    for stages in (("greedy",), ("greedy", "lp", "cpsat")):
+        assert decide(problem, stages=stages).objective_usd >= floor_usd - 1e-6
