@@ -23,6 +23,8 @@ CONTRACT = "contract/"
 SERVERS = {"aws", "etcd", "kubernetes", "local", "slurm"}
 PRETENDED = {"fake", "limited", "memory"}
 """Parameters of the contract suites: what stands for real processes, and what does without."""
+CLUSTERS = ("/kube/", "/slurm/", "federation/", "[kube", "[slurm", "test_bench")
+"""By these words in its name, a test needs one of the clusters that there is once: those take turns."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
 """Suites that start no process, but for a parameter that does."""
 
@@ -58,11 +60,17 @@ def _is_loopback(host: str) -> bool:
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark those with real processes: they run one by one, and get a second try."""
+    """Mark those with real processes: they get a second try, and run two at a time, but for those that share a cluster or a file's fixtures."""
     for item in items:
         if _has_real_processes(item):
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.xdist_group(_turns(item)))
+
+
+def _turns(item: pytest.Item) -> str:
+    """Tests of one name run one after the other, in one process."""
+    return "clusters" if any(word in item.nodeid for word in CLUSTERS) else item.path.name
 
 
 def _has_real_processes(item: pytest.Item) -> bool:
