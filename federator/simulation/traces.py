@@ -115,6 +115,7 @@ def _online(row: Row, gpus_per_node: int) -> TraceJob:
     return _sensible(
         TraceJob(
             name=row["job"],
+            family=f"array-{row['array']}" if row.get("array") else "",
             submit_s=float(row["submit_h"]) * 3600.0,
             run_s=float(row["runtime_h"]) * 3600.0,
             nodes=int(row["nodes"]),

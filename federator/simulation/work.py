@@ -16,6 +16,8 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     """One job of a trace. `submit_s` counts from the start of the trace, as does `deadline_s`; `run_s` is the true run time at speed 1."""
 
     name: str
+    family: str = ""
+    """What its owner calls it, and all work of its kind; empty: by its own name."""
     submit_s: float
     run_s: float
     nodes: int = 1
@@ -53,7 +55,7 @@ def request_of(
 ) -> JobRequest:
     """The submission that its user would make, bound to these sites if there are any: never with the true run time."""
     spec = JobSpec(
-        name=job.name,
+        name=job.family or job.name,
         run="true",
         nodes=job.nodes,
         resources=Resources(
