@@ -1,4 +1,4 @@
-"""What capacity costs. Rent is written down as the provider says it: on the lease, on a job, and in the ledger; use of GPUs once per attempt.
+"""What capacity costs. Rent is written down as the provider says it: on the lease, on a job, and in the ledger; use of GPUs and data that is moved once per attempt.
 
 The three of rent are one transaction, so that the sum of the ledger, of the jobs and of the leases is always the same.
 """
@@ -7,10 +7,11 @@ import msgspec
 
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
+from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job
-from federator.model.placements import Placement
+from federator.model.placements import PLACEMENT_BEGUN, Placement
 
 
 async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: float) -> None:
@@ -24,7 +25,14 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
             return changes
         job = _charged(records, lease)
         payer, now = job.id if job else "", scribe.clock.now()
-        changes.put(msgspec.structs.replace(lease, billed_usd=billed_usd, billed_until_at=now, payer=payer))
+        since_at, pace = lease.billed_until_at, lease.pace_usd_h
+        if since_at is not None and now > since_at:
+            pace = delta_usd / (now - since_at) * 3600
+        changes.put(
+            msgspec.structs.replace(
+                lease, billed_usd=billed_usd, billed_until_at=now, payer=payer, pace_usd_h=pace
+            )
+        )
         if job is not None:
             changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
         changes.put(
@@ -70,6 +78,30 @@ def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -
         )
     )
     return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
+
+
+def book_moves(changes: Changes, scribe: Scribe, before: Placement, placement: Placement, job: Job) -> Job:
+    """Data that its site begins to bring: once per attempt, as soon as it is known to have begun. The job pays for it."""
+    moves = placement.moves
+    if moves is None or before.status in PLACEMENT_BEGUN or placement.status not in PLACEMENT_BEGUN:
+        return job
+    changes.put(
+        scribe.ledger(
+            LedgerKind.MONEY,
+            "dispatcher",
+            f"{format_bytes(moves.moved_bytes)} of data from {moves.source}",
+            job=job.id,
+            queue=job.queue,
+            owner=job.owner,
+            site=placement.site,
+            lease=placement.lease or "",
+            market=placement.market,
+            model=placement.model,
+            usd=moves.usd,
+            egress_gib=moves.moved_bytes / 2**30,
+        )
+    )
+    return msgspec.structs.replace(job, spent_usd=job.spent_usd + moves.usd)
 
 
 def placements_on(records: Records, lease: Lease) -> list[Placement]:

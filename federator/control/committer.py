@@ -17,6 +17,7 @@ from federator.control.observation import RENTED_POOL, Observer, expected_ready_
 from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
+from federator.model.datasets import Moves
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
@@ -110,10 +111,10 @@ class Committer:
         self._scribe.place(changes, job, placement, action.because)
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
-            self._extend(changes, lease, job)
+            self._extend(changes, lease, job, action.moves)
         return ""
 
-    def _extend(self, changes: Changes, lease: Lease, job: Job) -> None:
+    def _extend(self, changes: Changes, lease: Lease, job: Job, moves: Moves | None) -> None:
         """More work on a lease that is rented already: what may be paid for it grows to hold the job's longest run, and what is not billed yet.
 
         The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
@@ -124,10 +125,16 @@ class Committer:
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
         begins_at = max(now, lease.ready_at or expected_ready_at(lease, now))
         limit_s = (job.max_duration_s or 0.0) + self._records.spec(job.spec_hash).grace_s
+        limit_s += moves.seconds if moves else 0.0
         ends_at = begins_at + limit_s + self._observer.slack_s + offer.teardown_s
         worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
         committed_usd = max(lease.committed_usd, worst_usd)
-        changes.put(msgspec.structs.replace(lease, committed_usd=committed_usd, idle_since_at=None))
+        egress_usd = lease.egress_usd + (moves.usd if moves else 0.0)
+        changes.put(
+            msgspec.structs.replace(
+                lease, committed_usd=committed_usd, egress_usd=egress_usd, idle_since_at=None
+            )
+        )
 
     def _rent(self, changes: Changes, plan: Plan, action: Rent, job: Job, snapshot: Snapshot) -> str:
         view = next(
@@ -181,8 +188,10 @@ class Committer:
             because=action.because,
             evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
             queue=job.queue,
+            owner=job.owner,
             policy=action.evidence.policy,
             committed_usd=action.committed_usd,
+            egress_usd=action.moves.usd if action.moves else 0.0,
         )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
@@ -210,6 +219,7 @@ class Committer:
             winner=plan.winner,
             winner_because=plan.winner_because,
             because=action.because,
+            moves=action.moves,
         )
 
     def _preempt(self, changes: Changes, action: Preempt, job: Job) -> str:
@@ -223,7 +233,14 @@ class Committer:
             return "the placement is over or being stopped"
         reserved = placement.order is Order.RESERVE
         self._scribe.stop(changes, placement, action.because, sent=not reserved)
-        job = self._scribe.job(changes, job, "suspend", action.because, pause_for="preemption")
+        job = self._scribe.job(
+            changes,
+            job,
+            "suspend",
+            action.because,
+            pause_for="preemption",
+            displaced_at=self._scribe.clock.now(),
+        )
         if reserved:
             self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
         return ""

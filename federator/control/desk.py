@@ -3,15 +3,19 @@
 Compiling is the only moment at which policy plugins run; what decisions see are the rules that came out.
 """
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from federator.control.proposals import approve, wanted_usd
 from federator.control.records import Changes, Flag, Records
 from federator.control.scribe import Scribe
-from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.errors import FederatorError, Invalid, NotFound
 from federator.model.identity import Caller, Role
+from federator.model.plans import Plan
 from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
-from federator.wire.http import PolicyVerdict, Problem
+from federator.planning.rule_words import in_words
+from federator.wire.http import DocumentChange, PolicyDiff, PolicyVerdict, Problem
 
 
 class Compiled(NamedTuple):
@@ -72,6 +76,34 @@ class PolicyDesk:
         await self._records.transact(compute)
         return PolicyVerdict(version=versions[0], documents=_titles(compiled), rules=len(compiled.rules))
 
+    def diff(self, text: str) -> PolicyDiff:
+        """How the text differs from the set in force; of a text with a fault, only its faults."""
+        verdict, current = self.validate(text), self._records.policies
+        if verdict.problems:
+            return PolicyDiff(version=current.version, problems=verdict.problems)
+        compiled = self._read(text)
+        before, after = _words(current.rules), _words(compiled.rules)
+        return PolicyDiff(
+            version=current.version,
+            documents=tuple(_changed(current.documents, compiled.documents)),
+            added=tuple(line for line in after if line not in before),
+            removed=tuple(line for line in before if line not in after),
+        )
+
+    async def rollback(self, caller: Caller, version: int, reason: str) -> PolicyVerdict:
+        """Put a former set in force again, as a new version. Raises `NotFound` for a version that there is none of."""
+        caller.require(Role.PLATFORM)
+        former = self._records.policy_sets.get(f"{version:08d}")
+        if former is None:
+            raise NotFound(
+                f"there is no version {version}",
+                remedy="'federator policy history' lists those that there are",
+            )
+        if version == self._records.policies.version:
+            raise Invalid("is in force", field="version", remedy="name an earlier one")
+        text = "---\n".join(document.text.rstrip("\n") + "\n" for document in former.documents)
+        return await self.apply(caller, text, f"back to version {version}: {reason}")
+
     def current(self) -> PolicySet:
         """The set in force."""
         return self._records.policies
@@ -79,6 +111,13 @@ class PolicyDesk:
     def history(self) -> list[PolicySet]:
         """All versions, oldest first."""
         return [self._records.policy_sets[key] for key in sorted(self._records.policy_sets)]
+
+    async def approve(
+        self, caller: Caller, job_id: str, usd: float | None, reason: str, plan: Plan | None
+    ) -> None:
+        """Let a rental for the job cost so much in the worst case; without an amount, what `plan` proposes for it."""
+        usd = wanted_usd(plan, job_id) if usd is None else usd
+        await approve(self._records, self._scribe, caller, job_id, usd=usd, reason=reason)
 
     async def pause_burst(self, caller: Caller, *, on: bool) -> None:
         """Stop, or allow again, all new renting at once; what is rented goes on."""
@@ -104,6 +143,23 @@ class PolicyDesk:
                 remedy="move them first: federator update JOB --queue QUEUE",
             )
         return compiled
+
+
+def _words(rules: Sequence[Rule]) -> list[str]:
+    return list(dict.fromkeys(in_words(rule) for rule in rules))
+
+
+def _changed(before: Sequence[PolicyDocument], after: Sequence[PolicyDocument]) -> Iterator[DocumentChange]:
+    """Documents that differ, each by itself: the order of documents means nothing."""
+    old = {f"{each.kind}/{each.name}": each.text for each in before}
+    new = {f"{each.kind}/{each.name}": each.text for each in after}
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) == new.get(name):
+            continue
+        change = "added" if name not in old else "removed" if name not in new else "changed"
+        was, becomes = old.get(name, "").splitlines(), new.get(name, "").splitlines()
+        lines = tuple(difflib.unified_diff(was, becomes, lineterm="", n=2))[2:]
+        yield DocumentChange(name, change, lines)
 
 
 def _titles(compiled: Compiled) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ import msgspec
 from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
 from federator.control.lease_endings import failed, forgiven, gone, interrupted, terminated
-from federator.control.money import affordable_until_at
 from federator.control.progress import Progress
+from federator.control.purse import Purse
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.clock import Clock
@@ -31,6 +31,8 @@ from federator.settings import LeaseSettings
 log = logging.getLogger(__name__)
 
 TAKEN_BACK = "the provider takes the machine back"
+NEVER_JOINED = "its agent never joined"
+PAUSED = "renting was paused before its provider was asked"
 LISTED_S = 3600.0
 """Providers list a machine for at least so long after its end."""
 
@@ -108,6 +110,7 @@ class Executor:
         self._settings = settings
         self._alarm = _Alarm()
         self._pace = _Pace(scribe.clock, settings.poll_s)
+        self._purse = Purse(records, scribe.clock, settings)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
         self._steps = {
@@ -170,6 +173,7 @@ class Executor:
 
     async def step(self) -> None:
         """One step for every lease that has one to take."""
+        self._purse.count()
         open_now = [le.id for le in self._records.leases.values() if le.status not in LEASE_ENDED]
         self._alarm.any_open = bool(open_now)
         for lease_id in open_now:
@@ -194,17 +198,22 @@ class Executor:
         if not placements_on(self._records, lease):
             await self._move(lease.id, "drop", failure="no longer needed", ended=True)
             return
+        if self._purse.closed or self._purse.left_s(lease) <= 0:
+            why = PAUSED if self._purse.closed else self._purse.because(lease)
+            await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, "drop"))
+            return
         await self._move(lease.id, "launch")
         await self._launching(self._records.leases[lease.id])
 
     async def _launching(self, lease: Lease) -> None:
         """Ask, or ask again after a crash: the name makes both the same."""
-        if self._give_back_in_s(lease) <= 0:
-            why = "its provider has not answered for as long as the machine was to run"
+        if self._purse.left_s(lease) <= 0:
+            late = "its provider has not answered for as long as the machine was to run"
+            why = self._purse.why(lease, late)
             await self._failed(lease, why, event="give-up")
             return
-        if not self._pace.allows(lease):
-            return
+        if self._purse.closed or not self._pace.allows(lease):
+            return  # while paused nothing is asked for again: a machine that an unheard answer was of is in the listing
         request = LaunchRequest(
             name=lease.id,
             offer=lease.offer,
@@ -231,14 +240,14 @@ class Executor:
         elif not placements_on(self._records, lease):
             await self._move(lease.id, "drain")
         elif (
-            self._give_back_in_s(lease) <= 0
+            self._purse.left_s(lease) <= 0
             or now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s
         ):
-            await self._failed(lease, "its agent never joined")
+            await self._failed(lease, self._purse.why(lease, NEVER_JOINED))
 
     async def _ready(self, lease: Lease) -> None:
         """Busy, idle, or idle for long enough; never past what was committed for it: its work is told to save itself while that can be paid for."""
-        now, left_s = self._scribe.clock.now(), self._give_back_in_s(lease)
+        now, left_s = self._scribe.clock.now(), self._purse.left_s(lease)
         if placements := placements_on(self._records, lease):
             saving_s = max(self._records.spec(placement.spec_hash).grace_s for placement in placements)
             if left_s <= saving_s + self._settings.slack_s / 2:  # the rest is for results to come home
@@ -250,15 +259,9 @@ class Executor:
         elif left_s <= 0 or now - lease.idle_since_at >= self._settings.idle_s:
             await self._move(lease.id, "drain")
 
-    def _give_back_in_s(self, lease: Lease) -> float:
-        """Until it must be given back to end while there is money for it. Two polls early, because nobody looks more often."""
-        early_s = lease.offer.teardown_s + 2 * self._settings.poll_s
-        return affordable_until_at(self._records, lease) - early_s - self._scribe.clock.now()
-
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time, less what it takes to bring results home."""
-        overdrawn = "its machine has cost nearly all that was committed for it"
-        because = overdrawn if lease.reclaim_at is None else TAKEN_BACK
+        because = self._purse.because(lease) if lease.reclaim_at is None else TAKEN_BACK
         await self._records.transact(partial(interrupted, self._records, self._scribe, lease.id, because))
 
     async def _draining(self, lease: Lease) -> None:
@@ -270,7 +273,7 @@ class Executor:
         now = self._scribe.clock.now()
         placements = placements_on(self._records, lease)
         waited_s = now - (lease.draining_since_at or now)
-        if placements and waited_s < self._settings.drain_within_s and self._give_back_in_s(lease) > 0:
+        if placements and waited_s < self._settings.drain_within_s and self._purse.left_s(lease) > 0:
             return
         await self._records.transact(
             partial(terminated, self._records, self._scribe, lease.id, [p.id for p in placements])

@@ -161,5 +161,9 @@ class Holdings:
             priority=job.priority,
             started_at=part.started_at or part.assigned_at,
             usd_per_h=part.price_usd_gpu_h * part.gpus,
+            saves=spec.checkpoint is not None,
+            saves_every_s=spec.checkpoint.every_s if spec.checkpoint else None,
+            startup_s=max(0.0, part.started_at - part.assigned_at) if part.started_at else 0.0,
+            displaced_at=job.displaced_at,
         )
         return Holding(member, part, view, grace_s if part.grace_s is None else min(grace_s, part.grace_s))

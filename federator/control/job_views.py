@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.history import History
+from federator.control.money import job_limit
 from federator.control.records import Records
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
@@ -82,7 +83,7 @@ class JobViews:
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""
-        return view_of_job(
+        view = view_of_job(
             job,
             spec,
             revision=self._records.revision_of(job),
@@ -90,6 +91,14 @@ class JobViews:
             errors=self._errors(job),
             interactive=job.queue in self._interactive_queues(),
             without_checkpoint=self._without_checkpoint(job),
+        )
+        limit = job_limit(self._records, job, spec.labels)
+        return msgspec.structs.replace(
+            view,
+            max_cost_usd=limit.usd,
+            cost_policy=limit.policy,
+            saves=spec.checkpoint is not None,
+            approved_usd=job.approved_usd,
         )
 
     def _without_checkpoint(self, job: Job) -> tuple[str, ...]:
@@ -189,6 +198,7 @@ def view_of_job(
         not_before_at=job.not_before_at,
         avoid_nodes=(*job.losses, *without_checkpoint, *(refusal.member for refusal in job.refusals)),
         refused=tuple((refusal.site, refusal.until_at) for refusal in job.refusals if refusal.until_at),
+        needs=needs_of(spec),
         needs_fencing=bool(spec.stop_within_s),
         inputs=spec.inputs or (),
     )

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from federator.control.concrete_rules import ConcreteRules
 from federator.control.history import History
 from federator.control.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.inventory import Inventory
 from federator.control.job_views import JobViews
 from federator.control.money import paid_until_at, spend
 from federator.control.records import Records
+from federator.control.usage import Usage
 from federator.control.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
@@ -89,7 +91,11 @@ class Observer:
         self._holdings = Holdings(records)
         self._kept: dict[str, _MemberKept] = {}
         """By member: between two looks most of them have not changed."""
-        self.line = WaitingLine(records, history, self.jobs.eligible, whole=not window)
+        self._rules = ConcreteRules(records)
+        self.usage = Usage(records)
+        self.line = WaitingLine(
+            records, history, self.jobs.eligible, whole=not window, recent_gpus=self.usage.recent_gpus
+        )
         self.window: dict[str, float] = {}
         """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
 
@@ -103,16 +109,19 @@ class Observer:
         now = self._clock.now()
         records = self._records
         flag = records.flags.get("burst-paused")
+        jobs, pools = self.jobs.seen(only, self.window, now), tuple(self._pools(now))
+        rules = self._rules.at(jobs, pools)
         return Snapshot(
             taken_at=now,
             incarnation=records.store.incarnation,
             revision=records.revision,
-            jobs=self.jobs.seen(only, self.window, now),
-            pools=tuple(self._pools(now)),
+            jobs=jobs,
+            pools=pools,
             offers=tuple(self._offers()),
-            rules=records.policies.rules,
+            rules=rules,
             policy_version=records.policies.version,
-            spend=spend(records, now),
+            spend=spend(records, now, rules),
+            recent_gpus=dict(self.usage.recent_gpus(now)),
             burst_paused=flag is not None and flag.on,
             away=tuple(sorted(set(self._away()))),
         )
@@ -199,6 +208,7 @@ class Observer:
             free=take(pool.free, unseen),
             busy=tuple(_busy(here, report, pool, -math.inf)),
             lends_to=report.lends_to,
+            abilities=report.abilities,
             self_fencing=report.self_fencing,
             open=not of.because,
             closed_because=of.because,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from federator.control import gangs
-from federator.control.billing import book_use
+from federator.control.billing import book_moves, book_use
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -21,7 +21,15 @@ from federator.control.stories import Stories, Told
 from federator.model.events import Event
 from federator.model.jobs import Job
 from federator.model.lifecycle import TOLD, allows
-from federator.model.placements import Cause, Order, Part, Placement, PlacementReport, PlacementStatus
+from federator.model.placements import (
+    PLACEMENT_BEGUN,
+    Cause,
+    Order,
+    Part,
+    Placement,
+    PlacementReport,
+    PlacementStatus,
+)
 
 log = logging.getLogger(__name__)
 
@@ -222,10 +230,14 @@ class Progress:
             started_at=started_at,
             ended_at=(report.ended_at or report.at) if ended else None,
             expected_end_at=_expected_end(placement, started_at),
+            moves=placement.moves if _begun(placement.status, report.status) else None,
             **{"stop_acknowledged": ended, **fields},
         )
+        known, job = job, book_moves(changes, self._scribe, placement, moved, job)
         if ended and not placement.ended:
             job = book_use(changes, self._scribe, moved, job)
+        if job is not known:
+            changes.put(job)
         self._stories.tell(changes, Told(report, moved, job))
         _locate(changes, moved)
 
@@ -289,4 +301,10 @@ def _expected_end(placement: Placement, started_at: float | None) -> float | Non
     """The forecast end moves with the real start."""
     if placement.expected_end_at is None or started_at is None or placement.started_at is not None:
         return placement.expected_end_at
-    return placement.expected_end_at + max(0.0, started_at - placement.assigned_at)
+    moves_s = placement.moves.seconds if placement.moves else 0.0
+    return placement.expected_end_at + max(0.0, started_at - placement.assigned_at) - moves_s
+
+
+def _begun(before: PlacementStatus, after: PlacementStatus) -> bool:
+    """Whether data was brought for it, or may still be."""
+    return before in PLACEMENT_BEGUN or after in PLACEMENT_BEGUN or after not in _ENDINGS

@@ -1,18 +1,22 @@
 """Rows for people, made from records: pure functions beside `views`."""
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from federator.control.intake_checks import QueueBook
 from federator.control.inventory import Inventory
-from federator.control.money import outstanding_usd, spend
+from federator.control.money import outstanding_usd, period_end, period_start, spend, spend_rows
 from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
 from federator.model.placements import PlacementStatus
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, admits_queue
+from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSelector, Rule, admits_queue
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
-from federator.model.snapshot import PoolView
+from federator.model.snapshot import PoolView, SpendView
 from federator.planning.candidates import Candidate, of_pools
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PoolRow, QueueRow, SiteRow
+
+EARLIEST_PACE = 0.02
+"""Part of a period that must be over before what it will have cost is forecast."""
 
 
 def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
@@ -167,9 +171,11 @@ def queue_rows(records: Records) -> list[QueueRow]:
         if isinstance(rule, CapRow)
         and rule.unit is CapUnit.GPUS
         and rule.period is Period.NOW
+        and not rule.each
+        and rule.pools == PoolSelector()
         and len(rule.scope.queues) == 1
     }
-    guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow)}
+    guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow) and not rule.model}
     waiting = records.index.pending_by_queue()
     rows = []
     for terms in QueueBook(rules).queues:
@@ -225,29 +231,47 @@ def lease_row(lease: Lease) -> LeaseRow:
 
 def budget_rows(records: Records, now: float) -> list[BudgetRow]:
     """Every cap on money, with what counts against it."""
-    views = {(view.policy, view.period): view for view in spend(records, now)}
-    rows = []
-    for rule in records.policies.rules:
-        if not isinstance(rule, CapRow) or rule.unit not in (CapUnit.USD, CapUnit.USD_PER_H):
-            continue
-        if rule.unit is CapUnit.USD:
-            view = views[rule.policy, rule.period]
-            spent, committed = view.spent_usd, view.committed_usd
-        else:
-            open_leases = [
-                le
-                for le in records.leases.values()
-                if le.policy == rule.policy and le.status not in LEASE_ENDED
-            ]
-            spent, committed = sum(lease.offer.price_usd_h for lease in open_leases), 0.0
-        rows.append(
-            BudgetRow(
-                policy=rule.policy,
-                period=rule.period,
-                unit=rule.unit,
-                limit=rule.limit,
-                spent=spent,
-                committed=committed,
-            )
-        )
-    return rows
+    rules = spend_rows(records)
+    views = {(view.policy, view.period, view.share): view for view in spend(records, now, rules)}
+    rows = [_period_row(rule, views[rule.policy, rule.period, rule.share], now) for rule in rules]
+    return [*rows, *(_rate_row(records, rule) for rule in records.policies.rules if _is_rate(rule))]
+
+
+def _period_row(rule: CapRow, view: SpendView, now: float) -> BudgetRow:
+    start_at, end_at = period_start(rule.period, now), period_end(rule.period, now)
+    paced = end_at is not None and now - start_at >= EARLIEST_PACE * (end_at - start_at)
+    forecast = view.spent_usd / (now - start_at) * (end_at - start_at) if paced and end_at else None
+    return BudgetRow(
+        policy=rule.policy,
+        period=rule.period,
+        unit=rule.unit,
+        limit=rule.limit,
+        spent=view.spent_usd,
+        committed=view.committed_usd,
+        share=rule.share,
+        hard=rule.hard,
+        forecast=forecast,
+        ends_at=end_at,
+    )
+
+
+def _is_rate(rule: Rule) -> TypeGuard[CapRow]:
+    return isinstance(rule, CapRow) and rule.unit is CapUnit.USD_PER_H
+
+
+def _rate_row(records: Records, rule: CapRow) -> BudgetRow:
+    """What is rented at once, by the hour."""
+    counted = [
+        lease
+        for lease in records.leases.values()
+        if lease.policy == rule.policy and lease.status not in LEASE_ENDED
+    ]
+    return BudgetRow(
+        policy=rule.policy,
+        period=rule.period,
+        unit=rule.unit,
+        limit=rule.limit,
+        spent=sum(lease.offer.price_usd_h for lease in counted),
+        committed=0.0,
+        hard=rule.hard,
+    )

@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.closings import close_places
 from federator.control.committer import Committed, Committer, fatal_by_subject
 from federator.control.decisions import DecisionLog
 from federator.control.dependencies import settle_dependents
 from federator.control.observation import Observer
+from federator.control.proposals import note_proposals
 from federator.control.records import Records
 from federator.control.scribe import Scribe
 from federator.kernel.clock import Clock
@@ -83,6 +85,11 @@ class Turn:
         self.waiting: dict[str, Waiting] = {}
         """What that plan says of each job that it did not start."""
 
+    @property
+    def plan(self) -> Plan | None:
+        """The newest plan."""
+        return self.last[1] if self.last else None
+
     def wake(self, *_: object) -> None:
         """Something has happened that a plan may depend on."""
         self._wake.set()
@@ -104,6 +111,7 @@ class Turn:
         """One turn, its phases in order. None when nothing waits."""
         began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self._scribe)
+        await close_places(self._records, self._scribe)
         self._observer.notice_silence()
         problem = await self._observe()
         if not problem.snapshot.jobs:
@@ -114,6 +122,7 @@ class Turn:
         decision = await self._check(await self._decide(problem))
         committed = await self._committer.commit(decision.plan)
         await self._remember(decision, committed)
+        await note_proposals(self._records, self._scribe, decision.plan)
         METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
         return decision.plan
 

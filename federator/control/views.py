@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
+from federator.control.burst_rows import burst_status
 from federator.control.explanations import Explainer
 from federator.control.inventory import Inventory
 from federator.control.listing import Wanted, listed
@@ -27,6 +28,7 @@ from federator.model.snapshot import PoolView
 from federator.settings import ProviderSettings
 from federator.wire.http import (
     BudgetRow,
+    BurstStatus,
     JobDetail,
     JobPage,
     JobRow,
@@ -230,6 +232,10 @@ class Views:
     def budgets(self) -> list[BudgetRow]:
         """Money under every cap."""
         return budget_rows(self._records, self._scribe.clock.now())
+
+    def burst(self) -> BurstStatus:
+        """Whether anything may be rented, by which policies, and what waits for a person."""
+        return burst_status(self._records, self._turn.plan, self._scribe.clock.now())
 
     def overview(self) -> Overview:
         """All at once, for a screen."""

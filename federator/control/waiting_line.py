@@ -7,7 +7,7 @@ makes the window a little worse, for the observer looks at each chosen job's rec
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -71,9 +71,16 @@ class WaitingLine:
     """Rows of the jobs that may start, as `eligible` has it."""
 
     def __init__(
-        self, records: Records, history: History, eligible: Callable[[Job], bool], *, whole: bool = False
+        self,
+        records: Records,
+        history: History,
+        eligible: Callable[[Job], bool],
+        *,
+        whole: bool = False,
+        recent_gpus: Callable[[float], Mapping[str, float]] = lambda _now: {},
     ) -> None:
-        """`whole`: there is no window; a decision sees every job that waits."""
+        """`whole`: there is no window; a decision sees every job that waits. `recent_gpus`: of queues at a moment, see `Usage`."""
+        self._recent_gpus = recent_gpus
         self._records = records
         self._history = history
         self._eligible = eligible
@@ -108,7 +115,8 @@ class WaitingLine:
         line, rules = self._line(seen), self._records.policies.rules
         if self._whole or is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
-        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances)
+        recent = self._recent_gpus(now)
+        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances, recent)
         self._remember(live, seen, found)
         chosen = live[found.chosen]
         return {

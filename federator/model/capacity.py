@@ -139,11 +139,17 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     evidence: BurstEvidence | None = None
     queue: str = "default"
+    owner: str = ""
+    """Whose job it was rented for."""
     policy: str = ""
     committed_usd: float = 0.0
     """The most that it may cost in all, `billed_usd` included; what is outstanding is the difference."""
+    egress_usd: float = 0.0
+    """What data costs that was, or is to be, moved to it: not part of its bill, but of the budgets that count it."""
     billed_usd: float = 0.0
     billed_until_at: float | None = None
+    pace_usd_h: float = 0.0
+    """How fast its bill grew last: more than the offer's price where that has risen; 0: not known yet."""
     launched_at: float | None = None
     ready_at: float | None = None
     idle_since_at: float | None = None

@@ -117,7 +117,9 @@ TOLD: dict[P, str] = {
 
 LEASE: dict[tuple[L, str], Edge] = {
     (L.REQUESTED, "launch"): Edge(L.LAUNCHING, "The provider is being asked, under the lease's own name."),
-    (L.REQUESTED, "drop"): Edge(L.GONE, "No longer needed before the provider was asked."),
+    (L.REQUESTED, "drop"): Edge(
+        L.GONE, "No longer needed, paused, or beyond a budget before the provider was asked."
+    ),
     (L.LAUNCHING, "launched"): Edge(L.BOOTING, "The provider has started the instance."),
     (L.LAUNCHING, "fail"): Edge(L.FAILED, "The provider could not; the offer is avoided for a while."),
     (L.LAUNCHING, "give-up"): Edge(

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import Market
+from federator.model.datasets import Moves
 
 
 class PlacementStatus(StrEnum):
@@ -36,6 +37,17 @@ PLACEMENT_ENDED = frozenset(
         PlacementStatus.REVOKED,
     }
 )
+
+
+PLACEMENT_BEGUN = frozenset(
+    {
+        PlacementStatus.STARTING,
+        PlacementStatus.RUNNING,
+        PlacementStatus.SUCCEEDED,
+        PlacementStatus.FAILED,
+    }
+)
+"""Its site has at least begun to bring what it needs."""
 
 
 class Order(StrEnum):
@@ -168,6 +180,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The stage whose plan it was, and why that plan was the better one."""
     winner_because: str = ""
     because: str = ""
+    moves: Moves | None = None
+    """Data that is brought to its site before it starts; None where there is none, and where it ended before any was."""
 
     @property
     def ended(self) -> bool:

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import BurstEvidence, Market
+from federator.model.datasets import Moves
 
 
 class Severity(StrEnum):
@@ -59,6 +60,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
     expected_end_at: float
     because: str
     lease: str | None = None
+    moves: Moves | None = None
+    """What bringing its data there takes; None: it has all of it there."""
 
 
 class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
@@ -74,6 +77,8 @@ class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
     committed_usd: float
     evidence: BurstEvidence
     because: str
+    moves: Moves | None = None
+    """What bringing its data there takes, beside the rent."""
 
 
 class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
@@ -104,6 +109,31 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     change: str = ""
 
 
+class ProposalKind(StrEnum):
+    """What a proposal is made for."""
+
+    ADVICE = "advice"
+    """A policy only advises: nothing comes of it."""
+    APPROVAL = "approval"
+    """It waits for a person."""
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A rental that would have been made for the job now, were it not for a policy that only advises, or wants a person to approve it."""
+
+    job: str
+    kind: ProposalKind
+    policy: str
+    provider: str
+    offer: str
+    cost_usd: float
+    """What it is expected to cost."""
+    committed_usd: float
+    """What it may cost in the worst case."""
+    finish_at: float
+    because: str
+
+
 class StageReport(msgspec.Struct, frozen=True):
     """One stage of deciding: whether it completed, the objective it reached, and its work (iterations, nodes)."""
 
@@ -132,6 +162,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     prices: dict[str, float] = {}
     wake_at: float | None = None
     """When to plan again even if nothing happens: the latest safe start of a rental, the end of a backoff or a window."""
+    proposals: tuple[Proposal, ...] = ()
+    """Rentals that policies do not leave to a plan."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

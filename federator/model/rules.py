@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import Market
+from federator.model.datasets import DataSelector, DatasetRule, LinkRule
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,6 +19,8 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
     labels: dict[str, str] = {}
+    not_queues: tuple[str, ...] = ()
+    """Not the jobs of these queues, or below them."""
 
 
 class PoolSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,6 +40,10 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
     from_minute: int = 0
     to_minute: int = 1440
+    first_at: float | None = None
+    """Not before that moment, seconds since the epoch."""
+    until_at: float | None = None
+    """And no longer than until then."""
 
 
 class Effect(StrEnum):
@@ -74,6 +81,28 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
     max_price_usd_h: float | None = None
     """Dearest instance, per hour, that it admits."""
     reason: str = ""
+    data: DataSelector | None = None
+    """It is about jobs with such inputs only: where it denies, those that read any of it; where it allows, those that read nothing else."""
+    beyond: bool = False
+    """It denies what `pools` does not match, instead of what it does."""
+    advisory: bool = False
+    """It permits nothing: what it would have rented is only reported."""
+    approval_above_usd: float | None = None
+    """A rental that may cost more than this in the worst case waits until a person has approved it."""
+
+
+class Opening(msgspec.Struct, frozen=True, tag="opening", forbid_unknown_fields=True):
+    """What `pools` matches takes work only while one of `windows` holds (none: always), and none of `closed`.
+
+    With `stops`, what still runs there when it closes is told in time to save itself, and a job that cannot save itself is started only
+    where it is planned to be done by then.
+    """
+
+    policy: str
+    pools: PoolSelector
+    windows: tuple[Window, ...] = ()
+    closed: tuple[Window, ...] = ()
+    stops: bool = False
 
 
 class CapUnit(StrEnum):
@@ -96,8 +125,20 @@ class Period(StrEnum):
     TOTAL = "total"
 
 
+class Each(StrEnum):
+    """Whether a cap is for its jobs together, or for each owner or each job by itself."""
+
+    TOGETHER = ""
+    OWNER = "owner"
+    JOB = "job"
+
+
 class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True):
-    """What jobs in `scope` use of `pools` together never exceeds `limit`."""
+    """What jobs in `scope` use of `pools` together never exceeds `limit`.
+
+    With `each`, every owner (or job) has the limit to itself. A decision sees one row per owner, with that owner in its scope; the cap on a
+    job is in what the job itself may cost.
+    """
 
     policy: str
     unit: CapUnit
@@ -105,6 +146,13 @@ class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True)
     scope: Scope = Scope()
     pools: PoolSelector = PoolSelector()
     period: Period = Period.NOW
+    each: Each = Each.TOGETHER
+    share: str = ""
+    """Which of the policy's several caps of one period it is: the queue or owner that it is for."""
+    hard: bool = True
+    """Whether it stops anything; else it only warns."""
+    alerts: tuple[float, ...] = ()
+    """Parts of the limit at whose crossing people are told."""
 
 
 class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_fields=True):
@@ -151,6 +199,10 @@ class PreemptRule(msgspec.Struct, frozen=True, tag="preempt", forbid_unknown_fie
     victims: Scope
     minimum_run_s: float = 0.0
     minimum_priority_gap: int = 1
+    patience_s: float = 60.0
+    """A job displaces others only when it would otherwise start later than this."""
+    cool_down_s: float = 0.0
+    """Who was displaced is left alone for so long."""
 
 
 class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields=True):
@@ -164,9 +216,13 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     max_priority: int = 100
     max_value_usd: float | None = None
     allow_must: bool = False
+    usage_half_life_s: float | None = None
+    """In its turn by weight, past use counts half after so long; None: only what is in use now counts."""
 
 
-Rule = Filter | CapRow | GuaranteeRow | PriceTerm | PreemptRule | QueueTerms
+Rule = (
+    Filter | CapRow | GuaranteeRow | PriceTerm | PreemptRule | QueueTerms | Opening | DatasetRule | LinkRule
+)
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -197,6 +253,7 @@ def in_scope(scope: Scope, *, queue: str, owner: str, labels: dict[str, str]) ->
     """Whether a job is one that the rule is about."""
     return (
         admits_queue(scope.queues, queue)
+        and not (scope.not_queues and admits_queue(scope.not_queues, queue))
         and (not scope.owners or owner in scope.owners)
         and all(labels.get(key) == value for key, value in scope.labels.items())
     )

@@ -54,11 +54,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     avoid_nodes: tuple[str, ...] = ()
     refused: tuple[tuple[str, float], ...] = ()
     """Sites that its gang was refused at again and again, each with the time until which it is left alone."""
+    needs: tuple[str, ...] = ()
+    """What its site must have beside hardware: `images`, `secret:NAME`."""
     needs_fencing: bool = False
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
     inputs: tuple[Input, ...] = ()
     """Data that is to be where it runs before it starts."""
 
+    saves: bool = False
+    """Whether it saves itself when it is told to stop, and goes on from there."""
+    cost_policy: str = ""
+    """The policy that `max_cost_usd` is by; empty: the job's own."""
+    approved_usd: float = 0.0
+    """A person has approved a rental for it that costs up to so much in the worst case."""
     behind_s: float = 0.0
     """For how long waiting work that is before it, and that the snapshot leaves out, is expected to keep it."""
 
@@ -92,6 +100,14 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int = 0
     started_at: float = 0.0
     usd_per_h: float = 0.0
+    saves: bool = False
+    """Whether it saves itself when it is told to stop."""
+    saves_every_s: float | None = None
+    """It saves itself so often while it runs."""
+    startup_s: float = 0.0
+    """What starting it took, and would take again."""
+    displaced_at: float | None = None
+    """When it had to make room for another job last."""
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +135,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     free: tuple[Shape, ...] = ()
     busy: tuple[BusyView, ...] = ()
     lends_to: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+    """What jobs that need it find there beside hardware."""
     self_fencing: bool = False
     """Its site ends work that is cut off for too long even if its agent is dead."""
     age_s: float = 0.0
@@ -167,6 +185,8 @@ class SpendView(msgspec.Struct, frozen=True):
     period: str
     spent_usd: float
     committed_usd: float
+    share: str = ""
+    """Of which of the policy's caps: the queue or owner that it is for."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +202,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: int = 0
     spend: tuple[SpendView, ...] = ()
     burst_paused: bool = False
+    recent_gpus: dict[str, float] = {}
+    """Of queues whose past use counts: owned GPUs that they have had on average, of late more than long ago. Those below a queue are counted by themselves."""
     away: tuple[str, ...] = ()
     """Home sites that have been away for a moment only, or that have not come back yet after a start: nothing is rented for want of them."""
 

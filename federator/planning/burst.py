@@ -15,6 +15,7 @@ free, so the case says `rent_at`, and the plan wakes then.
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from federator.model.capacity import BurstEvidence, Market
@@ -22,7 +23,7 @@ from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps
-from federator.planning.feasibility import worst_usd
+from federator.planning.permits import worst_usd
 from federator.planning.problem import World
 from federator.planning.wording import moment, span
 
@@ -57,6 +58,7 @@ class Case:
     start_at: float
     finish_at: float
     cost_usd: float
+    """Its rent, and what moving its data there costs."""
     committed_usd: float
     for_waiting: bool = False
     """Waiting alone justifies it."""
@@ -98,6 +100,12 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
         self._again: dict[tuple[object, int], float] = {}
+
+    def within(self, world: World) -> "Bursting":
+        """The same cases, where the world differs only in whom nothing may be rented for."""
+        other = copy(self)
+        other.world = world
+        return other
 
     def case(self, job: JobView, place: int) -> Case | NoCase:
         """The case for renting an offer, or for using a lease, that passes all filters."""
@@ -163,13 +171,16 @@ class Bursting:
             permits = [p for p in permits if self.world.book.in_force(p) and _admits(p, at)]
         refusal: NoCase | None = None
         for permit in permits:
-            answer = self._under(permit, job, place)
+            answer = self.under(permit, job, place)
+            if isinstance(answer, Case) and not approved(permit, job, answer):
+                answer = _unapproved(permit, job, answer)
             if isinstance(answer, Case):
                 return answer
             refusal = refusal or answer
         return refusal or NoCase("no-need", "no burst policy in force covers it", "")
 
-    def _under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+    def under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        """The case under one policy, whoever would have to approve it."""
         mode = permit.mode or BurstMode.ECONOMIC
         if mode is BurstMode.THRESHOLD:
             return self._threshold(permit, job, place)
@@ -290,9 +301,21 @@ class Bursting:
             start_at=start,
             finish_at=finish,
             fallback_finish_at=finish + again_s if again_s else None,
-            cost_usd=rent_usd(job, at),
+            cost_usd=rent_usd(job, at) + at.transfer(job).usd,
             committed_usd=worst_usd(job, at),
         )
+
+
+def approved(permit: Filter, job: JobView, case: Case) -> bool:
+    """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
+    above = permit.approval_above_usd
+    return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
+    most = f"{permit.approval_above_usd or 0.0:.2f} USD"
+    text = f"it could cost {case.committed_usd:.2f} USD in the worst case; policy {permit.policy} wants what is over {most} approved"
+    return NoCase("approval", text, f"the platform team runs `federator burst approve {job.id}`")
 
 
 def _admits(permit: Filter, at: Candidate) -> bool:

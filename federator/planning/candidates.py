@@ -12,6 +12,7 @@ from functools import cached_property
 from federator.model.capacity import Market
 from federator.model.rules import PoolSelector, selects
 from federator.model.snapshot import JobView, OfferView, PoolView
+from federator.planning.data import NOTHING, DataBook, Transfer
 
 CPU_ONLY_SIZE = 0.1
 """A node without GPUs counts as this much of a GPU wherever money is per GPU-hour: small, so that it never starves GPU work."""
@@ -44,6 +45,8 @@ class Candidate:
     source: PoolView | OfferView
     views: tuple[PoolView, ...] = ()
     shut: tuple[PoolView, ...] = ()
+    data: DataBook | None = None
+    """What is known of data and links; None: nothing."""
 
     @property
     def shown(self) -> str:
@@ -101,10 +104,15 @@ class Candidate:
             model=self.model,
         )
 
+    def transfer(self, job: JobView) -> Transfer:
+        """What bringing the job's inputs here takes, before it starts."""
+        return NOTHING if self.data is None else self.data.transfer(job, self.site, self.region)
+
     def run_s(self, job: JobView) -> float:
-        """How long the job is planned to run here: its quantile over its speed on this model; more on spot, for work repeated."""
+        """How long the job is planned to keep its hosts here: until its inputs are here, and then its quantile over its speed on this model; more on spot, for work repeated."""
         speed = job.speed.get(self.model, 1.0) if self.model else 1.0
-        return job.run_s / max(speed, 1e-6) * (SPOT_REWORK if self.market is Market.SPOT else 1.0)
+        run_s = job.run_s / max(speed, 1e-6) * (SPOT_REWORK if self.market is Market.SPOT else 1.0)
+        return self.transfer(job).seconds + run_s if job.inputs else run_s
 
 
 def size(job: JobView) -> float:
@@ -130,17 +138,18 @@ def make(view: PoolView) -> tuple[object, ...]:
         tuple(sorted(view.labels.items())),
         view.price_usd_gpu_h,
         view.lends_to,
+        view.abilities,
         view.self_fencing,
     )
 
 
-def of_pools(pools: Iterable[PoolView]) -> list[Candidate]:
+def of_pools(pools: Iterable[PoolView], data: DataBook | None = None) -> list[Candidate]:
     """The places that these pools come to."""
     groups: dict[tuple[object, ...], list[PoolView]] = {}
     for view in sorted(pools, key=lambda view: (view.site, view.pool, view.member)):
         groups.setdefault(make(view), []).append(view)
     wide = Counter((views[0].site, views[0].pool) for views in groups.values() if len(views) > 1)
-    return [_place(_key(views, wide), views) for views in groups.values()]
+    return [_place(_key(views, wide), views, data) for views in groups.values()]
 
 
 def _key(views: Sequence[PoolView], wide: Counter[tuple[str, str]]) -> str:
@@ -153,12 +162,12 @@ def _key(views: Sequence[PoolView], wide: Counter[tuple[str, str]]) -> str:
     return f"{first.site}/{first.member}+{len(views) - 1}/{first.pool}"
 
 
-def of_pool(view: PoolView) -> Candidate:
+def of_pool(view: PoolView, data: DataBook | None = None) -> Candidate:
     """One member's pool by itself."""
-    return _place(view.key, [view])
+    return _place(view.key, [view], data)
 
 
-def _place(key: str, views: Sequence[PoolView]) -> Candidate:
+def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candidate:
     usable = tuple(view for view in views if view.open) or tuple(views)
     view = usable[0]
     return Candidate(
@@ -180,10 +189,11 @@ def _place(key: str, views: Sequence[PoolView]) -> Candidate:
         source=view,
         views=usable,
         shut=tuple(each for each in views if not each.open) if usable[0].open else (),
+        data=data,
     )
 
 
-def of_offer(view: OfferView) -> Candidate:
+def of_offer(view: OfferView, data: DataBook | None = None) -> Candidate:
     """An offer, as the pool of one host that it would become at its cloud site."""
     offer = view.offer
     return Candidate(
@@ -203,4 +213,5 @@ def of_offer(view: OfferView) -> Candidate:
         labels=view.labels,
         price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
         source=view,
+        data=data,
     )

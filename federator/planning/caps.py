@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from federator.model.rules import CapRow, CapUnit, Period, admits_queue, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.candidates import Candidate, of_pool
-from federator.planning.feasibility import worst_rent_s, worst_usd
+from federator.planning.permits import worst_rent_s, worst_usd
 from federator.planning.rulebook import matches
 from federator.planning.wording import money
 
@@ -19,14 +19,14 @@ EPSILON = 1e-6
 
 def additional_worst_usd(job: JobView, at: Candidate, now: float) -> float:
     """The most that starting the job there adds to what budgets have committed already."""
-    if not at.rented:
-        return 0.0
     if at.standing is None:
         return worst_usd(job, at)
-    if at.standing.paid_until_at is None:
-        return 0.0
+    moves_usd = at.transfer(job).usd
+    if not at.rented or at.standing.paid_until_at is None:
+        return moves_usd
     end = max(now, at.standing.ready_at or now) + worst_rent_s(job, at)
-    return at.instance_usd_h * max(0.0, end - at.standing.paid_until_at - at.standing.tail_s) / 3600.0
+    beyond_s = max(0.0, end - at.standing.paid_until_at - at.standing.tail_s)
+    return moves_usd + at.instance_usd_h * beyond_s / 3600.0
 
 
 class Caps:
@@ -37,24 +37,26 @@ class Caps:
         self.rows = tuple(rows)
         self.used = [0.0] * len(self.rows)
         self.now = snapshot.taken_at
+        self.counting: dict[tuple[object, ...], list[tuple[int, CapRow]]] = {}
         for number, row in enumerate(self.rows):
             self.used[number] = sum(_standing_use(row, pool) for pool in snapshot.pools)
             if row.unit is CapUnit.USD:
                 self.used[number] += sum(
                     view.spent_usd + view.committed_usd
                     for view in snapshot.spend
-                    if view.policy == row.policy and view.period == row.period
+                    if (view.policy, view.period, view.share) == (row.policy, row.period, row.share)
                 )
 
     def copy(self) -> "Caps":
         """An independent copy."""
         other = Caps.__new__(Caps)
         other.rows, other.used, other.now = self.rows, list(self.used), self.now
+        other.counting = self.counting  # which rows are about whom never changes
         return other
 
     def blocking(self, job: JobView, at: Candidate, *, shares: bool = False) -> CapRow | None:
         """The first cap that starting the job there would exceed. `shares`: on an instance that is rented for another job."""
-        for number, row in enumerate(self.rows):
+        for number, row in self._about(job):
             adds = 0.0 if shares and row.unit not in QUEUE_UNITS else self._adds(row, job, at)
             if adds and self.used[number] + adds > row.limit + EPSILON:
                 return row
@@ -70,13 +72,13 @@ class Caps:
 
     def take(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
         """Count the job in."""
-        for number, row in enumerate(self.rows):
+        for number, row in self._about(job):
             if not (shares and row.unit not in QUEUE_UNITS):
                 self.used[number] += self._adds(row, job, at)
 
     def end(self, job: JobView, at: Candidate) -> None:
         """Count out what a started job gives back when it ends: GPUs and jobs."""
-        for number, row in enumerate(self.rows):
+        for number, row in self._about(job):
             if row.unit in QUEUE_UNITS:
                 self.used[number] -= self._adds(row, job, at)
 
@@ -84,7 +86,14 @@ class Caps:
         """Count out work that ran before this plan."""
         for number, row in enumerate(self.rows):
             if row.unit in QUEUE_UNITS:
-                self.used[number] -= _busy_use(row, busy, pool)
+                self.used[number] -= busy_use(row, busy, pool)
+
+    def _about(self, job: JobView) -> list[tuple[int, CapRow]]:
+        """The rows that count such a job; with a cap for every user there are many that do not."""
+        key = (job.queue, job.owner, *sorted(job.labels.items()))
+        if key not in self.counting:
+            self.counting[key] = [(n, row) for n, row in enumerate(self.rows) if matches(row.scope, job)]
+        return self.counting[key]
 
     def _adds(self, row: CapRow, job: JobView, at: Candidate) -> float:
         if not (matches(row.scope, job) and at.selected_by(row.pools)):
@@ -100,7 +109,7 @@ class Caps:
         return 1.0 if row.unit is CapUnit.INSTANCES else at.instance_usd_h
 
 
-def _busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
+def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
     """What one running placement counts for a cap on GPUs or jobs; local work of the site counts for none."""
     if busy.placement is None or not in_scope(
         row.scope, queue=busy.queue, owner=busy.owner, labels=busy.labels
@@ -114,7 +123,7 @@ def _busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
 def _standing_use(row: CapRow, pool: PoolView) -> float:
     """What a pool contributes to a cap as things stand: its running placements, or its rent."""
     if row.unit in QUEUE_UNITS:
-        return sum(_busy_use(row, busy, pool) for busy in pool.busy)
+        return sum(busy_use(row, busy, pool) for busy in pool.busy)
     if row.unit is CapUnit.USD or pool.lease is None:
         return 0.0
     at = of_pool(pool)
@@ -135,12 +144,16 @@ def describe(row: CapRow, used: float, adds: float) -> tuple[str, str]:
     )
     raise_it = f"a higher cap in {row.policy}"
     if row.unit in QUEUE_UNITS:
-        unit, scope = row.unit.value, ", ".join(row.scope.queues) or "its scope"
-        text = f"limit of {row.limit:g} {unit} of policy {row.policy}: {used:g} in use, this adds {adds:g}"
+        unit, scope = row.unit.value, ", ".join((*row.scope.owners, *row.scope.queues)) or "its scope"
+        of = f" ({row.share})" if row.share else ""
+        text = (
+            f"limit of {row.limit:g} {unit} of policy {row.policy}{of}: {used:g} in use, this adds {adds:g}"
+        )
         return text, f"when work of {scope} ends, or {raise_it}"
     if row.unit is CapUnit.INSTANCES:
         return f"cap of {row.limit:g} instances of policy {row.policy}: {used:g} rented", raise_it
     per, sofar = (" per hour", "rented") if row.unit is CapUnit.USD_PER_H else (period, "spent and committed")
     worst = "" if row.unit is CapUnit.USD_PER_H else " in the worst case"
-    text = f"cap of {money(row.limit)}{per} of policy {row.policy}: {money(used)} {sofar}, this adds {money(adds)}{worst}"
+    of = f" for {row.share}" if row.share else ""
+    text = f"cap of {money(row.limit)}{per}{of} of policy {row.policy}: {money(used)} {sofar}, this adds {money(adds)}{worst}"
     return text, f"{raise_it} (by {money(used + adds - row.limit)})"

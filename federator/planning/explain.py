@@ -63,7 +63,7 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
         home_finish_at=home_at,
         deadline_at=job.deadline_at,
         burst=said.burst,
-        policies=_policies(standing.world, job),
+        policies=_policies(standing, job),
     )
 
 
@@ -134,8 +134,16 @@ def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
     return tuple(offered[:MAX_CHANGES])
 
 
-def _policies(world: World, job: JobView) -> tuple[str, ...]:
-    """Burst policies that are about the job somewhere, and rules that stop it somewhere."""
-    names = {p.policy for place in world.places for p in world.book.permits_for(job, place) if place.rented}
-    names |= {rule.policy for place in world.places if (rule := world.book.denial(job, place)) is not None}
-    return tuple(sorted(names))
+def _policies(standing: Standing, job: JobView) -> tuple[str, ...]:
+    """Policies that say something of the job somewhere: that let it rent or advise to, close a place, price it, or stop it by a cap."""
+    world, names = standing.world, {job.cost_policy}
+    for place in world.places:
+        if place.rented:
+            names |= {
+                p.policy for p in (*world.book.permits_for(job, place), *world.book.advisers_for(job, place))
+            }
+        denial, cap = world.book.denial(job, place), standing.caps.blocking(job, place)
+        names |= {rule.policy for rule in (denial, cap) if rule is not None}
+        names |= {rule.policy for rule in world.book.openings if place.selected_by(rule.pools)}
+        names |= {term.policy for term in world.book.surcharges(job, place)}
+    return tuple(sorted(names - {""}))

@@ -10,43 +10,16 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 """
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from federator.kernel.quantities import format_mib
-from federator.model.capacity import Market
-from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
+from federator.planning import permits
+from federator.planning.asking import Answer, Ground, Rejection, Test
+from federator.planning.calendars import closed_by_calendar
 from federator.planning.candidates import Candidate, of_offer, of_pool
-from federator.planning.rulebook import RuleBook, open_at
-from federator.planning.wording import gpus, moment, money, span
-
-
-class Rejection(NamedTuple):
-    """Why a place is not for a job. `change` is the smallest change that lifts this reason, in words."""
-
-    filter: str
-    text: str
-    change: str
-
-
-class Ground(NamedTuple):
-    """What a filter may look at beside the job and the place."""
-
-    snapshot: Snapshot
-    book: RuleBook
-
-
-Answer = tuple[str, str] | None
-"""None when the place passes, else the text of the reason and the change that would lift it."""
-
-
-class Test(NamedTuple):
-    """A filter: its stable name, the sentence that documents it, and the question it asks."""
-
-    name: str
-    says: str
-    ask: Callable[[JobView, Candidate, Ground], Answer]
+from federator.planning.data import data_book
+from federator.planning.rulebook import RuleBook
+from federator.planning.wording import gpus, moment
+from federator.wire.needs import IMAGES
 
 
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -58,34 +31,8 @@ def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return text, f"when {at.site} takes work again"
 
 
-def _burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if at.offer is None or not ground.snapshot.burst_paused:
-        return None
-    return "renting is paused for the whole federation", "an operator runs `federator burst resume`"
-
-
-def _home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    """Only a site that the job may use is waited for. What is away is home, and home is never of kind `cloud`."""
-    if at.offer is None or (job.kinds and set(job.kinds) <= {"cloud"}):
-        return None
-    away = [
-        site
-        for site in ground.snapshot.away
-        if (not job.sites or site in job.sites) and site not in job.not_sites
-    ]
-    if not away:
-        return None
-    sites = ", ".join(away)
-    return f"nothing is rented while site {sites}, away for a moment, may come back", "wait a moment"
-
-
-def _avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    now = ground.snapshot.taken_at
-    if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
-        return None
-    until = moment(at.offer.avoid_until_at, now)
-    because = at.offer.avoid_because or "its last launch failed"
-    return f"{because}; it is not tried again before {until}", f"wait until {until}"
+def _calendar(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    return closed_by_calendar(job, at, ground.book)
 
 
 def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -143,6 +90,16 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
         f"it lends only to {', '.join(lends)}; the job is in {job.queue}",
         f"submit to {lends[0]}, or ask {at.site} to lend to {job.queue}",
     )
+
+
+def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    has = at.standing.abilities if at.standing is not None else ()
+    lacking = next((need for need in job.needs if need not in has), None)
+    if lacking is None:
+        return None
+    if lacking == IMAGES:
+        return "the job names an image, and no containers run there", "leave image out"
+    return f"it has no {lacking.replace(':', ' ')}", "a site's operator adds secrets to its site file"
 
 
 def _fencing(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -232,104 +189,24 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
-def _spot_policy(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if at.market is Market.SPOT and job.spot_policy == "on-demand":
-        return "it is spot capacity, and the job asks for on-demand", "set spot_policy to auto"
-    if at.market is Market.ON_DEMAND and job.spot_policy == "spot":
-        return "it is on-demand capacity, and the job asks for spot", "set spot_policy to auto"
-    return None
-
-
-def _denied(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    rule = ground.book.denial(job, at)
-    if rule is None:
-        return None
-    return f"policy {rule.policy} forbids it" + (
-        f": {rule.reason}" if rule.reason else ""
-    ), f"a platform team changes policy {rule.policy}"
-
-
-def _no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if not at.rented:
-        return None
-    permits = ground.book.permits_for(job, at)
-    if not permits:
-        return (
-            f"no burst policy lets queue {job.queue} rent there",
-            f"a platform team adds a BurstPolicy for {job.queue}",
-        )
-    off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, ground.book.at)), None)
-    if off is not None:
-        return (
-            f"burst policy {off.policy} is switched off",
-            f"a platform team sets another mode in {off.policy}",
-        )
-    open_ones = [permit for permit in permits if permit.mode is not BurstMode.OFF]
-    if (at.offer is None and open_ones) or any(ground.book.in_force(permit) for permit in open_ones):
-        return None
-    first = permits[0].policy
-    return f"burst policy {first} is outside its hours", f"wait for the hours of {first}"
-
-
-def _price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if at.offer is None:
-        return None
-    permits = [permit for permit in ground.book.permits_for(job, at) if ground.book.in_force(permit)]
-    if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
-        return None
-    dearest = max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
-    limit, price = dearest.max_price_usd_h or 0.0, at.instance_usd_h
-    text = f"it costs {money(price)} per hour; policy {dearest.policy} admits at most {money(limit)}"
-    return text, f"a platform team raises the price limit of {dearest.policy} by {money(price - limit)}"
-
-
-def _max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if not at.rented or job.max_duration_s is not None:
-        return None
-    return (
-        "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
-        "set max_duration",
-    )
-
-
-def worst_rent_s(job: JobView, at: Candidate) -> float:
-    """For how long rent is paid in the worst case: boot, the job's whole limit and grace, slack, teardown, and at least the minimum billed."""
-    run = job.max_duration_s if job.max_duration_s is not None else at.run_s(job)
-    run += job.grace_s
-    if at.offer is None:
-        return run + (at.standing.tail_s if at.standing else 0.0)
-    offer = at.offer.offer
-    return max(offer.minimum_billing_s, offer.delay_s + run + at.offer.slack_s + offer.teardown_s)
-
-
-def worst_usd(job: JobView, at: Candidate) -> float:
-    """The most that the job can cost in rent there; 0 on owned capacity."""
-    return at.instance_usd_h * worst_rent_s(job, at) / 3600.0
-
-
-def _max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if job.max_cost_usd is None or not at.rented:
-        return None
-    left, worst = job.max_cost_usd - job.spent_usd, worst_usd(job, at)
-    if worst <= left + 1e-9:
-        return None
-    text = f"it could cost {money(worst)} in the worst case ({span(worst_rent_s(job, at))}); the job's max_cost leaves {money(left)}"
-    return text, f"raise max_cost by {money(worst - left)}, or shorten max_duration"
-
-
 CLOSED = "closed"
 FILTERS: tuple[Test, ...] = (
     Test(CLOSED, "The site drains, is paused, is unreachable, or its report is too old.", _closed),
-    Test("burst-paused", "An operator has paused renting for the whole federation.", _burst_paused),
+    Test(
+        "calendar",
+        "A calendar has it closed at this hour, or closes it before the job would be done.",
+        _calendar,
+    ),
+    Test("burst-paused", "An operator has paused renting for the whole federation.", permits.burst_paused),
     Test(
         "home-away",
         "A site of your own has been away for a moment only, or is not back yet after a restart: that justifies no rental.",
-        _home_away,
+        permits.home_away,
     ),
     Test(
         "offer-avoided",
         "Launching this offer failed a moment ago, or a machine of it was taken back; it is left alone for a while.",
-        _avoided,
+        permits.avoided,
     ),
     Test("sites", "The job names the sites it may run at (or its checkpoint is at another one).", _sites),
     Test("not-sites", "The job excludes this site.", _not_sites),
@@ -337,6 +214,7 @@ FILTERS: tuple[Test, ...] = (
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues.", _lends_to),
+    Test("abilities", "The job needs an image, or a secret, that the site does not offer.", _abilities),
     Test(
         "fencing",
         "The job is to stop where its site is cut off (`stop_within`), and nothing there enforces that.",
@@ -352,16 +230,24 @@ FILTERS: tuple[Test, ...] = (
         "Even empty, the place does not hold the whole gang; one instance is rented per job for now.",
         _gang,
     ),
-    Test("spot-policy", "The job wants spot only, or on-demand only.", _spot_policy),
-    Test("denied", "A policy forbids this job this place.", _denied),
-    Test("no-burst-policy", "Rented capacity is closed unless a burst policy in force opens it.", _no_permit),
-    Test("price-limit", "The instance is dearer per hour than every burst policy admits.", _price_limit),
+    Test("spot-policy", "The job wants spot only, or on-demand only.", permits.spot_policy),
+    Test("denied", "A policy forbids this job this place.", permits.denied),
+    Test(
+        "no-burst-policy",
+        "Rented capacity is closed unless a burst policy in force opens it.",
+        permits.no_permit,
+    ),
+    Test(
+        "price-limit", "The instance is dearer per hour than every burst policy admits.", permits.price_limit
+    ),
     Test(
         "max-duration",
         "Without a max_duration the worst cost is unbounded, so nothing is rented.",
-        _max_duration,
+        permits.max_duration,
     ),
-    Test("max-cost", "In the worst case it would cost more than the job's max_cost leaves.", _max_cost),
+    Test(
+        "max-cost", "In the worst case it would cost more than the job's max_cost leaves.", permits.max_cost
+    ),
 )
 """The published order."""
 
@@ -371,6 +257,7 @@ SITUATIONS: tuple[tuple[str, str], ...] = (
         "no-need",
         "Nothing justifies renting: no deadline, or it will be met at home, or it has not waited long enough.",
     ),
+    ("approval", "Its worst case costs so much that a person has to approve it first."),
     ("too-late", "Even rented now it would finish after the deadline."),
     ("no-gain", "The deadline is worth less than the rent."),
     ("not-yet", "It may be rented, but a later start still meets the deadline."),
@@ -396,5 +283,6 @@ def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = F
 
 def eligibility(job: JobView, place: PoolView | OfferView, snapshot: Snapshot) -> Rejection | None:
     """The reason why the job may not run at a pool or offer, or None when it may. Needs no plan."""
-    at = of_offer(place) if isinstance(place, OfferView) else of_pool(place)
+    data = data_book(snapshot)
+    at = of_offer(place, data) if isinstance(place, OfferView) else of_pool(place, data)
     return reject(job, at, Ground(snapshot, RuleBook(snapshot.rules, snapshot.taken_at)))

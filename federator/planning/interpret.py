@@ -7,6 +7,8 @@ keeps it, when it is expected to run, and the smallest change that would help.
 from collections.abc import Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from federator.model.capacity import Market
 from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
@@ -14,6 +16,7 @@ from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate
 from federator.planning.objective import Evaluator, Scored
+from federator.planning.proposals import proposals
 from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
 from federator.planning.wording import moment, money, request, span
@@ -33,7 +36,8 @@ def write_plan(
     prices: dict[str, float] | None = None,
 ) -> Plan:
     """The plan that says what was decided, and why, for every job of the problem."""
-    return _Writer(evaluator, scored).plan(winner, because, tuple(stages), seed, prices or {})
+    plan = _Writer(evaluator, scored).plan(winner, because, tuple(stages), seed, prices or {})
+    return replace(plan, proposals=proposals(evaluator, scored))
 
 
 def write_starts(evaluator: Evaluator, scored: Scored, stage: str, seed: int) -> Plan:
@@ -143,6 +147,7 @@ class _Writer:
             expected_end_at=booking.finish_at,
             because=self._because_here(job, place),
             lease=pool.lease,
+            moves=at.transfer(job).moves,
         )
 
     def _because_here(self, job: JobView, place: int) -> str:
@@ -153,7 +158,7 @@ class _Writer:
         lease = " (rented already)" if at.rented else ""
         where = f"{at.shown}{lease}{_on_members(at, booking.members)}"
         finish = self._against_deadline(job, booking.finish_at)
-        return f"{request(job)} fit now at {where}: {choice}{price}; {finish}"
+        return f"{request(job)} fit now at {where}: {choice}{price}{_brings(at, job)}; {finish}"
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"
@@ -174,9 +179,10 @@ class _Writer:
             site=at.site,
             expected_start_at=case.start_at,
             expected_end_at=case.finish_at,
-            committed_usd=case.committed_usd,
+            committed_usd=case.committed_usd - at.transfer(job).usd,
             evidence=evidence,
             because=self._because_rented(job, case, evidence.home_finish_at),
+            moves=at.transfer(job).moves,
         )
 
     def _because_rented(self, job: JobView, case: Case, home_finish_at: float | None) -> str:
@@ -200,8 +206,9 @@ class _Writer:
         )
         rule = f"policy {case.policy} {'requires' if case.required else 'permits'} it ({case.mode.value})"
         finish = moment(case.finish_at, self.now)
-        where = self.world.places[case.place].shown
-        return f"{home}; on {where} it finishes at {finish} {price}{worth}{self._spot(job, case)}; {rule}"
+        at = self.world.places[case.place]
+        price = f"{price}{_brings(at, job)}{worth}{self._spot(job, case)}"
+        return f"{home}; on {at.shown} it finishes at {finish} {price}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
         """Why this market: spot because it is safe, or on-demand because no spot is."""
@@ -310,6 +317,12 @@ class _Writer:
         kind = "budget" if near.filter == "budget" else kind
         text = f"{because}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
         return kind, text, near.change or change
+
+
+def _brings(at: Candidate, job: JobView) -> str:
+    """What bringing its data there takes, or that nobody knows."""
+    shown = at.transfer(job).shown
+    return f", {shown}" if shown else ""
 
 
 def _on_members(at: Candidate, ranks: Sequence[int]) -> str:

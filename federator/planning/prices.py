@@ -1,8 +1,8 @@
 """What one job in one place at one time costs, in USD: the terms that every part of the planner adds up.
 
-The same four terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
-capacity at its marginal price, rented at its bill beyond what is committed), the wait, the missed deadline, and what policies
-add. Whatever is *better* is better by these.
+The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
+capacity at its marginal price, rented at its bill beyond what is committed), the bytes that are moved for it, the wait, the missed
+deadline, and what policies add. Whatever is *better* is better by these.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,12 @@ class Cost:
     rent: float = 0.0
     wait: float = 0.0
     miss: float = 0.0
+    egress: float = 0.0
 
     @property
     def total(self) -> float:
         """The sum."""
-        return self.run + self.rent + self.wait + self.miss
+        return self.run + self.rent + self.wait + self.miss + self.egress
 
 
 def cost(
@@ -59,6 +60,7 @@ def cost(
         rent=rent,
         wait=book.wait_usd_h(job) * max(0.0, start_at - book.at) / 3600.0,
         miss=miss_usd(book, job, start_at + run_s),
+        egress=at.transfer(job).usd,
     )
 
 

@@ -11,6 +11,7 @@ GPU-hour; (7) arrival.
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +20,11 @@ from msgspec.structs import replace
 from federator.model.capacity import Market
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
+from federator.planning.asking import Ground, Rejection
 from federator.planning.candidates import Candidate, of_offer, of_pools, size
-from federator.planning.feasibility import CLOSED, FILTERS, Ground, Rejection, reject
+from federator.planning.caps import Caps
+from federator.planning.data import data_book
+from federator.planning.feasibility import CLOSED, FILTERS, reject
 from federator.planning.rulebook import RuleBook
 from federator.planning.yard import Lot, lot_of
 
@@ -45,17 +49,26 @@ class World:
         self.forbidden = forbidden
         self.book = RuleBook(self.snapshot.rules, self.now)
         self.ground = Ground(self.snapshot, self.book)
-        pools = sorted(of_pools(self.snapshot.pools), key=lambda c: c.key)
-        offers = sorted((of_offer(view) for view in self.snapshot.offers), key=lambda c: c.key)
+        self.data = data_book(self.snapshot)
+        pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
+        offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
         self.places: tuple[Candidate, ...] = (*pools, *offers)
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._lots: dict[int, Lot] = {}
+        self.numbers: object = None
+        """The same world as `ways.Numbers`, once somebody has asked for them."""
         self._open: dict[ClassKey, tuple[int, ...]] = {}
         self.keys: dict[str, ClassKey] = {job.id: self._key(job) for job in self.snapshot.jobs}
         self.jobs: tuple[JobView, ...] = tuple(sorted(self.snapshot.jobs, key=self._order))
         self.by_id: dict[str, JobView] = {job.id: job for job in self.jobs}
+
+    def without_rentals_for(self, job: str) -> "World":
+        """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
+        other = copy(self)
+        other.forbidden = self.forbidden | {job}
+        return other
 
     def key(self, job: JobView) -> ClassKey:
         """The class of a job."""
@@ -109,6 +122,11 @@ class World:
     def waited_s(self, job: JobView) -> float:
         """How long the job has waited."""
         return max(0.0, self.now - job.submitted_at)
+
+    @cached_property
+    def caps(self) -> Caps:
+        """The caps as things stand, to be copied."""
+        return Caps(self.snapshot, self.book.caps)
 
     @cached_property
     def guarantees(self) -> tuple[GuaranteeRow, ...]:
@@ -171,15 +189,17 @@ class World:
     def share(self) -> dict[str, float]:
         """Each job's turn by the weights of queues: GPUs that its queue has when it is served, per unit of weight.
 
-        Empty while no queue has a weight, so that arrival decides.
+        Of a queue whose past use counts, that is what it has had of late. Empty while no queue has a weight or a past, so that arrival decides.
         """
         weights = {row.queue: row.weight for row in self.book.guarantees}
-        if all(weight == 1.0 for weight in weights.values()):
+        recent = self.snapshot.recent_gpus
+        if not recent and all(weight == 1.0 for weight in weights.values()):
             return {}
         used: dict[str, float] = {}
-        for (queue, _), count in self.running_gpus.items():
+        now = [(queue, count) for (queue, _), count in self.running_gpus.items() if queue not in recent]
+        for queue, gpus in (*now, *recent.items()):
             head = weighted(queue, weights)
-            used[head] = used.get(head, 0.0) + count
+            used[head] = used.get(head, 0.0) + gpus
         turns = {}
         for job in sorted(self.snapshot.jobs, key=lambda j: (-j.priority, j.submitted_at, j.id)):
             head = weighted(job.queue, weights)

@@ -29,6 +29,7 @@ STARTED = 1 << 40
 KINDS = {
     "not-before": "time",
     "no-need": "filter",
+    "approval": "budget",
     "too-late": "filter",
     "no-gain": "filter",
     "not-yet": "later",
@@ -147,12 +148,12 @@ class Standing:
     ) -> SiteReason:
         at = self.world.places[place]
         begin = max(self.world.now, start or self.world.now)
-        price = cost(self.world.book, job, at, begin)
+        price, brings = cost(self.world.book, job, at, begin), at.transfer(job).shown
         return SiteReason(
             site=at.site,
             pool=at.pool,
             filter=name,
-            text=text,
+            text=f"{text}; {brings}" if brings else text,
             extra_cost_usd=round(price.total, 4),
             start_at=begin,
             finish_at=begin + at.run_s(job),
@@ -164,12 +165,13 @@ class Standing:
         if isinstance(case, NoCase):
             return self._say(place, case.situation, case.text, case.change)
         name, text, change = self._rentable(job, place, case)
+        brings = at.transfer(job).shown
         wait = self.world.book.wait_usd_h(job) * (case.start_at - self.world.now) / 3600.0
         return SiteReason(
             site=at.site,
             pool=at.pool,
             filter=name,
-            text=text,
+            text=f"{text}; {brings}" if brings else text,
             extra_cost_usd=round(case.cost_usd + wait, 4),
             start_at=case.start_at,
             finish_at=case.finish_at,

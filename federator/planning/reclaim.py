@@ -1,9 +1,9 @@
 """Who must make room: guarantees that are owed, and rules that let some displace others. Nothing else preempts.
 
 A job within its queue's guarantee that would not start within the reclaim time takes its place back from borrowers: queues without a
-guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those the
-latest started, so that little work is lost; over several members only where no single one would do. What a stop frees is planned with
-in a later turn, when the site says so.
+guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those whose stop
+loses least – the work since the last checkpoint, all of it where there is none, and the start that has to be done again; over several
+members only where no single one would do. What a stop frees is planned with in a later turn, when the site says so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,6 @@ from federator.planning.problem import World, under
 from federator.planning.rulebook import matches
 from federator.planning.wording import span
 from federator.planning.yard import Lot, Release, need_of
-
-RULE_PATIENCE_S = 60.0
-"""A job that a preemption rule favours displaces others only when it would otherwise wait longer than this."""
 
 
 class Reclaim(NamedTuple):
@@ -76,7 +73,7 @@ def _claims(world: World, job: JobView, used: Used) -> Iterator[tuple[float, Vic
     for rule in world.book.preemptions:
         if matches(rule.who, job):
             text = f"policy {rule.policy} lets it displace work of lower priority"
-            yield RULE_PATIENCE_S, partial(_yields, rule, job, world.now), text
+            yield rule.patience_s, partial(_yields, rule, job, world.now), text
 
 
 def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model: str) -> bool:
@@ -85,7 +82,16 @@ def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model:
         in_scope(rule.victims, queue=busy.queue, owner=busy.owner, labels=busy.labels)
         and now - busy.started_at >= rule.minimum_run_s
         and job.priority - busy.priority >= rule.minimum_priority_gap
+        and (busy.displaced_at is None or now - busy.displaced_at >= rule.cool_down_s)
     )
+
+
+def lost_gpu_s(busy: BusyView, now: float) -> float:
+    """GPU time that stopping it now throws away: its work since it last saved itself, and the start that is to be done again."""
+    ran_s = max(0.0, now - busy.started_at)
+    if busy.saves:
+        ran_s = ran_s % busy.saves_every_s if busy.saves_every_s else 0.0
+    return busy.nodes * busy.gpus * (ran_s + busy.startup_s)
 
 
 def _borrows(used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
@@ -124,8 +130,8 @@ def _least(
                 running = [
                     b for b in _running(world, lot) if b.placement not in stopped and may_stop(b, at.model)
                 ]
-                victims = _enough(lot, job, running)
-                lost = sum(busy.nodes * busy.gpus * max(0.0, world.now - busy.started_at) for busy in victims)
+                victims = _enough(lot, job, running, world.now)
+                lost = sum(lost_gpu_s(busy, world.now) for busy in victims)
                 if victims and (best is None or lost < best[0]):
                     best = (lost, [(busy, at.model) for busy in victims])
             if best is not None:
@@ -173,14 +179,16 @@ def _running(world: World, lot: Lot) -> list[BusyView]:
     return [world.running[name] for name in names]
 
 
-def _enough(lot: Lot, job: JobView, candidates: list[BusyView]) -> list[BusyView]:
+def _enough(lot: Lot, job: JobView, candidates: list[BusyView], now: float) -> list[BusyView]:
     """Stop in order until the gang fits, then spare whoever was not needed."""
     need = need_of(job)
     releases: dict[str, list[Release]] = {}
     for release in lot.releases:
         if isinstance(release.payload, BusyView) and release.payload.placement:
             releases.setdefault(release.payload.placement, []).append(release)
-    order = sorted(candidates, key=lambda busy: (busy.priority, -busy.started_at, busy.placement or ""))
+    order = sorted(
+        candidates, key=lambda b: (b.priority, lost_gpu_s(b, now), -b.started_at, b.placement or "")
+    )
     chosen: list[BusyView] = []
     for busy in order:
         if lot.fits(need, job.nodes):

@@ -8,24 +8,27 @@ import math
 from collections.abc import Iterable, Iterator
 
 from federator.model.capacity import Market
+from federator.model.datasets import DatasetRule, concerns_data
 from federator.model.rules import (
     BurstMode,
     CapRow,
     CapUnit,
+    Each,
     Effect,
     Filter,
     GuaranteeRow,
+    Opening,
     PoolSelector,
     PreemptRule,
     PriceKind,
     PriceTerm,
     Rule,
     Scope,
-    Window,
     in_scope,
 )
 from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate, size
+from federator.planning.openings import open_at
 
 DEFAULT_MISS_USD_GPU_H = 12.0
 """Value of a met deadline where no queue prices it: about three times what a GPU-hour costs to rent."""
@@ -43,17 +46,6 @@ INTERACTIVE_FACTOR = 10.0
 """Somebody sits before an interactive job: its waiting costs so many times as much."""
 
 
-def open_at(window: Window | None, at: float) -> bool:
-    """Whether the moment (seconds since the epoch, UTC) lies in the window; one that ends before it begins runs past midnight."""
-    if window is None:
-        return True
-    day, minute = (int(at // 86400) + 3) % 7, int(at % 86400) // 60
-    if window.from_minute <= window.to_minute:
-        return day in window.days and window.from_minute <= minute < window.to_minute
-    late = day in window.days and minute >= window.from_minute
-    return late or ((day - 1) % 7 in window.days and minute < window.to_minute)
-
-
 def _depth(scope: Scope, queue: str) -> tuple[int, int]:
     """How specific a scope is for a queue: the deepest path that admits it, then how much else it asks for."""
     paths = [path.count("/") + 1 for path in scope.queues if queue == path or queue.startswith(path + "/")]
@@ -69,22 +61,48 @@ class RuleBook:
         self.denials = [
             r for r in rules if isinstance(r, Filter) and r.effect is Effect.DENY and open_at(r.window, at)
         ]
-        self.permits = [r for r in rules if isinstance(r, Filter) and r.effect is Effect.ALLOW]
+        allowing = [r for r in rules if isinstance(r, Filter) and r.effect is Effect.ALLOW]
+        self.permits = [r for r in allowing if not r.advisory]
+        self.advisers = [r for r in allowing if r.advisory]
         self.at = at
         self.guarantees = [r for r in rules if isinstance(r, GuaranteeRow)]
         self.preemptions = [r for r in rules if isinstance(r, PreemptRule)]
         self.prices = [r for r in rules if isinstance(r, PriceTerm) and open_at(r.window, at)]
-        self.caps = [r for r in rules if isinstance(r, CapRow)] + list(_borrowing(self.guarantees))
+        self.datasets = [r for r in rules if isinstance(r, DatasetRule)]
+        self.openings = [r for r in rules if isinstance(r, Opening)]
+        hard = [r for r in rules if isinstance(r, CapRow) and r.hard and r.each is Each.TOGETHER]
+        self.caps = [*hard, *_borrowing(self.guarantees)]
 
     def denial(self, job: JobView, candidate: Candidate) -> Filter | None:
         """The first rule that denies the job this place."""
         return next(
-            (r for r in self.denials if matches(r.scope, job) and candidate.selected_by(r.pools)), None
+            (
+                r
+                for r in self.denials
+                if matches(r.scope, job)
+                and candidate.selected_by(r.pools) is not r.beyond
+                and concerns_data(r.data, self.datasets, job.inputs, every=False)
+            ),
+            None,
         )
 
     def permits_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place, whatever their window, mode and price say."""
-        return [r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools)]
+        about = (r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools))
+        return [r for r in about if self.leaves_with(r, job)]
+
+    def leaves_with(self, permit: Filter, job: JobView) -> bool:
+        """Whether the job reads nothing but data that the burst policy lets leave."""
+        return concerns_data(permit.data, self.datasets, job.inputs, every=True)
+
+    def kept_by(self, job: JobView, candidate: Candidate) -> list[Filter]:
+        """Burst policies that are about this job and this place but for its data, which they do not let leave."""
+        about = (r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools))
+        return [r for r in about if not self.leaves_with(r, job)]
+
+    def advisers_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
+        """Burst policies that are about this job and this place and only advise."""
+        return [r for r in self.advisers if matches(r.scope, job) and candidate.selected_by(r.pools)]
 
     def in_force(self, permit: Filter) -> bool:
         """Whether the burst policy lets anything burst now."""
@@ -114,8 +132,12 @@ class RuleBook:
 
     def surcharge_usd_gpu_h(self, job: JobView, candidate: Candidate) -> float:
         """What policies add to the price of this place."""
+        return sum(term.usd for term in self.surcharges(job, candidate))
+
+    def surcharges(self, job: JobView, candidate: Candidate) -> list[PriceTerm]:
+        """The terms that add to the price of this place now."""
         terms = (r for r in self.prices if r.kind is PriceKind.POOL)
-        return sum(r.usd for r in terms if matches(r.scope, job) and candidate.selected_by(r.pools))
+        return [r for r in terms if matches(r.scope, job) and candidate.selected_by(r.pools)]
 
     def _price(self, kind: PriceKind, job: JobView, default: float) -> float:
         terms = [r for r in self.prices if r.kind is kind and matches(r.scope, job)]

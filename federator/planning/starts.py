@@ -64,7 +64,7 @@ class Standing:
         self._edges = np.array(BUCKETS_H) * 3600.0
         there = [at for at in world.places if at.offer is None]
         names = sorted({at.model for at in there})
-        self._names = names
+        self._names, self._places = names, there
         self._model = np.array([names.index(at.model) for at in there], dtype=np.int64)
         self._slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in there])
         self._price = np.array([at.price_usd_gpu_h for at in there])
@@ -109,6 +109,8 @@ class Standing:
         """By place, as `Candidate.run_s` has it."""
         speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self._names]
         run_s: Floats = job.run_s / np.array(speeds)[self._model] * self._slower
+        if job.inputs:
+            run_s = run_s + [at.transfer(job).seconds for at in self._places]
         return run_s
 
     def _fixed(self, job: JobView, at: Ints, run_s: Floats) -> Floats:
@@ -129,6 +131,8 @@ class Standing:
                 committed_until=releases[-1].at if releases else 0.0,
             )
             usd[index] = price.run + price.rent
+        if job.inputs:
+            usd = usd + [self._world.places[place].transfer(job).usd for place in at.tolist()]
         return usd
 
     def _ask(self, place: int, job: JobView) -> _Asked:

@@ -13,7 +13,7 @@ add it, so that a deadline behind ten thousand jobs is not taken for safe. Every
 the cost is some tens of milliseconds for 100,000 jobs, most of it sorting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -142,13 +142,21 @@ class Window:
 
 
 def choose(
-    line: Line, pools: Sequence[PoolView], rules: Sequence[Rule], now: float, glances: int | None = None
+    line: Line,
+    pools: Sequence[PoolView],
+    rules: Sequence[Rule],
+    now: float,
+    glances: int | None = None,
+    recent_gpus: Mapping[str, float] | None = None,
 ) -> Window:
-    """The window of the line, of so many glances (None: as many as a window may cost); all of the line where it is small."""
+    """The window of the line, of so many glances (None: as many as a window may cost); all of the line where it is small.
+
+    `recent_gpus`: as a snapshot has it.
+    """
     if is_small(line, glances):
         everybody = np.arange(len(line))
         return Window(everybody, np.zeros(len(line)), everybody)
-    return _Choice(line, pools, rules, now).window(glances or GLANCES)
+    return _Choice(line, pools, rules, now, recent_gpus or {}).window(glances or GLANCES)
 
 
 def is_small(line: Line, glances: int | None = None) -> bool:
@@ -159,8 +167,15 @@ def is_small(line: Line, glances: int | None = None) -> bool:
 class _Choice:
     """One choice, made on the line's columns put into the published order."""
 
-    def __init__(self, line: Line, pools: Sequence[PoolView], rules: Sequence[Rule], now: float) -> None:
-        self.pools, self.book, self.now = pools, RuleBook(rules, now), now
+    def __init__(
+        self,
+        line: Line,
+        pools: Sequence[PoolView],
+        rules: Sequence[Rule],
+        now: float,
+        recent_gpus: Mapping[str, float],
+    ) -> None:
+        self.pools, self.book, self.now, self.recent = pools, RuleBook(rules, now), now, recent_gpus
         self.line, self.table = line, line.table
         self.nodes, self.gpus = self.table[:, 2], self.table[:, 3]
         self.size = np.where(self.gpus > 0, self.nodes * self.gpus, self.nodes * CPU_ONLY_SIZE)
@@ -216,10 +231,10 @@ class _Choice:
         return owed
 
     def _turns(self) -> Floats:
-        """Queues' turns by their weights; nothing while all weigh the same."""
+        """Queues' turns by their weights and their past; nothing while all weigh the same and nobody's past counts."""
         line, turns = self.line, np.zeros(len(self.line))
         weights = {row.queue: row.weight for row in self.book.guarantees}
-        if all(weight == 1.0 for weight in weights.values()):
+        if not self.recent and all(weight == 1.0 for weight in weights.values()):
             return turns
         heads = [weighted(queue, weights) for queue in line.queues]
         by_arrival = np.lexsort((line.submitted_at, -line.priority))
@@ -227,17 +242,19 @@ class _Choice:
         for head in dict.fromkeys(heads):
             of_head = np.array([each == head for each in heads])
             mine = by_arrival[of_head[queue[by_arrival]]]
-            turns[mine] = (self._in_use(head, "") + np.cumsum(sizes[mine])) / weights.get(head, 1.0)
+            recent = sum(gpus for name, gpus in self.recent.items() if weighted(name, weights) == head)
+            had = recent + self._in_use(head, "", self.recent)
+            turns[mine] = (had + np.cumsum(sizes[mine])) / weights.get(head, 1.0)
         return turns
 
-    def _in_use(self, queue: str, model: str) -> int:
-        """GPUs of owned pools that placements of a queue, or below it, have."""
+    def _in_use(self, queue: str, model: str, but_for: Container[str] = ()) -> int:
+        """GPUs of owned pools that placements of a queue, or below it, have; without those of some queues."""
         return sum(
             busy.nodes * busy.gpus
             for pool in self.pools
             if pool.market is Market.OWNED and model in ("", pool.model)
             for busy in pool.busy
-            if busy.placement is not None and under(busy.queue, queue)
+            if busy.placement is not None and under(busy.queue, queue) and busy.queue not in but_for
         )
 
     # -- the parts, as places in the order ----------------------------------------------------------------------------

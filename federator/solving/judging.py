@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import BurstEvidence, Market
+from federator.model.datasets import Moves
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Waiting
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.checks import check
+from federator.planning.data import data_book
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
 from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
 
 TOLERANCE_USD = 0.01
 """An objective that differs by less, or by less than a millionth, is the same."""
-TERMS = ("miss", "rent", "run", "wait", "shortfall", "policy")
+TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def _place(problem: Problem, pools: Mapping[str, PoolView], job: JobView, told: 
         expected_end_at=told.finish.middle_at if told.finish else problem.snapshot.taken_at,
         because=told.reason,
         lease=first.lease if first is not None else None,
+        moves=_moves(problem, job, told, first.region if first is not None else ""),
     )
 
 
@@ -153,7 +156,21 @@ def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> R
             fallback_finish_at=rental.fallback_finish_at,
         ),
         because=told.reason,
+        moves=_moves(problem, job, told, _region(problem, rental)),
     )
+
+
+def _region(problem: Problem, rental: Rental) -> str:
+    key = f"{rental.provider}/{rental.offer}"
+    return next((view.offer.region for view in problem.snapshot.offers if view.key == key), "")
+
+
+def _moves(problem: Problem, job: JobView, told: Assignment, region: str) -> Moves | None:
+    """What the file says is moved; where it does not say, what the rules come to."""
+    if told.moves is None:
+        return data_book(problem.snapshot).transfer(job, told.site, region).moves if job.inputs else None
+    said = told.moves
+    return Moves(said.moved_bytes, said.seconds, said.usd, said.source)
 
 
 def starts_of(world: World, actions: tuple[Action, ...]) -> dict[str, int]:

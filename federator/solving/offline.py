@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from federator.model.datasets import Moves
 from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView, Problem
 from federator.planning.objective import Evaluator, Scored
@@ -23,6 +24,7 @@ from federator.wire.solver_plan import (
     FORMAT,
     Assignment,
     Certificate,
+    DataMoved,
     PlanFile,
     Range,
     Rental,
@@ -205,7 +207,12 @@ def _started(
         finish=when.finish,
         reason=action.because,
         rental=_rental(action) if isinstance(action, Rent) else None,
+        moves=_moved(action.moves) if action.moves is not None else None,
     )
+
+
+def _moved(moves: Moves) -> DataMoved:
+    return DataMoved(moved_bytes=moves.moved_bytes, seconds=moves.seconds, usd=moves.usd, source=moves.source)
 
 
 def _rental(action: Rent) -> Rental:

@@ -54,6 +54,19 @@ class Rental(_Part, frozen=True, kw_only=True):
     """What meeting the deadline is worth."""
 
 
+class DataMoved(_Part, frozen=True, kw_only=True):
+    """Data that is brought to where a job starts, before it starts."""
+
+    moved_bytes: Annotated[int, Meta(ge=0)]
+    """How much."""
+    seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """How long that is expected to take."""
+    usd: Annotated[float, Meta(ge=0)] = 0.0
+    """What it costs."""
+    source: str = ""
+    """From where, for people."""
+
+
 class Assignment(_Part, frozen=True, kw_only=True):
     """What becomes of one job."""
 
@@ -87,6 +100,8 @@ class Assignment(_Part, frozen=True, kw_only=True):
     """Of one that waits: the smallest change that would help."""
     rental: Rental | None = None
     """For a rental: what and why."""
+    moves: DataMoved | None = None
+    """For a start or a rental: what of its data is moved. Left out: as the problem's rules have it."""
 
 
 class Stop(_Part, frozen=True, kw_only=True):
@@ -113,6 +128,8 @@ class Objective(_Part, frozen=True, kw_only=True):
     """Bills for rented capacity."""
     run_usd: float = 0.0
     """Owned GPU-hours at their marginal price."""
+    egress_usd: float = 0.0
+    """Data that is moved to where jobs run."""
     wait_usd: float = 0.0
     """Hours of waiting at their queues' prices."""
     shortfall_usd: float = 0.0

@@ -109,10 +109,18 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """Hosts (`member/node`) that it was lost on."""
     refused_sites: tuple[RefusedSite, ...] = ()
     """Sites that refused it again and again."""
+    needs: tuple[str, ...] = ()
+    """What its site must have beside hardware: `images`, `secret:NAME`."""
     needs_fencing: bool = False
     """It has to end where its site is cut off: only where something enforces that."""
     inputs: tuple[InputData, ...] = ()
     """What it reads."""
+    saves: bool = False
+    """It saves itself when it is told to stop, and goes on from there."""
+    cost_policy: str = ""
+    """The policy that `max_cost_usd` is by; empty: its own."""
+    approved_usd: Amount = 0.0
+    """A person has approved a rental for it that costs up to so much in the worst case."""
 
 
 class FreeHosts(_Part, frozen=True, kw_only=True):
@@ -161,6 +169,14 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """When it started; 0: not known."""
     usd_per_h: Amount = 0.0
     """What it costs by the hour."""
+    saves: bool = False
+    """It saves itself when it is told to stop."""
+    saves_every_s: Seconds | None = None
+    """It saves itself so often while it runs."""
+    startup_s: Seconds = 0.0
+    """What starting it took, and would take again."""
+    displaced_at: float | None = None
+    """When it had to make room for another job last."""
 
 
 class ProblemPool(_Part, frozen=True, kw_only=True):
@@ -204,6 +220,8 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """What runs, and when it ends."""
     lends_to_queues: tuple[str, ...] = ()
     """Queues that may use it; empty: all."""
+    abilities: tuple[str, ...] = ()
+    """What jobs that need it find there: `images`, `secret:NAME`."""
     self_fencing: bool = False
     """Whether it ends work that is cut off for too long by itself."""
     age_s: Seconds = 0.0
@@ -286,6 +304,8 @@ class ProblemSpend(_Part, frozen=True, kw_only=True):
     """Paid."""
     committed_usd: Amount
     """Still to pay in the worst case."""
+    share: str = ""
+    """Of which of the policy's caps: the queue or owner that it is for."""
 
 
 class ProblemSnapshot(_Part, frozen=True, kw_only=True):
@@ -301,6 +321,8 @@ class ProblemSnapshot(_Part, frozen=True, kw_only=True):
     """Capacity that could be rented."""
     spend: tuple[ProblemSpend, ...] = ()
     """What capped policies have cost so far."""
+    recent_gpus: dict[str, Amount] = {}
+    """Of queues whose past use counts: owned GPUs that they have had on average, of late more than long ago."""
     burst_paused: bool = False
     """Nothing may be rented."""
     away_sites: tuple[str, ...] = ()

@@ -3,14 +3,14 @@
 A policy decides what *may* burst; whether it pays is the optimizer's to find. Without any policy nothing is ever rented.
 """
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
+from federator.model.datasets import DataSelector
 from federator.model.rules import (
     BurstMode,
     CapRow,
@@ -21,39 +21,15 @@ from federator.model.rules import (
     PoolSelector,
     Rule,
     Scope,
-    Window,
 )
-from federator.wire.fields import duration_s, money_usd, queue
+from federator.wire.fields import duration_s, money_usd
 from federator.wire.records import decode
+from federator_policies.hours import Hours, windows_of
+from federator_policies.residency import Data, selector_of
+from federator_policies.whose import Who, scope_of
 
 RENTED = (Market.ON_DEMAND, Market.SPOT)
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Money = float | str
-_MINUTE = re.compile(r"([01][0-9]|2[0-4]):([0-5][0-9])")
-_DAY_MINUTES = 24 * 60
-
-
-class Who(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose jobs; what is not said admits all."""
-
-    queues: tuple[str, ...] = ()
-    """These queues and all below them."""
-    owners: tuple[str, ...] = ()
-    """The people behind the jobs."""
-    labels: dict[str, str] = {}
-    """All of them must match."""
-
-
-class Hours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
-    """Hours of the week, UTC. When `to` is not after `from`, the window runs into the next day."""
-
-    days: tuple[Day, ...] = DAYS
-    """The days on which it begins."""
-    from_: str = "00:00"
-    """When it begins, such as `18:30`."""
-    to: str = "24:00"
-    """When it ends."""
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for_": "for"}):
@@ -68,6 +44,10 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for
     """How long a job must have waited, in `threshold` mode."""
     window: Hours | None = None
     """The policy holds only then."""
+    advisory: bool = False
+    """Rent nothing: only report what would have been rented, and why (`federator burst status`, and the ledger)."""
+    approval_above: Money | None = None
+    """A rental that may cost more USD than this in the worst case waits for `federator burst approve`."""
 
 
 class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +66,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsdLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hard caps on spent and committed USD: rent; egress has no price yet."""
+    """Hard caps on spent and committed USD: rent, and the data that is moved there."""
 
     per_day: Money | None = None
     """Each day, UTC."""
@@ -115,6 +95,8 @@ class BurstSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: When = When()
     where: Where = Where()
     limits: Limits = Limits()
+    data_may_leave: bool | Data = True
+    """Which inputs a job may have to be rented for: any; none (`false`); or only such data."""
 
 
 class BurstKind:
@@ -124,14 +106,11 @@ class BurstKind:
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """Filters that open (or close) rented capacity, and a cap for every limit."""
-        if isinstance(spec, dict) and "data_may_leave" in spec:
-            raise NotSupported("not supported yet", field="$.spec.data_may_leave", remedy="leave it out")
         given = decode(spec, BurstSpec, "$.spec")
         policy = f"{self.kind}/{name}"
-        for index, path in enumerate(given.who.queues):
-            queue(path, f"$.spec.who.queues[{index}]")
+        scope = scope_of(given.who, "$.spec.who")
         _check_mode(given)
-        return (*_filters(policy, given), *_caps(policy, given))
+        return (*_filters(policy, given, scope), *_caps(policy, given, scope))
 
     def schema(self) -> dict[str, object]:
         """JSON Schema of `spec`."""
@@ -166,21 +145,37 @@ def _check_mode(given: BurstSpec) -> None:
             field="$.spec.when.for",
             remedy="write [deadline] or [deadline, waiting]",
         )
-    if mode == "off" and given.limits != Limits():
-        raise Invalid("has no effect in mode off", field="$.spec.limits", remedy="leave it out")
-    if mode == "off" and given.where.max_price_per_hour is not None:
+    if given.when.advisory and given.when.approval_above is not None:
         raise Invalid(
-            "has no effect in mode off", field="$.spec.where.max_price_per_hour", remedy="leave it out"
+            "an advisory policy rents nothing that could be approved",
+            field="$.spec.when.approval_above",
+            remedy="leave one of the two out",
         )
+    if mode == "off":
+        _check_off(given)
 
 
-def _filters(policy: str, given: BurstSpec) -> list[Rule]:
+def _check_off(given: BurstSpec) -> None:
+    """Refuse what only says how to rent."""
+    without_effect = (
+        ("when.advisory", given.when.advisory),
+        ("when.approval_above", given.when.approval_above is not None),
+        ("limits", given.limits != Limits()),
+        ("where.max_price_per_hour", given.where.max_price_per_hour is not None),
+        ("data_may_leave", given.data_may_leave is not True),
+    )
+    for field, said in without_effect:
+        if said:
+            raise Invalid("has no effect in mode off", field=f"$.spec.{field}", remedy="leave it out")
+
+
+def _filters(policy: str, given: BurstSpec, scope: Scope) -> list[Rule]:
     when, mode = given.when, BurstMode(given.when.mode)
     off = mode == BurstMode.OFF
     rule = Filter(
         policy=policy,
         effect=Effect.DENY if off else Effect.ALLOW,
-        scope=_scope(given.who),
+        scope=scope,
         pools=_pools(given.where),
         mode=mode,
         for_waiting="waiting" in when.for_,
@@ -189,13 +184,19 @@ def _filters(policy: str, given: BurstSpec) -> list[Rule]:
             money_usd, given.where.max_price_per_hour, "$.spec.where.max_price_per_hour"
         ),
         reason="renting is switched off" if off else "",
+        advisory=when.advisory,
+        approval_above_usd=_optional(money_usd, when.approval_above, "$.spec.when.approval_above"),
+        data=_data(given),
     )
     if when.window is None:
         return [rule]
-    return [msgspec.structs.replace(rule, window=window) for window in _windows(when.window)]
+    return [
+        msgspec.structs.replace(rule, window=window)
+        for window in windows_of(when.window, "$.spec.when.window")
+    ]
 
 
-def _caps(policy: str, given: BurstSpec) -> list[Rule]:
+def _caps(policy: str, given: BurstSpec, scope: Scope) -> list[Rule]:
     limits = given.limits
     wanted = (
         (CapUnit.USD_PER_H, Period.NOW, limits.usd_per_hour, "usd_per_hour"),
@@ -210,17 +211,21 @@ def _caps(policy: str, given: BurstSpec) -> list[Rule]:
             policy=policy,
             unit=unit,
             limit=money_usd(most, f"$.spec.limits.{field}"),
-            scope=_scope(given.who),
+            scope=scope,
             pools=_pools(given.where),
             period=period,
+            hard=not given.when.advisory,
         )
         for unit, period, most, field in wanted
         if most is not None
     ]
 
 
-def _scope(who: Who) -> Scope:
-    return Scope(queues=who.queues, owners=who.owners, labels=who.labels)
+def _data(given: BurstSpec) -> DataSelector | None:
+    leaves = given.data_may_leave
+    if isinstance(leaves, bool):
+        return None if leaves else DataSelector(none=True)
+    return selector_of(leaves, "$.spec.data_may_leave")
 
 
 def _pools(where: Where) -> PoolSelector:
@@ -231,32 +236,6 @@ def _pools(where: Where) -> PoolSelector:
         markets=tuple(Market(market) for market in where.markets) or RENTED,
         models=tuple(model.upper() for model in where.models),
     )
-
-
-def _windows(hours: Hours) -> list[Window]:
-    """As windows that end on the day on which they begin: at most two."""
-    path = "$.spec.when.window"
-    begin, end = _minute(hours.from_, f"{path}.from"), _minute(hours.to, f"{path}.to")
-    days = tuple(sorted({DAYS.index(day) for day in hours.days}))
-    if not days:
-        raise Invalid("is empty", field=f"{path}.days", remedy=f"write some of {', '.join(DAYS)}")
-    if begin == _DAY_MINUTES:
-        raise Invalid("no day begins at 24:00", field=f"{path}.from", remedy="write 00:00 of the next day")
-    if begin < end:
-        return [Window(days, begin, end)]
-    next_days = tuple(sorted((day + 1) % 7 for day in days))
-    late = Window(days, begin, _DAY_MINUTES)
-    return [late, Window(next_days, 0, end)] if end else [late]
-
-
-def _minute(text: str, path: str) -> int:
-    match = _MINUTE.fullmatch(text)
-    minute = int(match[1]) * 60 + int(match[2]) if match else _DAY_MINUTES + 1
-    if minute > _DAY_MINUTES:
-        raise Invalid(
-            f"{text!r} is not a time of day", field=path, remedy="write for example '18:30', in UTC"
-        )
-    return minute
 
 
 def _optional(read: Callable[[object, str], float], value: object, path: str) -> float | None:

@@ -12,6 +12,7 @@ from federator.kernel.errors import Invalid
 from federator.model.rules import (
     CapRow,
     CapUnit,
+    Each,
     Filter,
     GuaranteeRow,
     Period,
@@ -65,6 +66,9 @@ def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
             max_duration_s=upper.max_duration_s if own.max_duration_s is None else own.max_duration_s,
             max_priority=min(own.max_priority, upper.max_priority),
             max_value_usd=min(values, default=None),
+            usage_half_life_s=upper.usage_half_life_s
+            if own.usage_half_life_s is None
+            else own.usage_half_life_s,
         )
     return own
 
@@ -88,62 +92,69 @@ def _unknown_queues(rules: Sequence[Rule]) -> Iterator[Fault]:
     paths = {rule.queue for rule in rules if isinstance(rule, QueueTerms)} | {DEFAULT_QUEUE}
     known = paths | {above for path in paths for above in _above(path)}
     for rule in rules:
-        for scope in _scopes(rule):
+        for field, scope in _scopes(rule):
             for index, path in enumerate(scope.queues):
                 if path not in known:
                     yield Fault(
                         rule.policy,
                         Invalid(
                             f"there is no queue {path}",
-                            field=f"$.spec.who.queues[{index}]",
+                            field=f"$.spec.{field}.queues[{index}]",
                             remedy=f"known are {', '.join(sorted(known))}",
                         ),
                     )
 
 
-def _scopes(rule: Rule) -> tuple[Scope, ...]:
+def _scopes(rule: Rule) -> tuple[tuple[str, Scope], ...]:
+    """Whom it is about, each by the field that says so."""
     if isinstance(rule, Filter | CapRow | PriceTerm):
-        return (rule.scope,)
+        return (("who", rule.scope),)
     if isinstance(rule, PreemptRule):
-        return (rule.who, rule.victims)
+        return (("who", rule.who), ("may_displace", rule.victims))
     return ()
 
 
 def _guarantees_above_limits(rules: Sequence[Rule]) -> Iterator[Fault]:
-    """What a queue's children are guaranteed together must fit under its limit, and under every limit further up."""
-    guaranteed = {rule.queue: rule.gpus for rule in rules if isinstance(rule, GuaranteeRow)}
+    """What a queue's children are guaranteed together must fit under its limit, and under every limit further up; so must each model's."""
+    guaranteed: dict[str, dict[str, int]] = {}
     for rule in rules:
-        path = _limited_queue(rule)
-        if path is None or not isinstance(rule, CapRow):
+        if isinstance(rule, GuaranteeRow):
+            guaranteed.setdefault(rule.model, {})[rule.queue] = rule.gpus
+    for rule in rules:
+        limited = _limited_queue(rule)
+        if limited is None or not isinstance(rule, CapRow):
             continue
-        owed = _owed(path, guaranteed)
+        path, model = limited
+        gpus = guaranteed.get(model, {})
+        owed = _owed(path, gpus)
         if owed > rule.limit:
+            what = f"{model} GPUs" if model else "GPUs"
             below = ", ".join(
-                f"{queue} {gpus}"
-                for queue, gpus in sorted(guaranteed.items())
-                if gpus and _is_below(queue, path)
+                f"{queue} {count}" for queue, count in sorted(gpus.items()) if count and under(queue, path)
             )
             yield Fault(
                 rule.policy,
                 Invalid(
-                    f"the limit of {rule.limit:g} GPUs is below the {owed} that are guaranteed to queues in it ({below})",
-                    field="$.spec.limit.gpus",
+                    f"the limit of {rule.limit:g} {what} is below the {owed} that are guaranteed to queues in it ({below})",
+                    field=f"$.spec.limit.models.{model}" if model else "$.spec.limit.gpus",
                     remedy=f"write at least {owed}, or guarantee less below",
                 ),
             )
 
 
-def _limited_queue(rule: Rule) -> str | None:
-    """The queue whose GPUs a rule limits, wherever they are and whoever uses them."""
+def _limited_queue(rule: Rule) -> tuple[str, str] | None:
+    """The queue whose GPUs a rule limits, wherever they are and whoever uses them, and the one model that it limits, or all."""
     if (
         isinstance(rule, CapRow)
         and rule.unit == CapUnit.GPUS
         and rule.period == Period.NOW
-        and rule.pools == PoolSelector()
+        and rule.each is Each.TOGETHER
+        and rule.pools == PoolSelector(models=rule.pools.models)
+        and len(rule.pools.models) <= 1
         and len(rule.scope.queues) == 1
         and rule.scope == Scope(queues=rule.scope.queues)
     ):
-        return rule.scope.queues[0]
+        return rule.scope.queues[0], "".join(rule.pools.models)
     return None
 
 
@@ -152,6 +163,11 @@ def _owed(path: str, guaranteed: dict[str, int]) -> int:
     below = [queue for queue in guaranteed if _is_below(queue, path)]
     nearest = [queue for queue in below if not any(_is_below(queue, other) for other in below)]
     return max(guaranteed.get(path, 0), sum(_owed(queue, guaranteed) for queue in nearest))
+
+
+def under(queue: str, path: str) -> bool:
+    """Whether a queue is another one or below it."""
+    return queue == path or _is_below(queue, path)
 
 
 def _is_below(queue: str, path: str) -> bool:

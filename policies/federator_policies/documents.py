@@ -6,19 +6,30 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.kernel.errors import Invalid, NotSupported, Permanent, TooLarge
+from federator.kernel.errors import Invalid, Permanent, TooLarge
 from federator.model.rules import PolicyDocument, Rule
 from federator.ports import PolicyKind
 from federator.wire.faults import every_fault, raise_all
 from federator.wire.fields import name as read_name
 from federator.wire.records import decode
 from federator.wire.yamltext import read_documents
-from federator_policies import burst, queue
+from federator_policies import budget, burst, calendar, dataset, links, preemption, queue, residency
 from federator_policies.consistency import check_rules, completed
 
 API_VERSION = "federator/v1"
-KINDS: Mapping[str, PolicyKind] = {each.kind: each for each in (queue.kind, burst.kind)}
-LATER = ("Budget", "Residency", "Preemption", "Calendar")
+KINDS: Mapping[str, PolicyKind] = {
+    each.kind: each
+    for each in (
+        queue.kind,
+        burst.kind,
+        budget.kind,
+        preemption.kind,
+        calendar.kind,
+        dataset.kind,
+        links.kind,
+        residency.kind,
+    )
+}
 MAX_DOCUMENTS = 1000
 _SEPARATOR = re.compile(r"---(\s|$)")
 
@@ -107,8 +118,13 @@ def _faults(document: Document, kinds: Mapping[str, PolicyKind]) -> list[Permane
         kind = _kind(document, kinds)
     except Permanent as fault:
         return [fault]
-    whole = {"spec": document.spec}
-    return every_fault(lambda value: kind.compile(document.name, value["spec"]), whole)  # type: ignore[index]
+
+    def compiled(value: object) -> None:
+        """Without a spec there is nothing left that could be wrong."""
+        if isinstance(value, dict) and "spec" in value:
+            kind.compile(document.name, value["spec"])
+
+    return every_fault(compiled, {"spec": document.spec})
 
 
 def located(document: Document, error: Permanent) -> Permanent:
@@ -137,10 +153,6 @@ def _kind(document: Document, kinds: Mapping[str, PolicyKind]) -> PolicyKind:
     known = kinds.get(document.kind)
     if known is not None:
         return known
-    if document.kind in LATER:
-        raise NotSupported(
-            f"policies of kind {document.kind} are not supported yet", field="$.kind", remedy="leave it out"
-        )
     raise Invalid(
         f"{document.kind!r} is not a kind of policy",
         field="$.kind",

@@ -4,12 +4,22 @@ from typing import Annotated
 
 import msgspec
 
-from federator.kernel.errors import Invalid, NotSupported
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, PriceKind, PriceTerm, QueueTerms, Rule, Scope
+from federator.kernel.errors import Invalid
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Each,
+    GuaranteeRow,
+    PoolSelector,
+    PriceKind,
+    PriceTerm,
+    QueueTerms,
+    Rule,
+    Scope,
+)
 from federator.wire.fields import duration_s, money_usd, queue
 from federator.wire.records import decode
 
-LENDING_LIMITS = ("lending_limit", "lendingLimit", "lending")
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 
@@ -17,12 +27,25 @@ Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 class Guaranteed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the queue gets whenever it wants it."""
 
-    gpus: Count
-    """GPUs, owned and rented."""
+    gpus: Count | None = None
+    """Owned GPUs, of whatever model."""
+    models: dict[str, Count] = {}
+    """Owned GPUs of a model, such as `{H100: 8}`; these are not beside `gpus`, but of them."""
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the queue, with all below it, never exceeds."""
+
+    gpus: Count | None = None
+    """GPUs in use at once, owned and rented."""
+    jobs: Count | None = None
+    """Jobs placed at once."""
+    models: dict[str, Count] = {}
+    """GPUs of a model in use at once, owned and rented, such as `{H100: 8}`."""
+
+
+class PerUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What each of its users, in it and all below it, never exceeds."""
 
     gpus: Count | None = None
     """GPUs in use at once, owned and rented."""
@@ -39,10 +62,16 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Given back within `reclaim_within` when others use it."""
     limit: Limit | None = None
     """Nothing when it is not said: the limits of the queues above hold."""
+    per_user: PerUser | None = None
+    """Nothing when it is not said."""
     weight: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
     """Share of what nobody is guaranteed, against the queue's neighbours; 1 when it is not said."""
     borrowing: Count | None = None
     """GPUs above the guarantee that it may use while their owners do not; without limit when it is not said."""
+    lending: Count | None = None
+    """So many of the guaranteed GPUs others may use while it does not; the rest is kept free for it. All are lent when it is not said."""
+    usage_half_life: str | None = None
+    """In its turn by weight, GPU time that it has had counts half after so long, such as `7d`. Without it, here and above, only what is in use now counts."""
     reclaim_within: str | None = None
     """Within what time a guarantee is back, such as `5m`; at least the grace of those who must leave."""
     max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
@@ -70,7 +99,6 @@ class QueueKind:
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """The queue's terms, its guarantee, its caps and its two prices."""
-        _refuse_lending_limits(spec)
         given = decode(spec, QueueSpec, "$.spec")
         path = queue(name if given.path is None else given.path, "$.spec.path")
         policy = f"{self.kind}/{name}"
@@ -89,17 +117,6 @@ class QueueKind:
 kind = QueueKind()
 
 
-def _refuse_lending_limits(spec: object) -> None:
-    """Named for those who know them from elsewhere: nothing acts on them."""
-    for name in LENDING_LIMITS:
-        if isinstance(spec, dict) and name in spec:
-            raise NotSupported(
-                "lending limits are not supported yet",
-                field=f"$.spec.{name}",
-                remedy="leave it out: all that is guaranteed is lent while its queue does not use it, and is back within reclaim_within",
-            )
-
-
 def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
     return QueueTerms(
         policy=policy,
@@ -110,43 +127,85 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         max_priority=given.max_priority,
         max_value_usd=None if given.max_value is None else money_usd(given.max_value, "$.spec.max_value"),
         allow_must=given.allow_must,
+        usage_half_life_s=_optional_s(given.usage_half_life, "usage_half_life"),
     )
 
 
 def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
-    """One row, if anything of it is said; a queue with a weight or a borrowing limit alone is guaranteed nothing."""
-    gpus = given.guaranteed.gpus if given.guaranteed else 0
+    """A row for all models, if anything is said of it, and one per model; a queue with a weight or a limit on borrowing alone is guaranteed nothing."""
+    guaranteed = given.guaranteed or Guaranteed()
+    models = {model.upper(): gpus for model, gpus in guaranteed.models.items()}
+    gpus = guaranteed.gpus or 0
+    total = max(gpus, sum(models.values()))
+    _check_guarantee(given, gpus, total)
     reclaim_s = _optional_s(given.reclaim_within, "reclaim_within")
-    if reclaim_s is not None and not gpus:
+    if given.guaranteed is None and given.weight is None and given.borrowing is None:
+        return []
+    row = GuaranteeRow(policy=policy, queue=path, gpus=gpus, lending_limit=given.lending)
+    if (
+        given.borrowing is not None
+    ):  # on top of all that is guaranteed, also where that is said by models alone
+        row = msgspec.structs.replace(row, borrowing_limit=given.borrowing + total - gpus)
+    if given.weight is not None:
+        row = msgspec.structs.replace(row, weight=given.weight)
+    if reclaim_s is not None:
+        row = msgspec.structs.replace(row, reclaim_s=reclaim_s)
+    per_model = [
+        msgspec.structs.replace(row, gpus=count, model=model, borrowing_limit=None, lending_limit=None)
+        for model, count in sorted(models.items())
+    ]
+    return [row, *per_model]
+
+
+def _check_guarantee(given: QueueSpec, gpus: int, total: int) -> None:
+    """Refuse what says nothing, or cannot be."""
+    limit = (given.limit or Limit()).gpus
+    if given.guaranteed is not None and given.guaranteed == Guaranteed():
+        raise Invalid("is missing", field="$.spec.guaranteed.gpus", remedy="write gpus, or models: {H100: 8}")
+    if given.reclaim_within is not None and not total:
         raise Invalid(
             "there is nothing to reclaim",
             field="$.spec.reclaim_within",
             remedy="write guaranteed: {gpus: N} beside it, or leave it out",
         )
-    if given.limit is not None and given.limit.gpus is not None and given.limit.gpus < gpus:
+    if given.lending is not None and given.lending > gpus:
         raise Invalid(
-            f"the limit of {given.limit.gpus} GPUs is below the {gpus} that are guaranteed",
-            field="$.spec.limit.gpus",
-            remedy=f"write at least {gpus}, or guarantee less",
+            f"only the {gpus} GPUs of guaranteed.gpus can be lent",
+            field="$.spec.lending",
+            remedy=f"write at most {gpus}, or guarantee more",
         )
-    if given.guaranteed is None and given.weight is None and given.borrowing is None:
-        return []
-    row = GuaranteeRow(policy=policy, queue=path, gpus=gpus, borrowing_limit=given.borrowing)
-    if given.weight is not None:
-        row = msgspec.structs.replace(row, weight=given.weight)
-    if reclaim_s is not None:
-        row = msgspec.structs.replace(row, reclaim_s=reclaim_s)
-    return [row]
+    if limit is not None and limit < total:
+        raise Invalid(
+            f"the limit of {limit} GPUs is below the {total} that are guaranteed",
+            field="$.spec.limit.gpus",
+            remedy=f"write at least {total}, or guarantee less",
+        )
 
 
 def _caps(policy: str, path: str, given: QueueSpec) -> list[Rule]:
-    limit = given.limit or Limit()
-    caps = ((CapUnit.GPUS, limit.gpus), (CapUnit.JOBS, limit.jobs))
-    return [
-        CapRow(policy=policy, unit=unit, limit=float(most), scope=Scope(queues=(path,)))
-        for unit, most in caps
+    limit, user, scope = given.limit or Limit(), given.per_user or PerUser(), Scope(queues=(path,))
+    caps = (
+        (CapUnit.GPUS, limit.gpus, Each.TOGETHER),
+        (CapUnit.JOBS, limit.jobs, Each.TOGETHER),
+        (CapUnit.GPUS, user.gpus, Each.OWNER),
+        (CapUnit.JOBS, user.jobs, Each.OWNER),
+    )
+    rows = [
+        CapRow(policy=policy, unit=unit, limit=float(most), scope=scope, each=each)
+        for unit, most, each in caps
         if most is not None
     ]
+    of_models = [
+        CapRow(
+            policy=policy,
+            unit=CapUnit.GPUS,
+            limit=float(most),
+            scope=scope,
+            pools=PoolSelector(models=(model.upper(),)),
+        )
+        for model, most in sorted(limit.models.items())
+    ]
+    return [*rows, *of_models]
 
 
 def _prices(policy: str, path: str, given: QueueSpec) -> list[Rule]:

@@ -29,6 +29,7 @@ from federator.model.rules import (
     Window,
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
+from tests.support.data_worlds import DATA, DATASETS, INPUTS, LINK_RULES, rarely
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
@@ -196,22 +197,18 @@ def _some(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
     )
 
 
-def _rarely(values: st.SearchStrategy[Any], otherwise: Any) -> st.SearchStrategy[Any]:
-    return st.integers(0, 4).flatmap(lambda roll: values if roll == 4 else st.just(otherwise))
-
-
 SCOPES = st.builds(
     Scope,
     queues=_some(QUEUES),
-    owners=_rarely(st.just(("ada",)), ()),
-    labels=_rarely(st.just({"team": "x"}), {}),
+    owners=rarely(st.just(("ada",)), ()),
+    labels=rarely(st.just({"team": "x"}), {}),
 )
 SELECTORS = st.builds(
     PoolSelector,
     sites=_some(SITES),
-    kinds=_rarely(st.just(("cloud",)), ()),
-    markets=_rarely(st.sampled_from([(Market.OWNED,), (Market.SPOT, Market.ON_DEMAND)]), ()),
-    models=_rarely(st.just(("A100",)), ()),
+    kinds=rarely(st.just(("cloud",)), ()),
+    markets=rarely(st.sampled_from([(Market.OWNED,), (Market.SPOT, Market.ON_DEMAND)]), ()),
+    models=rarely(st.just(("A100",)), ()),
 )
 WINDOWS = st.sampled_from(
     [None, None, Window(days=(1,)), Window(days=(2,)), Window(from_minute=1200, to_minute=60)]
@@ -227,7 +224,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         revision=number + 1,
         queue=draw(st.sampled_from(QUEUES)),
         owner=draw(st.sampled_from(["ada", "bob"])),
-        labels=draw(_rarely(st.just({"team": "x"}), {})),
+        labels=draw(rarely(st.just({"team": "x"}), {})),
         submitted_at=NOW - draw(st.sampled_from([0.0, 600.0, 7200.0])),
         priority=draw(st.sampled_from([10, 50, 90])),
         nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
@@ -243,29 +240,30 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         grace_s=draw(st.sampled_from([0.0, 30.0, 600.0])),
         deadline_at=draw(st.sampled_from([None, *(NOW + run_s + slack_s for slack_s in SLACKS_S)])),
         value_usd=draw(st.sampled_from([None, 1.0, 500.0])),
-        must=draw(_rarely(st.just(True), False)),
-        max_cost_usd=draw(_rarely(st.sampled_from([5.0, 60.0]), None)),
-        spent_usd=draw(_rarely(st.just(2.0), 0.0)),
+        must=draw(rarely(st.just(True), False)),
+        max_cost_usd=draw(rarely(st.sampled_from([5.0, 60.0]), None)),
+        spent_usd=draw(rarely(st.just(2.0), 0.0)),
         spot_policy=draw(st.sampled_from(["auto", "auto", "spot", "on-demand"])),
-        kinds=draw(_rarely(st.sampled_from([("onprem",), ("cloud",)]), ())),
-        sites=draw(_rarely(_some(SITES), ())),
-        not_sites=draw(_rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
-        interactive=draw(_rarely(st.just(True), False)),
-        not_before_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
-        avoid_nodes=draw(_rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
-        needs_fencing=draw(_rarely(st.just(True), False)),
-        refused=draw(_rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
+        kinds=draw(rarely(st.sampled_from([("onprem",), ("cloud",)]), ())),
+        sites=draw(rarely(_some(SITES), ())),
+        not_sites=draw(rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
+        interactive=draw(rarely(st.just(True), False)),
+        not_before_at=draw(rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+        avoid_nodes=draw(rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
+        needs_fencing=draw(rarely(st.just(True), False)),
+        refused=draw(rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
+        inputs=draw(rarely(st.lists(st.sampled_from(INPUTS), min_size=1, unique=True).map(tuple), ())),
     )  # fmt: skip
 
 
 @st.composite
 def pools_at_random(draw: st.DrawFn, number: int) -> list[PoolView]:
     """Owned hosts of one member or several, or a lease, with work on them; what is free is exactly what that work leaves."""
-    lease = draw(_rarely(st.just(True), False))
+    lease = draw(rarely(st.just(True), False))
     per_node = draw(st.sampled_from([0, 2, 4, 4]))
     fields: dict[str, Any] = {
         "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
-        "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(_rarely(_some(QUEUES), ())),
+        "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(rarely(_some(QUEUES), ())),
         "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
         **_state_at_random(draw, str(number), 1 if lease else draw(st.integers(1, 3)), per_node),
     }  # fmt: skip
@@ -300,7 +298,7 @@ def _siblings_at_random(draw: st.DrawFn, first: PoolView, number: int) -> PoolVi
                 part = msgspec.structs.replace(gang, leads=False)
                 state |= {"free": tuple(free), "busy": (*state["busy"], part)}
                 break
-    other = draw(_rarely(st.sampled_from([{"model": "B7"}, {"labels": {"rack": "2"}}]), {}))
+    other = draw(rarely(st.sampled_from([{"model": "B7"}, {"labels": {"rack": "2"}}]), {}))
     return msgspec.structs.replace(first, member=name, session=f"session-{name}", **state, **other)
 
 
@@ -315,7 +313,7 @@ def _state_at_random(draw: st.DrawFn, name: str, nodes: int, per_node: int) -> d
             continue
         host[0], host[1] = host[0] - gpus, host[1] - 1000
         works.append(_work_at_random(draw, f"{name}-{work}", gpus))
-    free, is_open = tuple(Shape(*host) for host in hosts), draw(_rarely(st.just(False), True))
+    free, is_open = tuple(Shape(*host) for host in hosts), draw(rarely(st.just(False), True))
     return {"nodes": nodes, "free": free, "busy": tuple(works), "open": is_open}
 
 
@@ -344,7 +342,7 @@ def offers_at_random(draw: st.DrawFn, number: int) -> OfferView:
         minimum_billing_s=draw(st.sampled_from([60.0, HOUR])),
         slack_s=draw(st.sampled_from([0.0, 300.0])),
         available=draw(st.sampled_from([1, 2, 0])),
-        avoid_until_at=draw(_rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
+        avoid_until_at=draw(rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
     )
 
 
@@ -356,6 +354,8 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
     ),
     st.builds(bursting),
     st.builds(Filter, st.just("deny"), st.just(Effect.DENY), scope=SCOPES, pools=SELECTORS, window=WINDOWS),
+    st.builds(Filter, st.just("stays"), st.just(Effect.DENY), scope=SCOPES, pools=SELECTORS, data=DATA, beyond=st.booleans()),
+    st.builds(bursting, st.just("leaves"), data=DATA),
     st.builds(CapRow, st.just("quota"), st.sampled_from([CapUnit.GPUS, CapUnit.JOBS]), st.sampled_from([0.0, 2.0, 5.0]), SCOPES, SELECTORS),
     st.builds(CapRow, st.just("rent"), st.sampled_from([CapUnit.USD_PER_H, CapUnit.INSTANCES]), st.sampled_from([1.0, 8.0]), SCOPES, SELECTORS),
     st.builds(CapRow, st.just("budget"), st.just(CapUnit.USD), st.sampled_from([5.0, 40.0]), SCOPES, SELECTORS, st.just(Period.DAY)),
@@ -377,5 +377,7 @@ def worlds_at_random(draw: st.DrawFn, most_jobs: int = 6) -> Problem:
     offers = [draw(offers_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 0])))]
     permits = draw(st.sampled_from([(bursting(),), (bursting(for_waiting=True),), ()]))
     rules = [*permits, *draw(st.lists(RULES, max_size=4))]
+    if any(job.inputs for job in jobs):
+        rules += [*draw(st.lists(DATASETS, min_size=1, max_size=3)), draw(LINK_RULES)]
     spend = draw(st.sampled_from([(), (SpendView("budget", "day", 1.0, 3.0),)]))
-    return a_world(jobs, pools, offers, rules, spend, burst_paused=draw(_rarely(st.just(True), False)))
+    return a_world(jobs, pools, offers, rules, spend, burst_paused=draw(rarely(st.just(True), False)))

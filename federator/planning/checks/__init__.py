@@ -107,7 +107,7 @@ def _judge_start(ground: Ground, job: JobView, target: Target, action: Place | R
 def _target(ground: Ground, action: Place | Rent) -> Target | None:
     if isinstance(action, Rent):
         offer = ground.offers.get(f"{action.provider}/{action.offer}")
-        return None if offer is None else target_of_offer(offer)
+        return None if offer is None else target_of_offer(offer, ground.moving)
     member = action.members[0] if action.members else ""
     pool = ground.pools.get(f"{action.site}/{member}/{action.pool}")
-    return None if pool is None else target_of_pool(pool)
+    return None if pool is None else target_of_pool(pool, ground.moving)

@@ -8,6 +8,7 @@ from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.checks.ground import (
     PERMISSION,
+    TOLERANCE,
     Fault,
     Ground,
     Target,
@@ -47,6 +48,13 @@ def _mode(rule: Filter) -> str:
 
 
 def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rule: Filter) -> Iterator[Fault]:
+    if rule.approval_above_usd is not None and action.committed_usd > TOLERANCE + max(
+        rule.approval_above_usd, job.approved_usd
+    ):
+        yield Fault(
+            PERMISSION,
+            f"policy {rule.policy} wants {action.committed_usd:.4g} USD approved by a person, who approved {job.approved_usd:.4g}",
+        )
     if rule.mode is BurstMode.ALWAYS:
         return
     if rule.mode is BurstMode.THRESHOLD:
@@ -97,7 +105,7 @@ def _fallback(
         )
         return
     on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
-    again = [_soonest_finish_at(ground, job, target_of_offer(view)) for view in on_demand]
+    again = [_soonest_finish_at(ground, job, target_of_offer(view, ground.moving)) for view in on_demand]
     again_s = min(again, default=_soonest_finish_at(ground, job, target)) - ground.plan.taken_at
     if said.fallback_finish_at < said.burst_finish_at + again_s - SLACK_S:
         yield Fault(PERMISSION, "the evidence does the work again in less time than booting and running take")

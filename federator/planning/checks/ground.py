@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from federator.model.capacity import Market
+from federator.model.datasets import concerns_data
 from federator.model.plans import Action, Place, Plan, Preempt, Rent
 from federator.model.rules import (
     CapRow,
@@ -16,6 +17,7 @@ from federator.model.rules import (
     Effect,
     Filter,
     GuaranteeRow,
+    Opening,
     PoolSelector,
     PreemptRule,
     Scope,
@@ -25,6 +27,7 @@ from federator.model.rules import (
     selects,
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
+from federator.planning.checks.moving import Moved, Moving
 from federator.planning.checks.packing import Hosts
 
 PERMISSION = 0
@@ -34,7 +37,7 @@ TOLERANCE = 1e-6
 
 
 ALIKE = (
-    *("site", "pool", "market", "kind", "region", "provider", "lends_to", "self_fencing"),
+    *("site", "pool", "market", "kind", "region", "provider", "lends_to", "abilities", "self_fencing"),
     *("model", "gpu_memory_mib", "gpus_per_node", "cpus_milli_per_node", "memory_mib_per_node"),
     *("price_usd_gpu_h", "ready_at"),
 )
@@ -65,6 +68,11 @@ class Target(NamedTuple):
     """Rent of all of it; 0 for owned capacity."""
     pool: PoolView | None
     offer: OfferView | None
+    moving: Moving | None = None
+
+    def moved(self, job: JobView) -> Moved:
+        """What bringing the job's data there takes."""
+        return Moved() if self.moving is None else self.moving.moved(job, self.site, self.region)
 
     @property
     def owned(self) -> bool:
@@ -72,7 +80,7 @@ class Target(NamedTuple):
         return self.market is Market.OWNED
 
 
-def target_of_pool(pool: PoolView) -> Target:
+def target_of_pool(pool: PoolView, moving: Moving | None = None) -> Target:
     """A pool as a place to run."""
     return Target(
         key=pool.key,
@@ -88,6 +96,7 @@ def target_of_pool(pool: PoolView) -> Target:
         price_usd_h=_rent_usd_h(pool),
         pool=pool,
         offer=None,
+        moving=moving,
     )
 
 
@@ -108,7 +117,7 @@ def _rent_usd_h(pool: PoolView) -> float:
     return pool.price_usd_gpu_h * max(1, pool.gpus_per_node * pool.nodes)
 
 
-def target_of_offer(view: OfferView) -> Target:
+def target_of_offer(view: OfferView, moving: Moving | None = None) -> Target:
     """An offer as a place to run: one instance that joins a site of kind `cloud`."""
     offer = view.offer
     return Target(
@@ -125,6 +134,7 @@ def target_of_offer(view: OfferView) -> Target:
         price_usd_h=offer.price_usd_h,
         pool=None,
         offer=view,
+        moving=moving,
     )
 
 
@@ -150,6 +160,8 @@ def window_holds(window: Window | None, at: float) -> bool:
     """Whether a rule with this window holds at `at`. A window whose end is before its start runs past midnight."""
     if window is None:
         return True
+    if at < (window.first_at or 0.0) or (window.until_at is not None and at >= window.until_at):
+        return False
     days, second = divmod(at, 86400.0)
     day = (int(days) + 3) % 7  # the epoch began on a Thursday
     minute = second / 60.0
@@ -176,9 +188,13 @@ class Ground:
             alike.setdefault(terms(pool), []).append(pool)
         self.alike = {pool.key: pools for pools in alike.values() for pool in pools}
         """For each pool, by its key, those over which a gang may lie; itself among them."""
-        self.targets = tuple(target_of_pool(pool) for pool in snapshot.pools)
+        self.moving = Moving(snapshot)
+        self.targets = tuple(target_of_pool(pool, self.moving) for pool in snapshot.pools)
         self.filters = tuple(rule for rule in snapshot.rules if isinstance(rule, Filter))
-        self.caps = tuple(rule for rule in snapshot.rules if isinstance(rule, CapRow))
+        self.caps = tuple(
+            rule for rule in snapshot.rules if isinstance(rule, CapRow) and rule.hard and not rule.each
+        )
+        self.openings = tuple(rule for rule in snapshot.rules if isinstance(rule, Opening))
         self.guarantees = tuple(rule for rule in snapshot.rules if isinstance(rule, GuaranteeRow))
         self.preempt_rules = tuple(rule for rule in snapshot.rules if isinstance(rule, PreemptRule))
         self.running_jobs = frozenset(
@@ -217,7 +233,10 @@ class Ground:
         return tuple(
             rule
             for rule in self.filters
-            if rule.effect is effect and concerns(rule.scope, job) and selected(rule.pools, target)
+            if rule.effect is effect
+            and concerns(rule.scope, job)
+            and selected(rule.pools, target) is not rule.beyond
+            and concerns_data(rule.data, self.moving.datasets, job.inputs, every=rule.effect is Effect.ALLOW)
         )
 
     def caps_on(self, job: JobView, target: Target) -> list[int]:
@@ -268,7 +287,7 @@ class Ground:
         return sum(
             view.spent_usd + view.committed_usd
             for view in self.snapshot.spend
-            if view.policy == cap.policy and view.period == cap.period.value
+            if view.policy == cap.policy and view.period == cap.period.value and view.share == cap.share
         )
 
     def _rented_now(self, cap: CapRow) -> float:
@@ -300,15 +319,20 @@ def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, no
         return job.gpus_total
     if unit is CapUnit.JOBS:
         return 1
-    if isinstance(action, Place):
-        return extension_usd(job, target, now) if unit is CapUnit.USD else 0
     if unit is CapUnit.USD:
-        return max(action.committed_usd, worst_case_usd(job, target))
+        rent = (
+            extension_usd(job, target, now)
+            if isinstance(action, Place)
+            else max(action.committed_usd, worst_case_usd(job, target))
+        )
+        return rent + target.moved(job).usd
+    if isinstance(action, Place):
+        return 0
     return 1 if unit is CapUnit.INSTANCES else target.price_usd_h
 
 
 def worst_case_usd(job: JobView, target: Target) -> float:
-    """The most that renting this offer for this job can cost: from launch until its enforced stop, the time for it and what may be late.
+    """The most that the rent of this offer for this job can be: from launch until its enforced stop, the time for it and what may be late.
 
     Infinite for a job without `max_duration`: nothing would ever stop it.
     """
@@ -317,7 +341,7 @@ def worst_case_usd(job: JobView, target: Target) -> float:
     if job.max_duration_s is None:
         return math.inf
     offer = target.offer.offer
-    stopped_s = offer.delay_s + job.max_duration_s + job.grace_s
+    stopped_s = offer.delay_s + target.moved(job).seconds + job.max_duration_s + job.grace_s
     billed_s = max(offer.minimum_billing_s, stopped_s + target.offer.slack_s + offer.teardown_s)
     return offer.price_usd_h * billed_s / 3600.0
 
@@ -333,7 +357,8 @@ def extension_usd(job: JobView, target: Target, now: float) -> float:
     if job.max_duration_s is None:
         return math.inf
     begins_at = now if pool.ready_at is None else max(now, pool.ready_at)
-    beyond_s = begins_at + job.max_duration_s + job.grace_s - pool.paid_until_at
+    ends_at = begins_at + target.moved(job).seconds + job.max_duration_s + job.grace_s
+    beyond_s = ends_at - pool.paid_until_at
     return target.price_usd_h * max(0.0, beyond_s) / 3600.0
 
 
@@ -344,10 +369,12 @@ def lease_share_usd(job: JobView, target: Target) -> float:
         return 0.0
     if job.max_duration_s is None:
         return math.inf
-    return target.price_usd_h * (job.max_duration_s + job.grace_s + pool.tail_s) / 3600.0
+    paid_s = target.moved(job).seconds + job.max_duration_s + job.grace_s + pool.tail_s
+    return target.price_usd_h * paid_s / 3600.0
 
 
 def expected_run_s(job: JobView, target: Target) -> float:
-    """How long the job is planned to run there: its quantile, by its speed on that model, cut at its limit."""
+    """How long the job is planned to keep it: until its data is there, then its quantile, by its speed on that model, cut at its limit."""
     run_s = job.run_s / max(job.speed.get(target.model, 1.0), TOLERANCE)
-    return run_s if job.max_duration_s is None else min(run_s, job.max_duration_s)
+    run_s = run_s if job.max_duration_s is None else min(run_s, job.max_duration_s)
+    return target.moved(job).seconds + run_s

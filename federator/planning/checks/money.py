@@ -26,14 +26,19 @@ def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> It
     worst = worst_case_usd(job, target)
     if action.committed_usd < worst - TOLERANCE:
         yield Fault(6, f"the plan commits {action.committed_usd:.4f} USD, the worst case is {worst:.4f} USD")
-    yield from _own_cap(job, worst)
+    yield from _own_cap(job, worst + target.moved(job).usd)
+    yield from _moves(job, target, action)
     yield from _caps(ground, job, target, action)
 
 
 def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> Iterator[Fault]:
     """On a lease, too, the job must end; what it adds to the rent, and its share of it, must stay within the caps."""
-    pool = target.pool
+    pool, moves_usd = target.pool, target.moved(job).usd
+    yield from _moves(job, target, action)
     if pool is None or target.owned:
+        if moves_usd:
+            yield from _own_cap(job, moves_usd)
+            yield from _caps(ground, job, target, action)
         return
     if job.max_duration_s is None:
         yield Fault(
@@ -41,7 +46,7 @@ def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> 
             f"a job without max_duration cannot use {target.key}, which is rented: nothing bounds what it costs",
         )
         return
-    yield from _own_cap(job, lease_share_usd(job, target))
+    yield from _own_cap(job, lease_share_usd(job, target) + moves_usd)
     yield from _caps(ground, job, target, action)
 
 
@@ -57,6 +62,17 @@ def _caps(ground: Ground, job: JobView, target: Target, action: Place | Rent) ->
                 f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: "
                 f"{ground.cap_use[index]:.4g} are taken, this adds {more:.4g}",
             )
+
+
+def _moves(job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
+    """The plan says of every byte that is moved what it costs, for that is what will be booked."""
+    moved, said = target.moved(job), action.moves
+    told = (said.moved_bytes, said.usd) if said is not None else (0, 0.0)
+    if told[0] != moved.moved_bytes or abs(told[1] - moved.usd) > TOLERANCE:
+        yield Fault(
+            6,
+            f"the plan moves {told[0]} bytes for {told[1]:.4f} USD, it takes {moved.moved_bytes} for {moved.usd:.4f} USD",
+        )
 
 
 def _own_cap(job: JobView, worst: float) -> Iterator[Fault]:

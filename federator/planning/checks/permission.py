@@ -3,9 +3,22 @@
 from collections.abc import Iterator
 
 from federator.model.capacity import Market
-from federator.model.rules import BurstMode, Effect, Filter, admits_queue
+from federator.model.rules import BurstMode, Effect, Filter, Opening, admits_queue
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import PERMISSION, TOLERANCE, Fault, Ground, Target, window_holds
+from federator.planning.checks.ground import (
+    PERMISSION,
+    TOLERANCE,
+    Fault,
+    Ground,
+    Target,
+    expected_run_s,
+    extension_usd,
+    selected,
+    window_holds,
+)
+
+LOOK_S = 7 * 86400.0
+"""So far ahead a closing hour is looked for."""
 
 
 def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
@@ -16,6 +29,9 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
         yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
+    for need in job.needs:
+        if target.pool is None or need not in target.pool.abilities:
+            yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
         yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")
 
@@ -51,7 +67,8 @@ def _whereabouts(job: JobView, target: Target) -> Iterator[Fault]:
 
 
 def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
-    """No policy denies it; and what is rented, or would be, is allowed by one."""
+    """It takes work at this hour, no policy denies it; and what is rented, or would be, is allowed by one."""
+    yield from _hours(ground, job, target)
     for rule in ground.filters_on(Effect.DENY, job, target):
         if window_holds(rule.window, ground.now):
             yield Fault(
@@ -69,9 +86,34 @@ def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Faul
                 PERMISSION,
                 f"no policy permits to rent {target.key} for this job now, at {target.price_usd_h:.4g} USD/h",
             )
+    elif ground.snapshot.burst_paused and extension_usd(job, target, ground.now) > TOLERANCE:
+        yield Fault(PERMISSION, f"bursting is paused, and {target.key} would have to be paid for longer")
     elif not _may_use(ground, job, target):
         # Hours and price limit renting. What is rented may be used by whoever could rent it: it costs the same idle.
         yield Fault(PERMISSION, f"no policy permits {target.key}, which is rented, for this job")
+
+
+def _hours(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+    """A calendar has it open, and where it stops what runs when it closes, for as long as the job needs that cannot save itself."""
+    for rule in ground.openings:
+        if not selected(rule.pools, target):
+            continue
+        if not _open(rule, ground.now):
+            yield Fault(PERMISSION, f"policy {rule.policy} has {target.key} closed at this hour")
+        elif rule.stops and not job.saves:
+            until = ground.now + expected_run_s(job, target)
+            minutes = range(int(ground.now // 60) + 1, int(min(until, ground.now + LOOK_S) // 60) + 1)
+            if not all(_open(rule, minute * 60.0) for minute in minutes if minute * 60.0 < until):
+                yield Fault(
+                    PERMISSION,
+                    f"policy {rule.policy} closes {target.key} before the job is done, which cannot save itself",
+                )
+
+
+def _open(rule: Opening, at: float) -> bool:
+    return (not rule.windows or any(window_holds(window, at) for window in rule.windows)) and not any(
+        window_holds(window, at) for window in rule.closed
+    )
 
 
 def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter, ...]:
@@ -80,6 +122,7 @@ def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter
         rule
         for rule in ground.filters_on(Effect.ALLOW, job, target)
         if rule.mode is not BurstMode.OFF
+        and not rule.advisory
         and window_holds(rule.window, ground.now)
         and (rule.max_price_usd_h is None or target.price_usd_h <= rule.max_price_usd_h + TOLERANCE)
     )
@@ -96,4 +139,6 @@ def _halted(ground: Ground) -> Iterator[Fault]:
 def _may_use(ground: Ground, job: JobView, target: Target) -> bool:
     allows = ground.filters_on(Effect.ALLOW, job, target)
     rented_for = target.pool.rented_for if target.pool is not None else ""
-    return rented_for == job.id or any(rule.mode is not BurstMode.OFF for rule in allows)
+    return rented_for == job.id or any(
+        rule.mode is not BurstMode.OFF and not rule.advisory for rule in allows
+    )

@@ -42,6 +42,7 @@ def _rule_says(rule: PreemptRule, now: float, beneficiary: JobView, victim: Busy
         and concerns(rule.victims, victim)
         and now - victim.started_at >= rule.minimum_run_s
         and beneficiary.priority - victim.priority >= rule.minimum_priority_gap
+        and (victim.displaced_at is None or now - victim.displaced_at >= rule.cool_down_s)
     )
 
 

@@ -168,6 +168,14 @@ async def _on_disconnect() -> bool:
     return await _differs(status(on_disconnect="keep"), status(**stop))  # its site does not enforce it
 
 
+async def _image() -> bool:
+    return await _differs(status(), status(image="python:3"))  # its site runs no containers
+
+
+async def _secrets() -> bool:
+    return await _differs(status(), status(secrets=["wandb"]))  # its site has none
+
+
 async def _after() -> bool:
     world = await a_world()
     await world.submit(name="before")
@@ -220,6 +228,8 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "retry": _retry,
     "on_disconnect": _on_disconnect,
     "placement": _placement,
+    "image": _image,
+    "secrets": _secrets,
     "after": _after,
     "array": _array,
     "labels": _labels,

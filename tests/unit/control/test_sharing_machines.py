@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from federator.control.money import affordable_until_at, paid_until_at
+from federator.control.money import affordable, paid_until_at
 from federator.model.jobs import JobStatus
 from tests.support.dispatch import World
 from tests.unit.control.test_bursting import until_rented
@@ -61,4 +61,4 @@ async def test_a_machine_that_costs_nothing_is_never_too_dear() -> None:
     (lease,) = world.leases()
     free = replace(lease, offer=replace(lease.offer, price_usd_h=0.0), payer=first, billed_until_at=1.0)
     world.core.records.jobs[first] = replace(world.job(first), max_cost_usd=1.0)
-    assert affordable_until_at(world.core.records, free) == paid_until_at(free)
+    assert affordable(world.core.records, free, {}).until_at == paid_until_at(free)

@@ -6,12 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Market
-from federator.model.rules import BurstMode, Effect, Filter, PoolSelector, Rule, Scope, Window
+from federator.model.rules import BurstMode, Effect, Filter, Opening, PoolSelector, Rule, Scope, Window
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.feasibility import FILTERS, SITUATIONS, eligibility
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting
 
 BURST: tuple[Rule, ...] = (bursting(),)
+NIGHTS = Opening("Calendar/nights", PoolSelector(sites=("home",)), (Window(from_minute=360, to_minute=720),))
+DAYS_ONLY = Opening(
+    "Calendar/days",
+    PoolSelector(sites=("home",)),
+    closed=(Window(from_minute=360, to_minute=720),),
+    stops=True,
+)
 Case = tuple[str, JobView, PoolView | OfferView, tuple[Rule, ...], str]
 CASES: list[Case] = [
     (
@@ -21,6 +28,8 @@ CASES: list[Case] = [
         (),
         "draining for maintenance",
     ),
+    ("calendar", a_job(), a_pool(), (NIGHTS,), "Calendar/nights has it closed until 06:00"),
+    ("calendar", a_job(run_s=13 * HOUR), a_pool(), (DAYS_ONLY,), "which cannot save itself"),
     ("offer-avoided", a_job(), an_offer(avoid_until_at=NOW + 60), BURST, "its last launch failed"),
     ("sites", a_job(sites=("other",)), a_pool(), (), "may run only at other"),
     ("not-sites", a_job(not_sites=("home",)), a_pool(), (), "excludes home"),
@@ -66,6 +75,20 @@ CASES: list[Case] = [
     ("price-limit", a_job(), an_offer(), (bursting(max_price_usd_h=9.0),), "admits at most 9.00 USD"),
     ("max-duration", a_job(max_duration_s=None), an_offer(), BURST, "the job has no max_duration"),
     ("max-cost", a_job(max_cost_usd=10.0), an_offer(), BURST, "the job's max_cost leaves 10.00 USD"),
+    (
+        "max-cost",
+        a_job(max_cost_usd=10.0, cost_policy="Budget/each"),
+        an_offer(),
+        BURST,
+        "policy Budget/each leaves 10.00 USD",
+    ),
+    (
+        "no-burst-policy",
+        a_job(),
+        an_offer(),
+        (bursting(advisory=True),),
+        "burst only advises, and rents nothing",
+    ),
     ("max-cost", a_job(max_cost_usd=25.0, spent_usd=10.0), an_offer(), BURST, "leaves 15.00 USD"),
 ]
 

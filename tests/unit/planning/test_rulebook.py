@@ -15,7 +15,8 @@ from federator.model.rules import (
     Window,
 )
 from federator.planning.candidates import of_offer, of_pool
-from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, MUST_USD, RuleBook, open_at
+from federator.planning.openings import open_at
+from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, MUST_USD, RuleBook
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, an_offer, bursting
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
+from federator.model.datasets import DataSelector
 from federator.model.rules import (
     BurstMode,
     CapRow,
@@ -32,6 +33,9 @@ def allow(
     for_waiting: bool = False,
     after_wait_s: float | None = None,
     max_price_usd_h: float | None = None,
+    advisory: bool = False,
+    approval_above_usd: float | None = None,
+    data: DataSelector | None = None,
     **pools: tuple[str, ...],
 ) -> Filter:
     return Filter(
@@ -44,6 +48,9 @@ def allow(
         for_waiting=for_waiting,
         after_wait_s=after_wait_s,
         max_price_usd_h=max_price_usd_h,
+        advisory=advisory,
+        approval_above_usd=approval_above_usd,
+        data=data,
     )
 
 
@@ -53,6 +60,14 @@ def cap(unit: CapUnit, limit: float, period: Period = Period.NOW) -> CapRow:
 
 ALL_DAYS = (0, 1, 2, 3, 4, 5, 6)
 EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
+    "data_may_leave.uris": (
+        {"data_may_leave": {"uris": ["s3://public"]}},
+        (allow(data=DataSelector(uris=("s3://public",))),),
+    ),
+    "data_may_leave.labels": (
+        {"data_may_leave": {"labels": {"class": "public"}}},
+        (allow(data=DataSelector(labels={"class": "public"})),),
+    ),
     "who.queues": ({"who": {"queues": ["a", "b/c"]}}, (allow(Scope(queues=("a", "b/c"))),)),
     "who.owners": ({"who": {"owners": ["eve"]}}, (allow(Scope(owners=("eve",))),)),
     "who.labels": ({"who": {"labels": {"k": "v"}}}, (allow(Scope(labels={"k": "v"})),)),
@@ -65,6 +80,16 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
     "when.window.days": ({"when": {"window": {"days": ["sun", "mon"]}}}, (allow(window=Window((0, 6), 0, 1440)),)),
     "when.window.from": ({"when": {"window": {"from": "18:30"}}}, (allow(window=Window(ALL_DAYS, 1110, 1440)),)),
     "when.window.to": ({"when": {"window": {"to": "06:00"}}}, (allow(window=Window(ALL_DAYS, 0, 360)),)),
+    "when.window.first_day": (
+        {"when": {"window": {"first_day": "1970-01-02"}}},
+        (allow(window=Window(ALL_DAYS, 0, 1440, first_at=86400.0)),),
+    ),
+    "when.window.last_day": (
+        {"when": {"window": {"last_day": "1970-01-02"}}},
+        (allow(window=Window(ALL_DAYS, 0, 1440, until_at=2 * 86400.0)),),
+    ),
+    "when.advisory": ({"when": {"advisory": True}}, (allow(advisory=True),)),
+    "when.approval_above": ({"when": {"approval_above": "50 USD"}}, (allow(approval_above_usd=50.0),)),
     "where.providers": ({"where": {"providers": ["aws"]}}, (allow(providers=("aws",)),)),
     "where.regions": ({"where": {"regions": ["eu"]}}, (allow(regions=("eu",)),)),
     "where.markets": ({"where": {"markets": ["spot"]}}, (allow(markets=(Market.SPOT,)),)),
@@ -91,6 +116,11 @@ def test_no_field_is_accepted_that_has_no_effect() -> None:
 
 def test_an_empty_spec_permits_everybody_to_rent_for_deadlines() -> None:
     assert kind.compile("b", {}) == (allow(),)
+
+
+def test_no_data_may_leave_where_that_is_said() -> None:
+    assert kind.compile("b", {"data_may_leave": False}) == (allow(data=DataSelector(none=True)),)
+    assert kind.compile("b", {"data_may_leave": True}) == (allow(),)
 
 
 def test_mode_off_forbids_renting_whatever_else_is_permitted() -> None:
@@ -158,9 +188,3 @@ def test_a_mistake_is_named_with_its_place_and_remedy(spec: object, field: str, 
         kind.compile("b", spec)
     assert caught.value.field == field
     assert says in caught.value.describe()
-
-
-def test_a_field_that_nothing_acts_on_yet_is_refused() -> None:
-    with pytest.raises(NotSupported, match="not supported yet") as caught:
-        kind.compile("b", {"data_may_leave": ["public"]})
-    assert caught.value.field == "$.spec.data_may_leave"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from federator.kernel.errors import Invalid, NotSupported, Permanent
+from federator.kernel.errors import Invalid, Permanent
 from federator.model.rules import BurstMode, Effect, Filter, QueueTerms, Rule
 from federator_policies.documents import KINDS, compile_set, load
 
@@ -63,19 +63,10 @@ def test_rules_are_called_after_their_document() -> None:
     assert {rule.policy for rule in rules} == {"Queue/a", "BurstPolicy/b", "Queue/default"}
 
 
-@pytest.mark.parametrize("kind", ["Budget", "Residency", "Preemption", "Calendar"])
-def test_kinds_to_come_are_refused_as_such(kind: str) -> None:
-    error = refused(doc("Queue", "a") + "---\n" + doc(kind, "x"))
-    assert isinstance(error, NotSupported)
-    assert "not supported yet" in error.message
-    assert "line 7" in error.message
-    assert error.field == "$.kind"
-
-
 @pytest.mark.parametrize(
     ("text", "field", "line", "says"),
     [
-        (doc("Quota", "x"), "$.kind", 2, "BurstPolicy, Queue"),
+        (doc("Quota", "x"), "$.kind", 2, "Preemption, Queue"),
         (doc("Queue", "x").replace("v1", "v9"), "$.apiVersion", 1, "write federator/v1"),
         (doc("Queue", "x/y"), "$.metadata.name", 3, "letters, digits"),
         (doc("Queue", "x").replace("name", "title"), "$.metadata.title", 3, "known are name"),

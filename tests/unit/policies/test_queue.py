@@ -2,8 +2,19 @@
 
 import pytest
 
-from federator.kernel.errors import Invalid, NotSupported
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, PriceKind, PriceTerm, QueueTerms, Rule, Scope
+from federator.kernel.errors import Invalid
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Each,
+    GuaranteeRow,
+    PoolSelector,
+    PriceKind,
+    PriceTerm,
+    QueueTerms,
+    Rule,
+    Scope,
+)
 from federator_policies.queue import kind
 from tests.unit.policies.schema_fields import field_paths
 
@@ -15,6 +26,31 @@ Q = Scope(queues=("q",))
 EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
     "path": ({"path": "a/b"}, (QueueTerms(policy=P, queue="a/b"),)),
     "guaranteed.gpus": ({"guaranteed": {"gpus": 8}}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8))),
+    "guaranteed.models": (
+        {"guaranteed": {"models": {"h100": 4}}, "borrowing": 2},
+        (
+            TERMS,
+            GuaranteeRow(policy=P, queue="q", gpus=0, borrowing_limit=6),
+            GuaranteeRow(policy=P, queue="q", gpus=4, model="H100"),
+        ),
+    ),
+    "limit.models": (
+        {"limit": {"models": {"h100": 4}}},
+        (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=4.0, scope=Q, pools=PoolSelector(models=("H100",)))),
+    ),
+    "per_user.gpus": (
+        {"per_user": {"gpus": 3}},
+        (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=3.0, scope=Q, each=Each.OWNER)),
+    ),
+    "per_user.jobs": (
+        {"per_user": {"jobs": 2}},
+        (TERMS, CapRow(policy=P, unit=CapUnit.JOBS, limit=2.0, scope=Q, each=Each.OWNER)),
+    ),
+    "lending": (
+        {"guaranteed": {"gpus": 8}, "lending": 3},
+        (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8, lending_limit=3)),
+    ),
+    "usage_half_life": ({"usage_half_life": "7d"}, (QueueTerms(policy=P, queue="q", usage_half_life_s=604800.0),)),
     "limit.gpus": ({"limit": {"gpus": 9}}, (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=9.0, scope=Q))),
     "limit.jobs": ({"limit": {"jobs": 7}}, (TERMS, CapRow(policy=P, unit=CapUnit.JOBS, limit=7.0, scope=Q))),
     "weight": ({"weight": 2.5}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=0, weight=2.5))),
@@ -74,13 +110,13 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"max_duration": "4"}, "$.spec.max_duration", "90s"),
         ({"deadline_budget": 3600}, "$.spec.deadline_budget", "must be a text"),
         ({"waiting_usd_per_gpu_hour": -1}, "$.spec.waiting_usd_per_gpu_hour", ">= 0"),
-        ({"lending_limit": 4}, "$.spec.lending_limit", "not supported yet"),
-        ({"lendingLimit": 4}, "$.spec.lendingLimit", "leave it out"),
+        ({"lending_limit": 4}, "$.spec.lending_limit", "did you mean lending?"),
+        ({"guaranteed": {"gpus": 2}, "lending": 3}, "$.spec.lending", "at most 2"),
         ({"interactive": "yes"}, "$.spec.interactive", "true or false"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_remedy(spec: object, field: str, says: str) -> None:
-    with pytest.raises((Invalid, NotSupported)) as caught:
+    with pytest.raises(Invalid) as caught:
         kind.compile("q", spec)
     assert caught.value.field == field
     assert says in caught.value.describe()

@@ -1,0 +1,72 @@
+"""Rentals that wait for a person, or of which a policy only tells: written down once, when they are first proposed, and approved here."""
+
+import msgspec
+
+from federator.control.records import Changes, Records
+from federator.control.scribe import Scribe
+from federator.kernel.errors import Conflict, NotFound
+from federator.model.identity import Caller, Role
+from federator.model.jobs import JobStatus
+from federator.model.plans import Plan, Proposal, ProposalKind
+
+
+async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
+    """An event for the job and a line of the ledger for each proposal that is new: another policy's, or of another sort, than the job's last."""
+    fresh = [proposal for proposal in plan.proposals if _is_new(records, proposal)]
+    if not fresh:
+        return
+
+    def compute() -> Changes:
+        changes = Changes()
+        for proposal in fresh:
+            if not _is_new(records, proposal):
+                continue
+            job = msgspec.structs.replace(records.jobs[proposal.job], proposed=_name(proposal))
+            changes.put(job, scribe.event(job, proposal.kind, proposal.because))
+            about = {"job": job.id, "queue": job.queue, "owner": job.owner}
+            scribe.act(changes, "dispatcher", f"{proposal.kind}: {proposal.because}", **about)
+        return changes
+
+    await records.transact(compute)
+
+
+async def approve(
+    records: Records, scribe: Scribe, caller: Caller, job_id: str, *, usd: float, reason: str
+) -> None:
+    """Let a rental for this job cost so much in the worst case. Raises `NotFound`, or `Conflict` for a job that does not wait."""
+    caller.require(Role.PLATFORM)
+
+    def compute() -> Changes:
+        job = records.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id!r}")
+        if job.status is not JobStatus.PENDING:
+            raise Conflict(f"the job is {job.status}: it waits for no rental")
+        changes = Changes()
+        approved = msgspec.structs.replace(job, approved_usd=usd)
+        text = f"{caller.name} approves a rental of at most {usd:.2f} USD" + (f": {reason}" if reason else "")
+        changes.put(approved, scribe.event(approved, "approved", text))
+        scribe.act(changes, f"user:{caller.name}", text, job=job.id, queue=job.queue, owner=job.owner)
+        return changes
+
+    await records.transact(compute)
+
+
+def wanted_usd(plan: Plan | None, job_id: str) -> float:
+    """What is waiting to be approved for the job. Raises `NotFound` where nothing is."""
+    for proposal in plan.proposals if plan else ():
+        if proposal.job == job_id and proposal.kind is ProposalKind.APPROVAL:
+            return proposal.committed_usd
+    raise NotFound(
+        "no rental for this job waits for approval",
+        remedy="'federator burst' shows those that do; --up-to approves an amount in advance",
+    )
+
+
+def _name(proposal: Proposal) -> str:
+    return f"{proposal.kind} {proposal.policy}"
+
+
+def _is_new(records: Records, proposal: Proposal) -> bool:
+    job = records.jobs.get(proposal.job)
+    return job is not None and job.status is JobStatus.PENDING and job.proposed != _name(proposal)

@@ -1,0 +1,48 @@
+"""What rented machines may still cost: by what was committed for them, by the job that pays, by budgets, and by whoever has paused renting."""
+
+from federator.control.money import Affordable, affordable, strained_budgets
+from federator.control.records import Records
+from federator.kernel.clock import Clock
+from federator.model.capacity import Lease, Market
+from federator.settings import LeaseSettings
+
+
+class Purse:
+    """Asked by the executor before every step of a lease."""
+
+    def __init__(self, records: Records, clock: Clock, settings: LeaseSettings) -> None:
+        self._records = records
+        self._clock = clock
+        self._settings = settings
+        self._budgets: dict[str, Affordable] = {}
+        """Of this pass: leases that budgets no longer let run to their end."""
+
+    def count(self) -> None:
+        """Look at all budgets anew: once per pass, for it goes over all leases."""
+        self._budgets = strained_budgets(self._records, self._clock.now())
+
+    def left_s(self, lease: Lease) -> float:
+        """Until it must be given back to end while there is money for it. Two polls early, because nobody looks more often.
+
+        On spot twice as early: its price may double before anybody sees that, and the end has to be paid for at that.
+        """
+        early_s = lease.offer.teardown_s + 2 * self._settings.poll_s
+        early_s *= 2 if lease.offer.market is Market.SPOT else 1
+        return self._affordable(lease).until_at - early_s - self._clock.now()
+
+    def because(self, lease: Lease) -> str:
+        """What ends it."""
+        return self._affordable(lease).because
+
+    def why(self, lease: Lease, otherwise: str) -> str:
+        """Why it came to nothing: a budget, if one is strained, or something else."""
+        return self._budgets[lease.id].because if lease.id in self._budgets else otherwise
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing new may be rented: not even what a plan has asked for a moment ago."""
+        flag = self._records.flags.get("burst-paused")
+        return flag is not None and flag.on
+
+    def _affordable(self, lease: Lease) -> Affordable:
+        return affordable(self._records, lease, self._budgets)

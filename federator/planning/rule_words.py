@@ -1,0 +1,169 @@
+"""Rules in words: what a set of policies will do, one sentence per rule, so that two sets can be compared by their effect."""
+
+import msgspec
+
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Each,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    Opening,
+    Period,
+    PoolSelector,
+    PreemptRule,
+    PriceKind,
+    PriceTerm,
+    QueueTerms,
+    Rule,
+    Scope,
+    Window,
+)
+from federator.planning.wording import moment, money, span
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_UNITS = {
+    CapUnit.GPUS: "{:g} GPUs at once",
+    CapUnit.JOBS: "{:g} jobs at once",
+    CapUnit.USD_PER_H: "{:.2f} USD per hour rented at once",
+    CapUnit.USD: "{:.2f} USD spent and committed",
+    CapUnit.INSTANCES: "{:g} instances at once",
+}
+
+
+def in_words(rule: Rule) -> str:
+    """One sentence that begins with the policy; equal for rules that do the same."""
+    return f"{rule.policy}: {_said(rule)}"
+
+
+def _said(rule: Rule) -> str:
+    match rule:
+        case Filter():
+            return _filter(rule)
+        case CapRow():
+            return _cap(rule)
+        case GuaranteeRow():
+            return _guarantee(rule)
+        case PriceTerm():
+            return _price(rule)
+        case PreemptRule():
+            return _preempt(rule)
+        case QueueTerms():
+            return _queue(rule)
+        case Opening():
+            return _opening(rule)
+    return msgspec.json.encode(rule, order="sorted").decode()  # a kind that is not of this page
+
+
+def whose(scope: Scope) -> str:
+    """Whom a rule is about."""
+    parts = []
+    if scope.queues:
+        parts.append(f"queue {' or '.join(scope.queues)}")
+    if scope.not_queues:
+        parts.append(f"everybody but queue {' and '.join(scope.not_queues)}")
+    if scope.owners:
+        parts.append(f"owner {' or '.join(scope.owners)}")
+    parts += [f"label {key}={value}" for key, value in sorted(scope.labels.items())]
+    return ", ".join(parts) or "everybody"
+
+
+def where(pools: PoolSelector) -> str:
+    """Which capacity a rule is about."""
+    fields = {
+        "site": pools.sites,
+        "kind": pools.kinds,
+        "provider": pools.providers,
+        "region": pools.regions,
+        "market": pools.markets,
+        "model": pools.models,
+    }
+    return (
+        ", ".join(f"{name} {' or '.join(words)}" for name, words in fields.items() if words) or "everywhere"
+    )
+
+
+def hours(window: Window) -> str:
+    """When a window holds."""
+    days = "every day" if len(window.days) == len(DAYS) else ", ".join(DAYS[day] for day in window.days)
+    begin, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in (window.from_minute, window.to_minute))
+    since = "" if window.first_at is None else f" from {moment(window.first_at, 0.0)}"
+    until = "" if window.until_at is None else f" until {moment(window.until_at, 0.0)}"
+    return f"{days} {begin}-{end}{since}{until}"
+
+
+def _filter(rule: Filter) -> str:
+    when = f", {hours(rule.window)}" if rule.window else ""
+    about = f"{whose(rule.scope)}; {'all but ' if rule.beyond else ''}{where(rule.pools)}{when}"
+    if rule.data is not None:
+        about += f"; data {msgspec.json.encode(rule.data, order='sorted').decode()}"
+    if rule.effect is Effect.DENY:
+        return f"forbids {about}{': ' + rule.reason if rule.reason else ''}"
+    how = rule.mode.value if rule.mode else "economic"
+    how += " (also against waiting)" if rule.for_waiting else ""
+    how += f" after {span(rule.after_wait_s)} of waiting" if rule.after_wait_s is not None else ""
+    how += f", up to {money(rule.max_price_usd_h)} per hour" if rule.max_price_usd_h is not None else ""
+    if rule.approval_above_usd is not None:
+        how += f", with a person's approval above {money(rule.approval_above_usd)}"
+    verb = "advises to rent, and rents nothing" if rule.advisory else "lets rent"
+    return f"{verb}, {how}: {about}"
+
+
+def _cap(rule: CapRow) -> str:
+    period = {Period.NOW: "", Period.TOTAL: " in all"}.get(rule.period, f" per {rule.period.value}")
+    each = {Each.OWNER: "each owner of ", Each.JOB: "each job of "}.get(rule.each, "")
+    verb = "holds" if rule.hard else "only warns"
+    alerts = ", ".join(f"{level:.0%}" for level in rule.alerts)
+    told = f"; people are told at {alerts}" if alerts else ""
+    amount = _UNITS[rule.unit].format(rule.limit)
+    return f"{verb} {each}{whose(rule.scope)} to {amount}{period} ({where(rule.pools)}){told}"
+
+
+def _guarantee(rule: GuaranteeRow) -> str:
+    model = f" {rule.model}" if rule.model else ""
+    text = f"queue {rule.queue} is guaranteed {rule.gpus} owned{model} GPUs, back within {span(rule.reclaim_s)}, weight {rule.weight:g}"
+    if rule.borrowing_limit is not None:
+        text += f", borrows at most {rule.borrowing_limit}"
+    if rule.lending_limit is not None:
+        text += f", lends at most {rule.lending_limit}"
+    return text
+
+
+def _price(rule: PriceTerm) -> str:
+    when = f", {hours(rule.window)}" if rule.window else ""
+    about = f"{whose(rule.scope)}{when}"
+    if rule.kind is PriceKind.POOL:
+        return f"adds {money(rule.usd)} per GPU-hour: {about}; {where(rule.pools)}"
+    what = "a met deadline is worth" if rule.kind is PriceKind.MISS else "waiting costs"
+    return f"{what} {money(rule.usd)} per GPU-hour: {about}"
+
+
+def _preempt(rule: PreemptRule) -> str:
+    return (
+        f"{whose(rule.who)} may displace {whose(rule.victims)}, {rule.minimum_priority_gap} points of priority below, after a run of "
+        f"{span(rule.minimum_run_s)}, not again within {span(rule.cool_down_s)}, to start sooner than in {span(rule.patience_s)}"
+    )
+
+
+def _queue(rule: QueueTerms) -> str:
+    parts = [f"queue {rule.queue}: priority up to {rule.max_priority}"]
+    parts += ["interactive"] if rule.interactive else []
+    parts += ["must allowed"] if rule.allow_must else []
+    if rule.max_value_usd is not None:
+        parts.append(f"value up to {money(rule.max_value_usd)}")
+    for text, seconds in (
+        ("a deadline after {}", rule.deadline_budget_s),
+        ("ended after {}", rule.max_duration_s),
+        ("past use counts half after {}", rule.usage_half_life_s),
+    ):
+        if seconds is not None:
+            parts.append(text.format(span(seconds)))
+    return ", ".join(parts)
+
+
+def _opening(rule: Opening) -> str:
+    text = f"{where(rule.pools)} takes work"
+    text += f" only {'; '.join(hours(each) for each in rule.windows)}" if rule.windows else ""
+    text += f", not {'; '.join(hours(each) for each in rule.closed)}" if rule.closed else ""
+    return text + (", and stops it then" if rule.stops else "")

@@ -1,0 +1,81 @@
+"""The kind `Dataset`: data that jobs read, how much it is, and where it lies.
+
+A job that names it in `inputs` is planned where it is, or where bringing it costs less than waiting. Beside a `Links` document that says
+what moving takes, nothing else is needed; data that nobody registers is taken for free.
+"""
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.datasets import DatasetRule, Spot
+from federator.model.rules import Rule
+from federator.wire import fields
+from federator.wire.inputs import MAX_SIZE_MIB, read_uri
+from federator.wire.records import decode
+
+MAX_REPLICAS = 1000
+
+
+class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One place that has all of it. At least one of the two."""
+
+    site: str = ""
+    """At this site: jobs there read it at once."""
+    region: str = ""
+    """Anywhere in this region, as an object store is; with `site`, the region of a site that is not always connected."""
+
+
+class DatasetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`spec` of a `Dataset`."""
+
+    uri: str
+    """Its address, as jobs write it in `inputs`. What lies below it belongs to it; the longest address wins."""
+    size: str | None = None
+    """How much it is, such as `150GB`: for inputs that do not say."""
+    replicas: tuple[Replica, ...] = ()
+    """Where it lies. The cheapest is taken, and of those the one that is there soonest."""
+    labels: dict[str, str] = {}
+    """Free words that `Residency` and `BurstPolicy` can select by."""
+
+
+class DatasetKind:
+    """Checks and compiles `Dataset` documents; see `federator.ports.PolicyKind`."""
+
+    kind = "Dataset"
+
+    def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
+        """One entry of the register."""
+        given = decode(spec, DatasetSpec, "$.spec")
+        if not given.replicas or len(given.replicas) > MAX_REPLICAS:
+            raise Invalid(
+                f"has {len(given.replicas)} entries",
+                field="$.spec.replicas",
+                remedy=f"write where it lies, 1 to {MAX_REPLICAS}, for example [{{region: eu-west}}]",
+            )
+        size = None
+        if given.size is not None:
+            size = fields.size_bytes(given.size, "$.spec.size", high_mib=MAX_SIZE_MIB)
+        return (
+            DatasetRule(
+                policy=f"{self.kind}/{name}",
+                uri=read_uri(given.uri, "$.spec.uri"),
+                size_bytes=size,
+                replicas=tuple(_spot(each, f"$.spec.replicas[{n}]") for n, each in enumerate(given.replicas)),
+                labels=given.labels,
+            ),
+        )
+
+    def schema(self) -> dict[str, object]:
+        """JSON Schema of `spec`."""
+        return msgspec.json.schema(DatasetSpec)
+
+
+kind = DatasetKind()
+
+
+def _spot(replica: Replica, path: str) -> Spot:
+    if not replica.site and not replica.region:
+        raise Invalid("names no place", field=path, remedy="write site or region")
+    site = fields.name(replica.site, f"{path}.site") if replica.site else ""
+    region = fields.text(replica.region, f"{path}.region", limit=100) if replica.region else ""
+    return Spot(site, region)

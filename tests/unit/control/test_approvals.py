@@ -1,0 +1,105 @@
+"""Rentals that policies do not leave to a plan: advised and never made, or made once a person has approved them."""
+
+from typing import Any
+
+import pytest
+
+from federator.control.proposals import approve, wanted_usd
+from federator.kernel.errors import Forbidden, NotFound
+from federator.model.jobs import JobStatus
+from federator.model.plans import ProposalKind
+from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world
+
+QUEUE = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {max_duration: 2h, met_deadline_usd_per_gpu_hour: 20}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: cautious}
+spec: {when: %s}
+"""
+JOB: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h"}
+WORST_USD = OFFER.price_usd_h * (OFFER.delay_s + 7200 + 30 + 300 + OFFER.teardown_s) / 3600
+
+
+async def a_world(when: str) -> World:
+    """Home is full for hours, so that a deadline of two needs a machine at once."""
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    await world.policies(QUEUE % when)
+    await world.submit(resources={"gpus": 4}, estimate="5h", max_duration="6h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    return world
+
+
+async def ledger(world: World, kind: str) -> list[str]:
+    return [entry.what for entry in await world.core.views.ledger() if entry.what.startswith(kind)]
+
+
+async def test_an_advisory_policy_rents_nothing_and_tells_once_what_it_would_have_rented() -> None:
+    world = await a_world("{advisory: true}")
+    job = await world.submit(**JOB, finish_within="88m")
+    for _ in range(2):
+        await world.core.turn.once()
+        world.clock.advance(5)
+    plan = await world.core.turn.once()
+    assert not world.leases()
+    assert plan is not None
+    (proposal,) = plan.proposals
+    assert (proposal.kind, proposal.job, proposal.policy) == (
+        ProposalKind.ADVICE,
+        job,
+        "BurstPolicy/cautious",
+    )
+    assert proposal.committed_usd == pytest.approx(WORST_USD)
+    (line,) = await ledger(world, "advice")
+    assert "BurstPolicy/cautious only advises: it would have rented cloudy/r1/p4/on-demand" in line
+    assert "advice" in [event.kind for event in await world.core.views.events(job, None)]
+
+
+async def test_without_need_nothing_is_advised() -> None:
+    world = await a_world("{advisory: true}")
+    await world.submit(**JOB, finish_within="20h")
+    plan = await world.core.turn.once()
+    assert plan is not None
+    assert not plan.proposals
+
+
+async def test_what_is_over_the_amount_waits_until_it_is_approved() -> None:
+    world = await a_world("{approval_above: 40}")
+    job = await world.submit(**JOB, finish_within="88m")
+    plan = await world.core.turn.once()
+    assert not world.leases()
+    explanation = await world.core.views.explain(world.job(job))
+    assert any(f"federator burst approve {job}" in site.change for site in explanation.sites)
+    usd = wanted_usd(plan, job)
+    assert usd == pytest.approx(WORST_USD)
+    await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=usd, reason="the paper is due")
+    await world.core.turn.once()
+    assert world.job(job).status is JobStatus.PLACED
+    assert world.leases()[0].committed_usd <= usd
+    assert len(await ledger(world, "approval")) == 1
+
+
+async def test_what_is_below_the_amount_needs_nobody() -> None:
+    world = await a_world("{approval_above: 60}")
+    job = await world.submit(**JOB, finish_within="88m")
+    plan = await world.core.turn.once()
+    assert world.job(job).status is JobStatus.PLACED
+    with pytest.raises(NotFound, match="waits for approval"):
+        wanted_usd(plan, job)
+
+
+async def test_an_approval_of_less_is_not_enough_and_users_cannot_approve() -> None:
+    world = await a_world("{approval_above: 40}")
+    job = await world.submit(**JOB, finish_within="88m")
+    await world.core.turn.once()
+    with pytest.raises(Forbidden):
+        await approve(world.core.records, world.core.turn._scribe, ADA, job, usd=100.0, reason="")
+    await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=45.0, reason="")
+    await world.core.turn.once()
+    assert world.job(job).status is JobStatus.PENDING

@@ -1,0 +1,136 @@
+"""Data that is moved for a job: planned, committed, booked once when its site begins to bring it, and counted by budgets."""
+
+from typing import Any
+
+import pytest
+
+from federator.model.events import LedgerEntry, LedgerKind
+from federator.model.jobs import JobStatus
+from federator.model.placements import PlacementStatus
+from federator.model.rules import Period
+from federator.model.sites import Member, Site, SiteKind
+from tests.support.dispatch import ADA, World, make_world
+
+POLICIES = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {met_deadline_usd_per_gpu_hour: 20, max_duration: 2h}
+---
+apiVersion: federator/v1
+kind: Dataset
+metadata: {name: imagenet}
+spec: {uri: s3://datasets/imagenet, size: 150GB, replicas: [{site: hall, region: eu}]}
+---
+apiVersion: federator/v1
+kind: Links
+metadata: {name: links}
+spec: {between_regions: {gbit_per_s: 1, usd_per_gb: 0.08}}
+"""
+BURST = """
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: deadlines}
+spec: {who: {queues: [default]}, limits: {usd: {per_day: 500}}}
+"""
+JOB: dict[str, Any] = {
+    "resources": {"gpus": 4},
+    "estimate": "1h",
+    "inputs": [{"uri": "s3://datasets/imagenet"}],
+}
+
+
+async def a_world(policies: str = POLICIES) -> World:
+    """One site, which has none of the data."""
+    world = await make_world()
+    await world.policies(policies)
+    await world.put(
+        Site(name="lab", kind=SiteKind.ONPREM, region="us"), Member(id="lab", site="lab", public_key="")
+    )
+    world._connect("lab", 1, 4, "A100")
+    return world
+
+
+async def moved(world: World, job: str) -> list[LedgerEntry]:
+    """Lines of the ledger about its data."""
+    lines = await world.core.views.ledger(job=job)
+    return [line for line in lines if line.egress_gib]
+
+
+async def test_it_is_booked_when_its_site_begins_to_bring_it_and_once() -> None:
+    world = await a_world()
+    job = await world.submit(**JOB)
+    await world.core.turn.once()
+    placement = world.placement(job)
+    assert placement.moves is not None
+    assert placement.expected_end_at == pytest.approx(world.clock.now() + 1200.0 + 1.35 * 3600.0)
+    site = world.sites["lab"]
+    await site.say(placement, PlacementStatus.ACCEPTED)
+    assert await moved(world, job) == []
+    assert world.job(job).spent_usd == 0.0
+    await site.say(placement, PlacementStatus.STARTING)
+    world.clock.advance(1200.0)
+    await site.say(placement, PlacementStatus.RUNNING, started_at=world.clock.now())
+    (line,) = await moved(world, job)
+    assert (line.kind, line.site) == (LedgerKind.MONEY, "lab")
+    assert line.usd == pytest.approx(12.0)
+    assert line.egress_gib == pytest.approx(150e9 / 2**30)
+    assert line.what == "150 GB of data from hall"
+    assert world.job(job).spent_usd == pytest.approx(12.0)
+    assert world.placement(job).expected_end_at == pytest.approx(world.clock.now() + 1.35 * 3600.0)
+    await site.finish(job)
+    assert world.job(job).status is JobStatus.SUCCEEDED
+    assert world.job(job).spent_usd == pytest.approx(12.0)
+    assert len(await moved(world, job)) == 1
+
+
+async def test_what_never_began_is_not_paid_for() -> None:
+    world = await a_world()
+    job = await world.submit(**JOB)
+    await world.core.turn.once()
+    await world.sites["lab"].say(world.placement(job), PlacementStatus.REFUSED)
+    assert await moved(world, job) == []
+    assert world.job(job).spent_usd == 0.0
+    assert all(p.moves is None for p in world.core.records.placements.values())
+
+
+async def test_where_its_data_is_nothing_is_moved() -> None:
+    world = await a_world(POLICIES.replace("site: hall, region: eu", "site: lab"))
+    job = await world.submit(**JOB)
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert world.placement(job).moves is None
+    assert await moved(world, job) == []
+
+
+async def test_on_a_rented_machine_budgets_count_it_beside_the_rent() -> None:
+    world = await a_world(POLICIES + BURST)
+    await world.submit(resources={"gpus": 4}, estimate="100m", name="filler")
+    await world.turn()
+    job = await world.submit(**JOB, finish_within="2h30m")
+    for _ in range(200):
+        await world.core.executor.poll()
+        plan = await world.core.turn.once()
+        if world.leases():
+            break
+        wake_at = plan.wake_at if plan and plan.wake_at else world.clock.now() + 60
+        world.clock.advance(min(60.0, max(1.0, wake_at - world.clock.now())))
+    (lease,) = world.leases()
+    assert lease.egress_usd == pytest.approx(12.0)
+    (row,) = world.core.views.budgets()
+    assert (row.policy, row.period) == ("BurstPolicy/deadlines", str(Period.DAY))
+    assert row.spent == pytest.approx(lease.billed_usd + 12.0)
+    longest_s = lease.offer.delay_s + 1200.0 + 7200.0 + 30.0 + lease.offer.teardown_s
+    late_s = lease.committed_usd / lease.offer.price_usd_h * 3600.0 - longest_s
+    assert 0.0 <= late_s < 1200.0  # what is kept for what is late
+    assert lease.evidence is not None
+    assert lease.evidence.job == job
+
+
+async def test_people_are_told_what_bringing_the_data_takes() -> None:
+    world = await a_world()
+    job = await world.submit(**JOB)
+    await world.core.turn.once()
+    told = await world.core.views.explain(world.core.views.find_job(ADA, job))
+    assert "150 GB from hall: 20m and 12.00 USD" in told.because
