@@ -4,7 +4,16 @@ import msgspec
 
 from federator.api.exchange import Call
 from federator.model.sites import Site
-from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow
+from federator.wire.http import (
+    Approval,
+    BudgetRow,
+    BurstStatus,
+    LeaseRow,
+    OfferRow,
+    Overview,
+    QueueRow,
+    SiteRow,
+)
 
 
 class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +99,18 @@ async def budgets(call: Call) -> list[BudgetRow]:
 async def overview(call: Call) -> Overview:
     """All at once, for a screen."""
     return call.core.views.overview()
+
+
+async def burst(call: Call) -> BurstStatus:
+    """Whether anything may be rented, by which policies, and what waits for a person."""
+    return call.core.views.burst()
+
+
+async def approve_burst(call: Call) -> None:
+    """Let a rental for a job cost so much, or what is proposed for it now."""
+    request = await call.body(Approval)
+    job = call.core.views.find_job(call.caller, request.job)
+    await call.core.desk.approve(call.caller, job.id, request.usd, request.reason, call.core.turn.plan)
 
 
 async def pause_burst(call: Call) -> None:

@@ -12,7 +12,9 @@ from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
 from federator.wire.http import (
     DecisionRow,
+    PolicyDiff,
     PolicyRequest,
+    PolicyRollback,
     PolicyVerdict,
     TokenAnswer,
     TokenRequest,
@@ -82,6 +84,18 @@ async def apply_policies(call: Call) -> PolicyVerdict:
     """Put a whole set in force. With `problems` in the answer, nothing was changed."""
     request = await call.body(PolicyRequest)
     return await call.core.desk.apply(call.caller, request.text, request.reason)
+
+
+async def diff_policies(call: Call) -> PolicyDiff:
+    """How a set differs from the one in force, by document and by effect; nothing is changed."""
+    request = await call.body(PolicyRequest)
+    return call.core.desk.diff(request.text)
+
+
+async def rollback_policies(call: Call) -> PolicyVerdict:
+    """Put a former version in force again, as a new one."""
+    request = await call.body(PolicyRollback)
+    return await call.core.desk.rollback(call.caller, request.version, request.reason)
 
 
 async def decisions(call: Call) -> list[DecisionRow]:

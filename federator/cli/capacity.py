@@ -1,12 +1,18 @@
 """Queues and what can be, is and was rented."""
 
-from cyclopts import App
+from typing import Annotated
 
-from federator.cli.columns import budget_columns, lease_columns, offer_columns, queue_columns
-from federator.cli.output import Output, show_rows
+from cyclopts import App, Parameter
+
+from federator.cli.columns import lease_columns, offer_columns, queue_columns
+from federator.cli.money_columns import budget_columns, burst_columns, proposal_columns
+from federator.cli.output import Output, show_data, show_rows
+from federator.cli.phrases import plain, when
 from federator.cli.session import HERE, Connection, ask
 
-burst = App(name="burst", help="Stop and restart the renting of capacity.")
+burst = App(
+    name="burst", help="Show what may be rented and what waits for approval; stop and restart renting."
+)
 
 
 def queues(*, output: Output = "table", connection: Connection = HERE) -> None:
@@ -28,9 +34,50 @@ def leases(*, output: Output = "table", connection: Connection = HERE) -> None:
 
 
 def budgets(*, output: Output = "table", connection: Connection = HERE) -> None:
-    """List money spent, committed and left under each cap."""
-    rows, _ = ask(connection, lambda client: client.budgets())
-    show_rows(rows, budget_columns(), output, empty="no caps on money: apply a policy of kind BurstPolicy")
+    """List money spent, committed and left under each cap, and what it comes to at the end of the period."""
+    rows, now = ask(connection, lambda client: client.budgets())
+    empty = "no caps on money: apply a policy of kind Budget, or a BurstPolicy with limits"
+    show_rows(rows, budget_columns(now), output, empty=empty)
+
+
+@burst.default
+def status(*, output: Output = "table", connection: Connection = HERE) -> None:
+    """Show whether anything may be rented, by which policies, and which rentals are only advised or wait for approval."""
+    found, now = ask(connection, lambda client: client.burst())
+    if output in ("json", "yaml"):
+        show_data(found, output)
+        return
+    if found.paused:
+        print(f"paused by {plain(found.paused_by)} {when(found.paused_at, now)}: nothing new is rented")
+    show_rows(
+        found.policies, burst_columns(), output, empty="no policy of kind BurstPolicy: nothing is rented"
+    )
+    if found.proposals:
+        print()
+        show_rows(found.proposals, proposal_columns(), output, empty="")
+
+
+@burst.command
+def approve(
+    job: str,
+    *,
+    up_to: Annotated[float | None, Parameter(name="--up-to")] = None,
+    reason: Annotated[str, Parameter(name=("-m", "--reason"))] = "",
+    connection: Connection = HERE,
+) -> None:
+    """Approve a rental that a policy leaves to a person.
+
+    Parameters
+    ----------
+    job:
+        The job that it is for, by id or name.
+    up_to:
+        What it may cost in the worst case, in USD; left out: what is proposed now.
+    reason:
+        Why; kept with the job and in the ledger.
+    """
+    ask(connection, lambda client: client.approve_rental(job, usd=up_to, reason=reason))
+    print("approved: the next turn rents, if it still pays")
 
 
 @burst.command

@@ -10,7 +10,6 @@ from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.http import (
-    BudgetRow,
     DecisionRow,
     JobRow,
     LeaseRow,
@@ -205,19 +204,6 @@ def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
             "AVOIDED",
             lambda row: "" if (row.avoid_until_at or 0) <= now else f"until {when(row.avoid_until_at, now)}",
         ),
-    )
-
-
-def budget_columns() -> tuple[Column[BudgetRow], ...]:
-    """Money under caps."""
-    return (
-        Column("POLICY", lambda row: row.policy),
-        Column("PERIOD", lambda row: row.period),
-        Column("UNIT", lambda row: row.unit),
-        Column("LIMIT", lambda row: f"{row.limit:g}", right=True),
-        Column("SPENT", lambda row: f"{row.spent:.2f}", right=True),
-        Column("COMMITTED", lambda row: f"{row.committed:.2f}", right=True),
-        Column("LEFT", lambda row: f"{row.limit - row.spent - row.committed:.2f}", right=True),
     )
 
 

@@ -7,15 +7,21 @@ import msgspec
 
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
-from federator.model.rules import PolicyDocument, PolicySet
+from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.http import (
+    BudgetRow,
+    BurstPolicyRow,
+    BurstStatus,
     DecisionRow,
+    DocumentChange,
     LeaseRow,
     Overview,
+    PolicyDiff,
     PolicyVerdict,
     PoolRow,
     Problem,
+    ProposalRow,
     QueueRow,
     SiteRow,
     TokenAnswer,
@@ -183,19 +189,78 @@ def test_a_set_without_policies_is_refused_unless_it_is_meant(
     assert federator("policy", "show").out == "# no policies are in force\n"
 
 
-def test_policy_diff_shows_what_would_change(
+def test_policy_diff_shows_documents_and_effect(
     federator: Command, fake: FakeDispatcher, tmp_path: Path
 ) -> None:
     (tmp_path / "a.yaml").write_text("kind: Queue\nlimit: 8\n")
-    document = PolicyDocument("Queue", "a", "kind: Queue\nlimit: 4\n")
-    fake.answer(
-        "GET /v1/policies",
-        PolicySet(version=2, author="ada", reason="x", applied_at=NOW, documents=(document,)),
+    change = DocumentChange("Queue/a", "changed", ("@@ -1 +1 @@", "-limit: 4", "+limit: 8"))
+    for answer in (
+        PolicyDiff(2, (change,), ("Queue/a: 8",), ("Queue/a: 4",)),
+        PolicyDiff(2, (change,)),
+        PolicyDiff(2),
+        PolicyDiff(2, problems=(Problem("", "", 422, "line 1: no", "invalid"),)),
+    ):
+        fake.answer("POST /v1/policies/diff", answer)
+    ran = [federator("policy", "diff", str(tmp_path / "a.yaml")) for _ in range(4)]
+    assert "changed: Queue/a\n  @@ -1 +1 @@\n  -limit: 4\n  +limit: 8\n" in ran[0].out
+    assert "effect:\n- Queue/a: 4\n+ Queue/a: 8\n" in ran[0].out
+    assert "the effect is the same" in ran[1].out
+    assert ran[2].out == "no difference from version 2\n"
+    assert (ran[3].code, "a.yaml, line 1: no" in ran[3].err) == (1, True)
+
+
+def test_policy_rollback_wants_a_version_and_a_reason(federator: Command, fake: FakeDispatcher) -> None:
+    assert "--reason" in federator("policy", "rollback", "3").err
+    fake.answer("POST /v1/policies/rollback", PolicyVerdict(7, ("Queue/a",), 1))
+    told = federator("policy", "rollback", "3", "-m", "too strict").out
+    assert told == "version 7 is in force: the documents of version 3\n"
+    assert msgspec.json.decode(fake.heard[-1].body) == {"version": 3, "reason": "too strict"}
+
+
+def test_policy_schema_needs_no_dispatcher(federator: Command, fake: FakeDispatcher) -> None:
+    schema = msgspec.json.decode(federator("policy", "schema").out)
+    assert {each["title"] for each in schema["oneOf"]} >= {
+        "Budget",
+        "BurstPolicy",
+        "Calendar",
+        "Preemption",
+        "Queue",
+    }
+    assert not fake.heard
+
+
+def test_budgets_are_shown_with_a_bar(federator: Command, fake: FakeDispatcher) -> None:
+    row = BudgetRow(
+        policy="Budget/b", period="day", unit="usd", limit=100, spent=50, committed=25, share="ada",
+        forecast=130.0, ends_at=NOW + 3600,
+    )  # fmt: skip
+    fake.answer("GET /v1/budgets", [row])
+    out = federator("budgets", "-o", "wide").out
+    assert "[##########+++++.....] 75%" in out
+    assert "130.00" in out
+    assert "ada" in out
+    assert msgspec.json.decode(federator("budgets", "-o", "json").out)[0]["forecast"] == 130.0
+
+
+def test_burst_shows_policies_and_what_waits_for_approval(federator: Command, fake: FakeDispatcher) -> None:
+    policy = BurstPolicyRow(
+        policy="BurstPolicy/p", mode="always", who="everybody", where="everywhere", open=True
     )
-    out = federator("policy", "diff", str(tmp_path / "a.yaml")).out
-    assert "-limit: 4\n+limit: 8\n" in out
-    (tmp_path / "a.yaml").write_text("kind: Queue\nlimit: 4\n")
-    assert federator("policy", "diff", str(tmp_path / "a.yaml")).out == "no difference\n"
+    proposal = ProposalRow(
+        kind="approval", job="job-1", name="train", owner="ada", queue="q", policy="BurstPolicy/p",
+        offer="cloudy/x", cost_usd=1.0, worst_usd=2.0, because="it is dear",
+    )  # fmt: skip
+    status = BurstStatus(
+        paused=True, paused_by="root", paused_at=NOW, policies=(policy,), proposals=(proposal,)
+    )
+    fake.answer("GET /v1/burst", status)
+    out = federator("burst").out
+    assert "paused by root" in out
+    assert "BurstPolicy/p" in out
+    assert "it is dear" in out
+    fake.answer("POST /v1/burst/approve", None, 204)
+    assert federator("burst", "approve", "train", "--up-to", "40", "-m", "due").code == 0
+    assert msgspec.json.decode(fake.heard[-1].body) == {"job": "train", "usd": 40.0, "reason": "due"}
 
 
 def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:

@@ -1,0 +1,70 @@
+"""What the lists of money show: budgets with a bar of how full they are, burst policies, and rentals that wait for somebody."""
+
+from rich.text import Text
+
+from federator.cli.output import Column
+from federator.cli.phrases import NONE, plain, usd, when
+from federator.wire.http import BudgetRow, BurstPolicyRow, ProposalRow
+
+BAR = 20
+"""Letters of a bar."""
+
+
+def budget_columns(now: float) -> tuple[Column[BudgetRow], ...]:
+    """Money under caps: spent, committed, and what it comes to at the end of the period."""
+    return (
+        Column("POLICY", lambda row: row.policy),
+        Column("FOR", lambda row: row.share or "all"),
+        Column("PERIOD", lambda row: row.period),
+        Column("UNIT", lambda row: row.unit, wide=True),
+        Column("LIMIT", _limit, right=True),
+        Column("SPENT", lambda row: f"{row.spent:.2f}", right=True),
+        Column("COMMITTED", lambda row: f"{row.committed:.2f}", right=True),
+        Column("LEFT", lambda row: f"{row.limit - row.spent - row.committed:.2f}", right=True),
+        Column("USED", bar, least=110),
+        Column("FORECAST", lambda row: NONE if row.forecast is None else f"{row.forecast:.2f}", right=True),
+        Column("ENDS", lambda row: when(row.ends_at, now), right=True, least=120),
+        Column("STOPS", lambda row: "yes" if row.hard else "only warns", wide=True),
+    )
+
+
+def bar(row: BudgetRow) -> Text:
+    """`#` for what is spent, `+` for what is committed, and how much both are of the limit."""
+    share = (row.spent + row.committed) / row.limit if row.limit > 0 else 1.0
+    spent = round(BAR * min(1.0, row.spent / row.limit)) if row.limit > 0 else BAR
+    used = max(spent, round(BAR * min(1.0, share)))
+    style = "red" if share >= 1 else "yellow" if share >= 0.8 else "green"
+    drawn = "#" * spent + "+" * (used - spent) + "." * (BAR - used)
+    return Text(f"[{drawn}] {share:.0%}", style=style)
+
+
+def _limit(row: BudgetRow) -> str:
+    return f"{row.limit:g}" if row.hard else f"({row.limit:g})"
+
+
+def burst_columns() -> tuple[Column[BurstPolicyRow], ...]:
+    """Burst policies."""
+    return (
+        Column("POLICY", lambda row: row.policy),
+        Column("MODE", lambda row: f"{row.mode}, advises only" if row.advisory else row.mode),
+        Column("NOW", lambda row: "open" if row.open else "outside its hours"),
+        Column("LEASES", lambda row: str(row.leases), right=True),
+        Column("APPROVAL ABOVE", lambda row: usd(row.approval_above_usd), right=True, least=100),
+        Column("WHO", lambda row: plain(row.who), cap=50),
+        Column("WHERE", lambda row: plain(row.where), flow="cut"),
+    )
+
+
+def proposal_columns() -> tuple[Column[ProposalRow], ...]:
+    """Rentals that a policy only advises, or that wait to be approved."""
+    return (
+        Column("PROPOSAL", lambda row: row.kind),
+        Column("JOB", lambda row: row.job),
+        Column("NAME", lambda row: row.name, cap=24),
+        Column("OWNER", lambda row: row.owner, wide=True),
+        Column("QUEUE", lambda row: row.queue, wide=True),
+        Column("OFFER", lambda row: row.offer),
+        Column("ABOUT", lambda row: usd(row.cost_usd), right=True),
+        Column("AT WORST", lambda row: usd(row.worst_usd), right=True),
+        Column("BECAUSE", lambda row: row.because, flow="cut"),
+    )
