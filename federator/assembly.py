@@ -23,6 +23,7 @@ from federator.control.leadership import Reign
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.reconciling import Reconciliation
+from federator.control.recorded import Recorded
 from federator.control.records import Records
 from federator.control.rented_sites import check_rented_sites, rented_sites
 from federator.control.retention import Retention
@@ -68,6 +69,7 @@ class Core:
     solver: Solver
     providers: dict[str, Provider]
     history: History
+    recorded: Recorded
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -211,6 +213,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         solver=solver,
         providers=providers,
         history=history,
+        recorded=Recorded(records, inventory, history, settings.providers),
     )
 
 

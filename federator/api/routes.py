@@ -4,7 +4,7 @@ description are all read from it.
 
 from typing import Any
 
-from federator.api import agents, events, files, fleet, governance, jobs, logs, service
+from federator.api import agents, events, files, fleet, governance, jobs, logs, recorded, service
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
 from federator.api.table import Gate, Route
@@ -15,6 +15,7 @@ from federator.model.plans import Explanation
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import http, link
+from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
 PLATFORM = (Role.PLATFORM,)
@@ -72,6 +73,8 @@ ROUTES = (
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[http.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=governance.ReplayResult),
+    Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
+    Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),

@@ -12,11 +12,13 @@ from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
 from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import counted, plain
+from federator.cli.policy_replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.http import PolicyVerdict
 
-app = App(name="policy", help="Show, check and apply policies.")
+app = App(name="policy", help="Show, check, try and apply policies.")
+app.command(replay)
 Files = Annotated[
     Path, Parameter(help="YAML files, or folders of them; together they are the whole new set.")
 ]

@@ -5,12 +5,15 @@ The simulation itself is `federator.simulation`; here are its options, how far i
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
+from federator.cli.contrasting import put, show_contrast, troubles, write_contrast
+from federator.cli.live import LiveOptions, WhatIf, save, take
+from federator.cli.session import HERE, Connection
 from federator.cli.table import table
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
@@ -19,11 +22,15 @@ if TYPE_CHECKING:
     from federator.simulation.loads import LoadOptions
     from federator.simulation.running import Moment, Outcome
     from federator.simulation.study import Run, Study, Summary
+    from federator.simulation.work import TraceJob
+    from federator.simulation.world import World
 
 SHOW_EVERY_S = 0.5
 """Real seconds between two looks at a terminal."""
 TELL_EVERY_S = 30.0
 """Real seconds between two lines where it is no terminal."""
+
+AS_IT_IS, NOT_LIVE = WhatIf(), LiveOptions()
 
 app = App(name="simulate")
 app.command(table)
@@ -32,8 +39,8 @@ app.command(table)
 @app.default
 def simulate(
     *,
-    world: Path,
-    trace: Path,
+    world: Path | None = None,
+    trace: Path | None = None,
     policies: Path | None = None,
     scheduler: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("ours",),
     seed: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (0,),
@@ -47,6 +54,9 @@ def simulate(
     schedule_out: Path | None = None,
     json: Path | None = None,
     report: Path | None = None,
+    what_if: WhatIf = AS_IT_IS,
+    live: LiveOptions = NOT_LIVE,
+    connection: Connection = HERE,
 ) -> int:
     """Run the dispatcher on virtual time: with these sites, this load, and these policies, what would happen?
 
@@ -55,9 +65,9 @@ def simulate(
     Parameters
     ----------
     world:
-        The sites, links and offers: a YAML file, or a table of pools.
+        The sites, links and offers: a YAML file, or a table of pools; left out with --from-live.
     trace:
-        The jobs: a table, plain or gzipped.
+        The jobs: a table, plain or gzipped; left out with --from-live.
     policies:
         A folder or file of policies, in place of the world's.
     scheduler:
@@ -88,10 +98,9 @@ def simulate(
     from federator.cli.exits import FAILED, OK
     from federator.simulation.loads import LoadOptions
     from federator.simulation.study import runs, summarised
-    from federator.simulation.traces import read_trace
     from federator.simulation.world import scaled
-    from federator.simulation.world_files import load_world
 
+    given = _given(world, trace, policies, live, connection)
     options = LoadOptions(
         start_s=_duration_s(start, "--start") or 0.0,
         length_s=_duration_s(length, "--length"),
@@ -99,24 +108,115 @@ def simulate(
         deadline_k=None if deadline_k is None else _above_zero(deadline_k, "--deadline-k"),
         sigma=None if sigma is None else _above_zero(sigma, "--sigma"),
         value_usd_gpu_h=value_per_gpu_hour,
+        limit=None if live.from_live else 4.0,
     )
-    given = scaled(load_world(world, policies), _above_zero(capacity, "--capacity"))
-    jobs = read_trace(trace)
-    progress = _Progress()
+    where = scaled(given.world, _above_zero(capacity, "--capacity"))
+    progress = Progress()
+    if what_if:
+        if len(scheduler) * len(seed) > 1:
+            raise Invalid(
+                "is asked of one scheduler and one seed", field="what if", remedy="leave out the other ones"
+            )
+        asked = _Asked(where, given, options, capacity, scheduler[0], seed[0])
+        return _what_if(asked, what_if, progress, _Files(schedule_out, json, report))
     done: list[Run] = []
     many = len(scheduler) * len(seed) > 1
-    for run, outcome in runs(given, jobs, options, scheduler, seed, progress.watch):
+    for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch):
         progress.end(run)
         done.append(run)
         if schedule_out is not None:
             _write_schedule(schedule_out, run, outcome, many=many)
-    study = _study(given.name, given.gpus, trace, options, capacity, done, summarised(done))
+    study = _study(where, given.trace, options, capacity, done, summarised(done))
     _write(study, json, report)
+    for remark in given.remarks:
+        print(remark, file=sys.stderr)
     _show(study)
     return FAILED if any(run.figures.violations or run.figures.faults for run in done) else OK
 
 
-class _Progress:
+class _Given(NamedTuple):
+    """What is simulated, before options."""
+
+    world: "World"
+    jobs: "Sequence[TraceJob]"
+    trace: str
+    remarks: tuple[str, ...] = ()
+
+
+class _Asked(NamedTuple):
+    """A what-if question."""
+
+    world: "World"
+    given: _Given
+    options: "LoadOptions"
+    capacity: float
+    scheduler: str
+    seed: int
+
+
+class _Files(NamedTuple):
+    """Where results go."""
+
+    schedule_out: Path | None
+    json: Path | None
+    report: Path | None
+
+
+def _given(
+    world: Path | None, trace: Path | None, policies: Path | None, live: LiveOptions, connection: Connection
+) -> _Given:
+    """From files, or from a dispatcher."""
+    from msgspec.structs import replace
+
+    from federator.simulation.traces import read_trace
+    from federator.simulation.world_files import load_world, read_policies
+
+    if not live.from_live:
+        if world is None or trace is None:
+            raise Invalid(
+                "is missing",
+                field="--world" if world is None else "--trace",
+                remedy="give both files, or --from-live",
+            )
+        given = _Given(load_world(world, policies), read_trace(trace), trace.name)
+        save(given.world, tuple(given.jobs), live)
+        return given
+    if world is not None or trace is not None:
+        raise Invalid("is taken from the dispatcher", field="--world", remedy="leave out --world and --trace")
+    found = take(live.since, connection)
+    save(found.world, found.jobs, live)
+    where = found.world if policies is None else replace(found.world, policies=read_policies(policies))
+    return _Given(where, found.jobs, f"the last {live.since}", found.remarks)
+
+
+def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files) -> int:
+    """The world as it is beside the one that is asked about."""
+    from federator.cli.exits import FAILED, OK
+    from federator.simulation.contrast import Side, contrasted
+    from federator.simulation.study import summarised
+    from federator.simulation.what_if import changed
+
+    other = changed(asked.world, add_pool=what_if.add_pool, drain=what_if.drain, price=what_if.price)
+    found = contrasted(
+        (Side("as it is", asked.world), Side("what if", other.world)),
+        asked.given.jobs,
+        asked.options,
+        by=asked.scheduler,
+        seed=asked.seed,
+        changes=other.changes,
+        progress=progress,
+    )
+    for run, outcome in zip(found.runs, found.outcomes, strict=True):
+        if files.schedule_out is not None:
+            _write_schedule(files.schedule_out, run, outcome, many=True)
+    runs = list(found.runs)
+    study = _study(asked.world, asked.given.trace, asked.options, asked.capacity, runs, summarised(runs))
+    write_contrast(found, study, asked.given.remarks, files.json, files.report)
+    show_contrast(found.contrast, asked.given.remarks)
+    return FAILED if troubles(found) else OK
+
+
+class Progress:
     """Says how far a simulation is: one line that is written over on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
@@ -156,9 +256,8 @@ class _Progress:
 
 
 def _study(
-    name: str,
-    gpus: int,
-    trace: Path,
+    world: "World",
+    trace: str,
     options: "LoadOptions",
     capacity: float,
     done: "list[Run]",
@@ -167,9 +266,9 @@ def _study(
     from federator.simulation.study import Study
 
     return Study(
-        world=name,
-        gpus=gpus,
-        trace=trace.name,
+        world=world.name,
+        gpus=world.gpus,
+        trace=trace,
         options=options,
         capacity=capacity,
         runs=tuple(done),
@@ -181,9 +280,9 @@ def _write_schedule(path: Path, run: "Run", outcome: "Outcome", *, many: bool) -
     """The two tables. With several runs, each has its scheduler and seed in its name."""
     from federator.simulation.schedule import attempts_csv, leases_csv
 
-    word = f"-{run.figures.scheduler}-{run.figures.seed}" if many else ""
-    _put(path.with_name(f"{path.stem}{word}{path.suffix}"), attempts_csv(outcome.schedule.attempts))
-    _put(path.with_name(f"{path.stem}{word}.leases{path.suffix}"), leases_csv(outcome.schedule.leases))
+    word = f"-{run.figures.scheduler.replace(' ', '-')}-{run.figures.seed}" if many else ""
+    put(path.with_name(f"{path.stem}{word}{path.suffix}"), attempts_csv(outcome.schedule.attempts))
+    put(path.with_name(f"{path.stem}{word}.leases{path.suffix}"), leases_csv(outcome.schedule.leases))
 
 
 def _write(study: "Study", json: Path | None, report: Path | None) -> None:
@@ -192,16 +291,9 @@ def _write(study: "Study", json: Path | None, report: Path | None) -> None:
     from federator.simulation.report import page
 
     if json is not None:
-        _put(json, msgspec.json.format(msgspec.json.encode(study)).decode() + "\n")
+        put(json, msgspec.json.format(msgspec.json.encode(study)).decode() + "\n")
     if report is not None:
-        _put(report, page(study))
-
-
-def _put(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Invalid(f"{path} cannot be written: {error.strerror}", field=str(path)) from None
+        put(report, page(study))
 
 
 def _show(study: "Study") -> None:

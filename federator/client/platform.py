@@ -8,6 +8,7 @@ from federator.client.transport import Transport
 from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
+from federator.wire import recorded
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
@@ -150,6 +151,26 @@ class PlatformVerbs:
     async def replay(self, decision: str) -> Replay:
         """Decide a recorded problem again and compare."""
         return await self.transport.call("POST", f"/v1/decisions/{quote(decision, safe='')}/replay", Replay)
+
+    async def recorded_jobs(
+        self, since_at: float, until_at: float | None = None
+    ) -> tuple[list[recorded.RecordedJob], int]:
+        """The load between two instants (seconds since the epoch; None: now), oldest first, and how many jobs are left out of it."""
+        found: list[recorded.RecordedJob] = []
+        left_out, after = 0, ""
+        given = {"since": str(since_at)} | ({} if until_at is None else {"until": str(until_at)})
+        while True:
+            query = given | ({"after": after} if after else {})
+            page = await self.transport.call("GET", "/v1/recorded/jobs", recorded.RecordedJobs, query=query)
+            found += page.jobs
+            left_out += page.left_out
+            if page.next_after is None:
+                return found[::-1], left_out
+            after = page.next_after
+
+    async def recorded_world(self) -> recorded.RecordedWorld:
+        """Sites and offers as they are now, for a simulation."""
+        return await self.transport.call("GET", "/v1/recorded/world", recorded.RecordedWorld)
 
     async def ledger(
         self,

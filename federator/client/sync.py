@@ -115,6 +115,8 @@ class SyncClient:
     decisions = _runs(Client.decisions)
     decision = _runs(Client.decision)
     replay = _runs(Client.replay)
+    recorded_jobs = _runs(Client.recorded_jobs)
+    recorded_world = _runs(Client.recorded_world)
     ledger = _runs(Client.ledger)
     revoke_tokens = _runs(Client.revoke_tokens)
     rotate_token = _runs(Client.rotate_token)

@@ -161,7 +161,7 @@ def _work(schedule: Schedule, world: World, jobs: Mapping[str, TraceJob]) -> Ite
         model = models.get((last.site, last.pool))
         if model is None:
             continue  # on a rented machine, whose model is with its lease
-        needs_s = max(1.0, job.run_s / world.speeds.get(model, 1.0))
+        needs_s = max(1.0, job.run_s / job.speed_on(model, world.speeds))
         ran_s = last.end_s - last.start_s
         if ran_s > needs_s + TOLERANCE_S or (len(rows) == 1 and ran_s < needs_s - TOLERANCE_S):
             yield f"{name} needs {needs_s:.0f} s there and ran {ran_s:.0f} s"

@@ -25,9 +25,9 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines become submit + k × true run time; None: as the trace has them."""
     sigma: float | None = None
     """Users' estimates become the true run time × e^N(0, σ²); None: as the trace has them, or true where it has none."""
-    limit: float = 4.0
+    limit: float | None = 4.0
     """`max_duration` is so many times the longer of estimate and true run time, on the slowest model that the job may use, where the trace has
-    none: it ends nobody."""
+    none: it ends nobody. None: a job without it has none, or its queue's."""
     value_usd_gpu_h: float | None = None
     """What a met deadline is worth, in USD per GPU-hour, where the trace does not say; None: what the queue's policy says."""
 
@@ -78,7 +78,7 @@ def _equipped(
     if options.sigma is not None:
         estimate_s = job.run_s * _chance(seed, "estimate", job).lognormvariate(0.0, options.sigma)
     limit_s = job.max_duration_s
-    if limit_s is None:
+    if limit_s is None and options.limit is not None:
         usable = [speed for model, speed in speeds.items() if not job.models or model in job.models]
         limit_s = options.limit * max(estimate_s, job.run_s, 60.0) / min([1.0, *usable])
     value_usd = job.value_usd

@@ -24,6 +24,8 @@ class Recorder:
         self._attempts: dict[str, Attempt] = {}
         self._leases: dict[str, LeaseRow] = {}
         self._changed = asyncio.Event()
+        self.reasons: dict[str, str] = {}
+        """Of each job that was placed, by its name in the trace, why it went where it went last."""
         self.finished = 0
         """Jobs that have ended."""
         self._open: set[str] = set()
@@ -84,6 +86,7 @@ class Recorder:
         for row in changes.rows.values():
             if isinstance(row, Placement) and row.ended and row.job in self._jobs:
                 self._attempts[row.id] = self._attempt(row)
+                self.reasons[self._jobs[row.job].name] = row.because
             elif isinstance(row, Lease) and row.status in LEASE_ENDED:
                 self._leases[row.id] = self._lease(row)
                 self._changed.set()

@@ -50,8 +50,8 @@ ROWS: tuple[tuple[str, str, float, int, str], ...] = (
 )
 
 
-def page(study: Study) -> str:
-    """The report as HTML."""
+def page(study: Study, lead: str = "", title: str = "") -> str:
+    """The report as HTML; `lead` is HTML that stands before everything else."""
     first = study.runs[0].figures.seed
     shown = [run.series for run in study.runs if run.figures.seed == first]
     colour = {each.scheduler: COLOURS[n % len(COLOURS)] for n, each in enumerate(shown)}
@@ -77,12 +77,12 @@ def page(study: Study) -> str:
                 _section(f"Bursts: {each.scheduler}", about, _bursts(each, colour[each.scheduler]))
             )
     sections.append(_section("Can this be true?", "", _checks(study), wide=True))
-    title = f"{study.trace} on {study.world}"
+    title = title or f"{study.trace} on {study.world}"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
         f"<h1>{escape(title)}</h1><p>{escape(_about(study))}</p>"
-        f'<div class="grid2">{"".join(sections)}</div></body></html>\n'
+        f'{lead}<div class="grid2">{"".join(sections)}</div></body></html>\n'
     )
 
 

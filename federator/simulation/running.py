@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import msgspec
 import structlog
 
-from federator.kernel.errors import Bug
+from federator.kernel.errors import Bug, Permanent
 from federator.model.capacity import Instance
 from federator.simulation.federation import Federation
 from federator.simulation.recorder import Recorder
@@ -52,19 +52,35 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What clouds say of their machines: the other side of the leases."""
     faults: tuple[str, ...] = ()
     """Errors that the dispatcher logged: none is expected."""
+    reasons: dict[str, str] = {}
+    """Of each job that was placed, why it went where it went last."""
+    refused: dict[str, str] = {}
+    """Jobs that were not accepted, and why: only where that was asked for."""
 
 
 Watch = Callable[[Moment], None]
 
 
 def simulate(
-    world: World, jobs: Sequence[TraceJob], scheduler: Scheduler, *, seed: int = 0, watch: Watch | None = None
+    world: World,
+    jobs: Sequence[TraceJob],
+    scheduler: Scheduler,
+    *,
+    seed: int = 0,
+    watch: Watch | None = None,
+    tolerant: bool = False,
 ) -> Outcome:
-    """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails."""
+    """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails.
+
+    `tolerant`: a job that is refused is written down, and the others go on.
+    """
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
     with _Faults() as faults:
-        federation, schedule = run(lambda loop: _simulate(loop, world, ordered, scheduler, seed, watch))
+        refused: dict[str, str] | None = {} if tolerant else None
+        federation, schedule, reasons = run(
+            lambda loop: _simulate(loop, world, ordered, scheduler, seed, watch, refused)
+        )
     instances = [machine for cloud in federation.clouds.values() for machine in cloud.final().values()]
     return Outcome(
         scheduler=scheduler.name,
@@ -72,6 +88,8 @@ def simulate(
         schedule=schedule,
         instances=tuple(instances),
         faults=tuple(faults.heard),
+        reasons=reasons,
+        refused=refused or {},
     )
 
 
@@ -82,7 +100,8 @@ async def _simulate(
     scheduler: Scheduler,
     seed: int,
     watch: Watch | None,
-) -> tuple[Federation, Schedule]:
+    refused: dict[str, str] | None,
+) -> tuple[Federation, Schedule, dict[str, str]]:
     federation = Federation(world, scheduler, loop, seed)
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)
@@ -90,7 +109,12 @@ async def _simulate(
     began_s = loop.time()
     for job in jobs:
         await asyncio.sleep(max(0.0, began_s + job.submit_s - loop.time()))
-        recorder.submitted(await federation.submit(job), job)
+        try:
+            recorder.submitted(await federation.submit(job), job)
+        except Permanent as error:
+            if refused is None:
+                raise
+            refused[job.name] = error.describe()
     try:
         async with asyncio.timeout(PATIENCE_S):
             await recorder.until_idle()
@@ -100,7 +124,7 @@ async def _simulate(
         watching.result()  # it goes on for ever: this raises why it did not
     schedule = recorder.schedule(federation.clock.now())
     await federation.end()
-    return federation, schedule
+    return federation, schedule, recorder.reasons
 
 
 async def _report(loop: VirtualLoop, jobs: Sequence[TraceJob], recorder: Recorder, watch: Watch) -> None:

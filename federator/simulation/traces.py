@@ -17,7 +17,8 @@ Row = Mapping[str, str]
 PLAIN = frozenset({"name", "submit_s", "run_s"})
 PLAIN_COLUMNS = (
     "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
-    "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h",
+    "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h", "gpu_memory_mib", "speed", "kinds", "sites", "not_sites", "site_labels",
+    "labels", "spot_policy", "max_cost_usd", "family",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 BANDS = {"0": 30, "1": 50, "2": 70}
@@ -90,6 +91,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
     return _sensible(
         TraceJob(
             name=row["name"],
+            family=row.get("family") or "",
             submit_s=float(row["submit_s"]),
             run_s=float(row["run_s"]),
             nodes=whole("nodes", 1),
@@ -102,8 +104,17 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             owner=row.get("owner") or "user",
             home=row.get("home") or "",
             models=_words(row.get("models")),
-            cpus_milli=1000 * whole("cpus", 1),
+            gpu_memory_mib=whole("gpu_memory_mib", 0),
+            speed={model: float(times) for model, times in _pairs(row.get("speed")).items()},
+            cpus_milli=round(1000 * (number("cpus") or 1.0)),
             memory_mib=whole("memory_mib", 0),
+            kinds=_words(row.get("kinds")),
+            sites=_words(row.get("sites")),
+            not_sites=_words(row.get("not_sites")),
+            site_labels=_pairs(row.get("site_labels")),
+            labels=_pairs(row.get("labels")),
+            spot_policy=row.get("spot_policy") or "auto",
+            max_cost_usd=number("max_cost_usd"),
             max_duration_s=number("max_duration_s"),
             wait_usd_h=number("wait_usd_h") or 0.0,
         )
@@ -200,6 +211,11 @@ def _nodes(gpus: int, per_node: int) -> tuple[int, int]:
 
 def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split("|") if word.strip())
+
+
+def _pairs(text: str | None) -> dict[str, str]:
+    """`key=value|key=value`."""
+    return {key: value for key, _, value in (word.partition("=") for word in _words(text))}
 
 
 def _sensible(job: TraceJob) -> TraceJob:

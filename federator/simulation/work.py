@@ -3,6 +3,8 @@
 The dispatcher is told what a user would tell it. How long a job really runs is known here alone, and the simulated ranks ask for it.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from federator.model.jobs import Accelerators, JobSpec, PlacementConstraints, Resources
@@ -33,8 +35,21 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     """Its owner's own site."""
     models: tuple[str, ...] = ()
+    gpu_memory_mib: int = 0
+    """That each GPU must have at least."""
+    speed: dict[str, float] = {}
+    """How fast it runs on each model; empty: as the world says."""
     cpus_milli: int = 1000
     memory_mib: int = 0
+    kinds: tuple[str, ...] = ()
+    """Where it may run, as its user says; empty: anywhere."""
+    sites: tuple[str, ...] = ()
+    not_sites: tuple[str, ...] = ()
+    site_labels: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    """Its own, which policies may go by."""
+    spot_policy: str = "auto"
+    max_cost_usd: float | None = None
     max_duration_s: float | None = None
     wait_usd_h: float = 0.0
     """What an hour of its waiting costs, where the trace says; it is accounted, and told to nobody."""
@@ -49,6 +64,10 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
         """GPU-hours at speed 1."""
         return self.gpus_total * self.run_s / 3600.0
 
+    def speed_on(self, model: str, speeds: Mapping[str, float]) -> float:
+        """How fast it runs there: as it says itself, else as the world does."""
+        return (self.speed or speeds).get(model, 1.0)
+
 
 def request_of(
     job: TraceJob, origin_at: float, speeds: dict[str, float], sites: tuple[str, ...] = ()
@@ -59,13 +78,17 @@ def request_of(
         run="true",
         nodes=job.nodes,
         resources=Resources(
-            gpus=Accelerators(count=job.gpus, models=job.models),
+            gpus=Accelerators(count=job.gpus, models=job.models, memory_mib=job.gpu_memory_mib),
             cpus_milli=job.cpus_milli,
             memory_mib=job.memory_mib,
         ),
         estimate_s=job.estimate_s,
-        speed=speeds,
-        placement=PlacementConstraints(sites=sites),
+        speed=job.speed or speeds,
+        spot_policy=job.spot_policy,
+        placement=PlacementConstraints(
+            kinds=job.kinds, sites=sites or job.sites, not_sites=job.not_sites, labels=job.site_labels
+        ),
+        labels=job.labels,
     )
     return JobRequest(
         spec=spec,
@@ -73,6 +96,7 @@ def request_of(
         priority=job.priority,
         deadline_at=None if job.deadline_s is None else origin_at + job.deadline_s,
         value_usd=job.value_usd,
+        max_cost_usd=job.max_cost_usd,
         max_duration_s=job.max_duration_s,
     )
 
@@ -89,16 +113,16 @@ class Progress:
         """This is the job of that id."""
         self._jobs[job_id] = job
 
-    def speed(self, model: str) -> float:
-        """How fast work goes on that model, relative to the trace's own."""
-        return self._speeds.get(model, 1.0)
+    def speed(self, job_id: str, model: str) -> float:
+        """How fast the job goes on that model, relative to the trace's own."""
+        return self._jobs[job_id].speed_on(model, self._speeds)
 
     def left_s(self, job_id: str, model: str, place: str, *, resume: bool) -> float:
         """How long the job still runs on that model; `resume`: from what it saved at this place."""
         done_s = self._saved.get((job_id, place), 0.0) if resume else 0.0
-        return max(NOTHING_S, (self._jobs[job_id].run_s - done_s) / self.speed(model))
+        return max(NOTHING_S, (self._jobs[job_id].run_s - done_s) / self.speed(job_id, model))
 
     def save(self, job_id: str, model: str, place: str, ran_s: float) -> None:
         """It has saved itself here after so long on that model, counted on top of what it went on from."""
-        done_s = self._saved.get((job_id, place), 0.0) + ran_s * self.speed(model)
+        done_s = self._saved.get((job_id, place), 0.0) + ran_s * self.speed(job_id, model)
         self._saved[job_id, place] = done_s

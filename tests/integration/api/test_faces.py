@@ -111,6 +111,30 @@ async def test_after_a_restore_a_host_that_is_declared_dead_is_not_waited_for(ri
     assert not rig.world.core.reconciliation.on
 
 
+async def test_the_load_and_the_world_are_for_platform_engineers(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    job = await rig.submit()
+    await rig.world.turn()
+    since = f"?since={rig.world.clock.now() - 100.0}"
+    for path in ("/v1/recorded/world", f"/v1/recorded/jobs{since}"):
+        assert (await rig.ask("GET", path)).status == 403
+    world = (await rig.ask("GET", "/v1/recorded/world", "pat")).json()
+    assert [site["name"] for site in world["sites"]] == ["north"]
+    page = (await rig.ask("GET", f"/v1/recorded/jobs{since}", "pat")).json()
+    assert page["next_after"] is None
+    assert [each["id"] for each in page["jobs"]] == [job]
+    for query, told in (
+        (f"{since}&until=1", "in the past"),
+        ("?since=-1", "in the past"),
+        ("?since=1", "400 days"),
+        (f"{since}&limit=1001", "limit"),
+        (f"{since}&after=no%20id", "after"),
+    ):
+        answer = await rig.ask("GET", f"/v1/recorded/jobs{query}", "pat")
+        assert answer.status in (400, 422), query
+        assert told in answer.data.decode(), query
+
+
 async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: Rig) -> None:
     await rig.world.add_site("north")
     await rig.submit()

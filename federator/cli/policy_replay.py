@@ -1,0 +1,141 @@
+"""`policy replay`: what a proposed set of policies would have done with the load that there was, beside the set in force.
+
+Both sets are simulated: production code on virtual time, with the true run times of the jobs that have ended. Nothing is applied.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from cyclopts import Parameter
+
+from federator.cli.contrasting import show_contrast, troubles, write_contrast
+from federator.cli.exits import FAILED, OK
+from federator.cli.live import LIVE, take
+from federator.cli.session import HERE, Connection
+from federator.cli.simulate import Progress
+from federator.kernel.errors import Invalid
+
+if TYPE_CHECKING:
+    from federator.simulation.live import Live
+
+AND_NOTHING_ELSE = "give both files, or none of them for the dispatcher's own load"
+
+
+class _Load(NamedTuple):
+    """On which load the sets are compared; `live.world` has the policies in force."""
+
+    live: "Live"
+    trace: str
+    limit: float | None
+
+
+def replay(
+    *files: Path,
+    file: Annotated[
+        tuple[Path, ...], Parameter(name=("-f", "--file"), consume_multiple=True, negative="")
+    ] = (),
+    since: Annotated[str, Parameter(group=LIVE)] = "7d",
+    world: Path | None = None,
+    trace: Path | None = None,
+    seed: int = 0,
+    json: Path | None = None,
+    report: Path | None = None,
+    connection: Connection = HERE,
+) -> int:
+    """Run a proposed set on the load that there was, beside the set in force: jobs moved, dollars, deadlines, waits.
+
+    Nothing is applied, and nothing is started. Needs the role platform, or --world and --trace.
+
+    Parameters
+    ----------
+    files:
+        YAML files, or folders of them; together they are the whole proposed set.
+    file:
+        The same, as an option.
+    since:
+        The load of so long a time until now.
+    world:
+        Run on this world, whose policies count as those in force, in place of the dispatcher's.
+    trace:
+        Run on the jobs of this file, in place of the dispatcher's.
+    seed:
+        Of what is drawn: spot interruptions and the like.
+    json:
+        Write all figures to this file.
+    report:
+        Write a page with plots to this HTML file; it opens without a network.
+    """
+    from msgspec.structs import replace
+
+    from federator.simulation.contrast import Side, contrasted
+    from federator.simulation.loads import LoadOptions
+    from federator.simulation.study import Study, summarised
+
+    proposed = _proposed((*files, *file))
+    load = _load(world, trace, since, connection)
+    where, options = load.live.world, LoadOptions(limit=load.limit)
+    found = contrasted(
+        (Side("in force", where), Side("proposed", replace(where, policies=proposed))),
+        load.live.jobs,
+        options,
+        seed=seed,
+        changes=_changes(where.policies, proposed),
+        progress=Progress(),
+    )
+    study = Study(
+        world=where.name,
+        gpus=where.gpus,
+        trace=load.trace,
+        options=options,
+        capacity=1.0,
+        runs=found.runs,
+        summaries=summarised(found.runs),
+    )
+    write_contrast(found, study, load.live.remarks, json, report)
+    show_contrast(found.contrast, load.live.remarks)
+    return FAILED if troubles(found) else OK
+
+
+def _proposed(files: tuple[Path, ...]) -> str:
+    """The proposed set as one text, checked before anything is run. Raises `Invalid`."""
+    from federator.simulation.world_files import read_policies
+    from federator_policies.documents import compile_set, load
+
+    if not files:
+        raise Invalid(
+            "no policy file", field="FILES", remedy="name one or more YAML files, or a folder: -f policies/"
+        )
+    text = "\n---\n".join(read_policies(path) for path in files)
+    try:
+        compile_set(load(text))
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return text
+
+
+def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
+    """Which documents the proposed set has, has not, and has otherwise."""
+    old, new = _documents(in_force), _documents(proposed)
+    told = [f"{name} is new" for name in new if name not in old]
+    told += [f"{name} is gone" for name in old if name not in new]
+    told += [f"{name} is another" for name, text in new.items() if name in old and old[name] != text]
+    return tuple(told) or ("the same documents",)
+
+
+def _documents(text: str) -> dict[str, str]:
+    from federator_policies.documents import load
+
+    stored = [each.stored() for each in load(text)] if text.strip() else []
+    return {f"{each.kind}/{each.name}": each.text.strip() for each in stored}
+
+
+def _load(world: Path | None, trace: Path | None, since: str, connection: Connection) -> _Load:
+    from federator.simulation.live import Live
+    from federator.simulation.traces import read_trace
+    from federator.simulation.world_files import load_world
+
+    if world is None and trace is None:
+        return _Load(take(since, connection), f"the last {since}", None)
+    if world is None or trace is None:
+        raise Invalid("is missing", field="--world" if world is None else "--trace", remedy=AND_NOTHING_ELSE)
+    return _Load(Live(load_world(world), tuple(read_trace(trace)), ()), trace.name, 4.0)
