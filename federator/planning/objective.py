@@ -104,6 +104,7 @@ class Evaluator:
             "miss": sum(c.miss for c in costs.values()),
             "rent": sum(c.rent for c in costs.values()),
             "run": sum(c.run for c in costs.values()),
+            "egress": sum(c.egress for c in costs.values()),
             "wait": sum(c.wait for c in costs.values()),
             "shortfall": self._shortfall(now),
             "policy": sum(self._unmet(job, plan.bookings.get(job.id), plan.caps) for job in self.world.jobs),

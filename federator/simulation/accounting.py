@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from federator.model.datasets import BYTES_PER_GB
+from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, Schedule
 from federator.simulation.work import TraceJob
@@ -20,6 +22,7 @@ from federator.simulation.world import World
 Times = Mapping[str, float | None]
 TOLERANCE_S = 1.0
 CENT_USD = 0.01
+TOLERANCE_GB = 0.001
 DONE = "succeeded"
 SHORTEST_S = 10.0
 """Slowdowns count no run as shorter than this."""
@@ -131,6 +134,7 @@ def violations(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Iter
     yield from _work(outcome.schedule, world, by_name)
     yield from _capacity(outcome.schedule, world)
     yield from _money(outcome)
+    yield from _moves(outcome.schedule, world, by_name)
 
 
 def _twice(schedule: Schedule) -> Iterator[str]:
@@ -202,6 +206,25 @@ def _money(outcome: Outcome) -> Iterator[str]:
         usd = lease.usd_per_h * paid_s / 3600.0
         if abs(usd - lease.cost_usd) > CENT_USD + lease.usd_per_h / 3600.0:
             yield f"{name} has cost {lease.cost_usd:.2f} USD, and {paid_s:.0f} s cost {usd:.2f}"
+
+
+def _moves(schedule: Schedule, world: World, jobs: Mapping[str, TraceJob]) -> Iterator[str]:
+    """Bytes moved = bytes priced: every attempt that began has moved what its place did not have, at the price of the cheapest way, and the ledger has all of it."""
+    if not any(job.inputs for job in jobs.values()):
+        return
+    book = book_of(world)
+    for row in schedule.attempts:
+        job = jobs.get(row.job)
+        if job is None or row.start_s is None:
+            continue
+        needs = book.to_site(job.inputs, row.site)
+        if abs(needs.moved_bytes / BYTES_PER_GB - row.moved_gb) > TOLERANCE_GB:
+            yield f"{row.job} reads {needs.moved_bytes / BYTES_PER_GB:.3f} GB that {row.site} does not have, and moved {row.moved_gb:.3f}"
+        if abs(needs.usd - row.egress_usd) > CENT_USD:
+            yield f"moving the data of {row.job} to {row.site} costs {needs.usd:.2f} USD, and {row.egress_usd:.2f} are priced"
+    priced, booked = sum(row.egress_usd for row in schedule.attempts), schedule.ledger_moved_usd
+    if booked is not None and abs(priced - booked) > CENT_USD:
+        yield f"attempts have moved data for {priced:.2f} USD, and the ledger has {booked:.2f}"
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -27,6 +27,7 @@ from federator.settings import (
     TurnSettings,
 )
 from federator.simulation.clouds import SimulatedCloud
+from federator.simulation.data_moves import all_policies, book_of
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.sites import Conditions, SimulatedAgent
 from federator.simulation.virtual_time import ORIGIN_AT, LoopClock, VirtualLoop
@@ -66,6 +67,7 @@ class Federation:
         self.agents: dict[str, SimulatedAgent] = {}
         self.clouds = {name: self._cloud(name) for name in world.cloud_sites}
         self._secrets: dict[str, str] = {}
+        self._book = book_of(self.world)
         self.core: Core = assemble(
             settings=_settings(world, scheduler),
             clock=self.clock,
@@ -81,8 +83,8 @@ class Federation:
     async def begin(self) -> None:
         """Start the dispatcher, put the policies in force, and let every site connect and report."""
         await self.core.start()
-        if self.world.policies:
-            verdict = await self.core.desk.apply(ROOT, self.world.policies, "the world's policies")
+        if policies := all_policies(self.world):
+            verdict = await self.core.desk.apply(ROOT, policies, "the world's policies")
             if verdict.problems:
                 first = verdict.problems[0]
                 raise Invalid(first.detail, field=first.field or "policies", remedy=first.remedy)
@@ -149,7 +151,13 @@ class Federation:
             serve=self.core.hub.serve,
             spec=self._spec,
             progress=self.progress,
+            brings_s=lambda spec_hash: self._brings_s(spec_hash, site.name),
         )
+
+    def _brings_s(self, spec_hash: str, site: str) -> float:
+        """How long it really takes until a job's data is at that site."""
+        inputs = self._spec(spec_hash).inputs
+        return self._book.to_site(inputs, site).seconds if inputs else 0.0
 
     def _spec(self, spec_hash: str) -> JobSpec:
         return self.core.records.spec(spec_hash)
@@ -226,6 +234,7 @@ def _settings(world: World, scheduler: Scheduler) -> Settings:
             solver=scheduler.stages != ("greedy",),
             fast_path=scheduler.ours,
             window=scheduler.ours,
+            learn=scheduler.learns,
         ),
         link=LinkSettings(
             report_every_s=REPORT_EVERY_S, unreachable_after_s=4 * REPORT_EVERY_S, look_s=LOOK_S

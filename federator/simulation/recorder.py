@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 from federator.control.records import Changes, Records
 from federator.model.capacity import LEASE_ENDED, Lease
+from federator.model.datasets import BYTES_PER_GB
+from federator.model.events import LedgerEntry
 from federator.model.jobs import Job
-from federator.model.placements import Placement, PlacementStatus
+from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
 from federator.simulation.schedule import NO_ATTEMPT, Attempt, LeaseRow, Schedule
 from federator.simulation.work import TraceJob
 
@@ -26,6 +28,8 @@ class Recorder:
         self._changed = asyncio.Event()
         self.reasons: dict[str, str] = {}
         """Of each job that was placed, by its name in the trace, why it went where it went last."""
+        self.moved_usd = 0.0
+        """What the ledger says that moving data has cost."""
         self.finished = 0
         """Jobs that have ended."""
         self._open: set[str] = set()
@@ -77,6 +81,7 @@ class Recorder:
             ),
             leases=tuple(sorted(leases.values(), key=lambda row: (row.requested_s, row.lease))),
             end_s=now_at - self._origin_at,
+            ledger_moved_usd=self.moved_usd,
         )
 
     def _renting(self) -> bool:
@@ -90,6 +95,8 @@ class Recorder:
             elif isinstance(row, Lease) and row.status in LEASE_ENDED:
                 self._leases[row.id] = self._lease(row)
                 self._changed.set()
+            elif isinstance(row, LedgerEntry) and row.egress_gib:
+                self.moved_usd += row.usd
             elif isinstance(row, Job) and row.terminal and row.id in self._open:
                 self._open.discard(row.id)
                 self.finished += 1
@@ -98,6 +105,7 @@ class Recorder:
     def _attempt(self, placement: Placement) -> Attempt:
         job = self._jobs[placement.job]
         start_s, end_s = self._since(placement.started_at), self._since(placement.ended_at)
+        moves = placement.moves if placement.ended or placement.status in PLACEMENT_BEGUN else None
         held_h = 0.0 if start_s is None or end_s is None else (end_s - start_s) / 3600.0
         return Attempt(
             job=job.name,
@@ -113,6 +121,8 @@ class Recorder:
             outcome=_outcome(placement),
             deadline_s=job.deadline_s,
             price_usd=held_h * placement.gpus * placement.price_usd_gpu_h,
+            egress_usd=moves.usd if moves else 0.0,
+            moved_gb=moves.moved_bytes / BYTES_PER_GB if moves else 0.0,
         )
 
     def _lease(self, lease: Lease) -> LeaseRow:

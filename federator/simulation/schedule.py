@@ -34,6 +34,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deadline_s: float | None = None
     price_usd: float = 0.0
     egress_usd: float = 0.0
+    """For the data that was moved to it before it began; `moved_gb` is how much."""
+    moved_gb: float = 0.0
 
     @property
     def gpu_h(self) -> float:
@@ -68,6 +70,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[Attempt, ...]
     leases: tuple[LeaseRow, ...]
     end_s: float
+    ledger_moved_usd: float | None = None
+    """What the dispatcher's ledger says that moving data has cost, where it was heard."""
 
 
 def attempts_csv(rows: Iterable[Attempt]) -> str:

@@ -86,7 +86,7 @@ class DirectPipe:
 class SimulatedAgent:
     """One member: its machine, its link, and the ranks that it believes to run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of, by name
         self,
         *,
         member: str,
@@ -96,6 +96,7 @@ class SimulatedAgent:
         serve: Callable[[DirectPipe], Awaitable[None]],
         spec: Callable[[str], JobSpec],
         progress: Progress,
+        brings_s: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self.member = member
         self._conditions = conditions
@@ -103,6 +104,7 @@ class SimulatedAgent:
         self._serve = serve
         self._spec = spec
         self._progress = progress
+        self._brings_s = brings_s
         self._loop = asyncio.get_running_loop()
         self._key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(member.encode()).digest())
         self._state = State(site=site)
@@ -251,7 +253,7 @@ class SimulatedAgent:
             case do.FindPort(placement):
                 self._tell(ev.PortFound(placement, PORT))
             case do.Stage(record):
-                self._stage(record.entry.placement)
+                self._stage(record.entry.placement, record.entry.spec_hash)
             case do.StopStaging(placement):
                 timer = self._staging.pop(placement, None)
                 if timer is not None:
@@ -268,11 +270,13 @@ class SimulatedAgent:
 
     # -- the ranks ----------------------------------------------------------------------------------------------------
 
-    def _stage(self, placement: str) -> None:
-        if not self._conditions.staging_s:
+    def _stage(self, placement: str, spec_hash: str) -> None:
+        """Get its files ready, and bring its data."""
+        staging_s = self._conditions.staging_s + self._brings_s(spec_hash)
+        if not staging_s:
             self._tell(ev.Staged(placement, PORT))
             return
-        self._staging[placement] = self._loop.call_later(self._conditions.staging_s, self._staged, placement)
+        self._staging[placement] = self._loop.call_later(staging_s, self._staged, placement)
 
     def _staged(self, placement: str) -> None:
         self._staging.pop(placement, None)

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import parse_size_bytes
+from federator.model.datasets import BYTES_PER_GB
+from federator.model.jobs import Input
 from federator.simulation.work import TraceJob
+from federator.wire.inputs import read_uri
 
 Row = Mapping[str, str]
 PLAIN = frozenset({"name", "submit_s", "run_s"})
 PLAIN_COLUMNS = (
     "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
     "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h", "gpu_memory_mib", "speed", "kinds", "sites", "not_sites", "site_labels",
-    "labels", "spot_policy", "max_cost_usd", "family",
+    "labels", "spot_policy", "max_cost_usd", "family", "inputs",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 BANDS = {"0": 30, "1": 50, "2": 70}
@@ -115,6 +119,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             labels=_pairs(row.get("labels")),
             spot_policy=row.get("spot_policy") or "auto",
             max_cost_usd=number("max_cost_usd"),
+            inputs=tuple(_input(uri, size) for uri, size in _pairs(row.get("inputs")).items()),
             max_duration_s=number("max_duration_s"),
             wait_usd_h=number("wait_usd_h") or 0.0,
         )
@@ -138,9 +143,20 @@ def _online(row: Row, gpus_per_node: int) -> TraceJob:
             value_usd=float(row["value_usd"]) if row["deadline_h"] else None,
             owner=f"tenant-{row['tenant']}",
             home=f"site-{row['data_site']}" if row.get("data_site") else "",
+            inputs=_data_of(row),
             wait_usd_h=float(row["wait_usd_per_h"]),
         )
     )
+
+
+def _data_of(row: Row) -> tuple[Input, ...]:
+    """Its input at its data's site, of which a table of pools has a dataset of that name."""
+    size = round(float(row.get("data_gb") or 0.0) * BYTES_PER_GB)
+    return (Input(f"s3://site-{row['data_site']}", size),) if size and row.get("data_site") else ()
+
+
+def _input(uri: str, size: str) -> Input:
+    return Input(read_uri(uri, "$.inputs"), parse_size_bytes(size) if size else None)
 
 
 def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:

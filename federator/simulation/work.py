@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from federator.model.jobs import Accelerators, JobSpec, PlacementConstraints, Resources
+from federator.model.jobs import Accelerators, Input, JobSpec, PlacementConstraints, Resources
 from federator.wire.jobfile import JobRequest
 
 NOTHING_S = 1.0
@@ -51,6 +51,8 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     spot_policy: str = "auto"
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
+    inputs: tuple[Input, ...] = ()
+    """Data that it reads."""
     wait_usd_h: float = 0.0
     """What an hour of its waiting costs, where the trace says; it is accounted, and told to nobody."""
 
@@ -89,6 +91,7 @@ def request_of(
             kinds=job.kinds, sites=sites or job.sites, not_sites=job.not_sites, labels=job.site_labels
         ),
         labels=job.labels,
+        inputs=job.inputs or msgspec.UNSET,
     )
     return JobRequest(
         spec=spec,

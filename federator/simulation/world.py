@@ -36,6 +36,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     speeds: dict[str, float] = {}
     policies: str = ""
     """YAML documents, as `federator policy apply` takes them."""
+    data: tuple[str, ...] = ()
+    """More of them, of links and datasets: they are the world's, whatever policies are tried in it."""
 
     @property
     def gpus(self) -> int:

@@ -16,6 +16,7 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer
 from federator.model.sites import SiteKind
 from federator.simulation.clouds import Mood
+from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
@@ -62,14 +63,16 @@ def read_policies(path: Path) -> str:
 def from_yaml(text: str, folder: Path) -> World:
     """A world file's text. `policies` in it is a path from `folder`. Raises `Invalid`."""
     given = fields.mapping(read_document(text).value, "$")
-    _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies"))
+    _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies", "links", "datasets"))
     sites = [_site(each, f"$.sites[{n}]") for n, each in enumerate(_list(given, "sites", "$"))]
     offers = [_offer(each, f"$.burst[{n}]") for n, each in enumerate(_list(given, "burst", "$"))]
+    usual: tuple[str, ...] = ()
     if "sites_table" in given:
         table = folder / fields.text(given["sites_table"], "$.sites_table")
         found = load_world(table)
         sites += found.sites
         offers += [(offer, found.cloud_sites[offer.provider], Mood()) for offer in found.offers]
+        usual = () if "links" in given or "datasets" in given else found.data
     world = _world(fields.text(given.get("name", "world"), "$.name"), sites, offers)
     speeds = fields.mapping(given.get("speeds", {}), "$.speeds")
     policies = ""
@@ -77,6 +80,7 @@ def from_yaml(text: str, folder: Path) -> World:
         policies = read_policies(folder / fields.text(given["policies"], "$.policies"))
     return msgspec.structs.replace(
         world,
+        data=usual or read_data(given, folder, world),
         speeds={model: float(fields.number(v, f"$.speeds.{model}", low=1e-3)) for model, v in speeds.items()},
         policies=policies,
     )
@@ -205,10 +209,12 @@ def _offer(value: object, path: str) -> tuple[Offer, str, Mood]:
 def from_table(text: str, name: str) -> World:
     """A table of pools: `site` or `cluster`; `nodes`, or `sim_gpus`; `gpus_per_node`; and, as far as they are there, `site_kind`, `region`,
     `gpu_model`, `usd_per_gpu_h`, `burst` (1: rented per use, one node at a time) and `provisioning_h`. A site has one price: pools that differ in it become sites of their own.
+    Where there are regions, data goes between sites at the usual prices (`data_moves`), and of each site there is a dataset of its name.
     Raises `Invalid`.
     """
     rows = list(csv.DictReader(io.StringIO(text)))
     pools: dict[str, list[HostPool]] = {}
+    parts: dict[str, list[str]] = {}
     first: dict[str, Mapping[str, str]] = {}
     offers: list[tuple[Offer, str, Mood]] = []
     prices: dict[str, set[str]] = {}
@@ -221,9 +227,12 @@ def from_table(text: str, name: str) -> World:
             nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
             if row.get("burst") == "1":
                 offers.append(_rented_row(row, site, model, gpus, nodes))
+                parts.setdefault(site, []).append(offers[-1][1])
                 continue
+            whole = site
             if len(prices[site]) > 1:
                 site = f"{site}-{model.lower()}"
+            parts.setdefault(whole, []).append(site)
             first.setdefault(site, row)
             mine = pools.setdefault(site, [])
             mine.append(host_pool(f"{model.lower()}-{len(mine)}" if mine else "main", model, nodes, gpus))
@@ -239,7 +248,9 @@ def from_table(text: str, name: str) -> World:
         )
         for site, mine in pools.items()
     ]
-    return _world(Path(name).stem, sites, offers)
+    world = _world(Path(name).stem, sites, offers)
+    regional = any(site.region for site in sites)
+    return msgspec.structs.replace(world, data=data_of_table(parts)) if regional else world
 
 
 def _site_of(row: Mapping[str, str]) -> str:

@@ -15,13 +15,10 @@ from federator.kernel.quantities import parse_duration_s, parse_size_mib
 from federator.model.capacity import Market, Offer, Shape
 from federator.model.rules import PreemptRule, Rule, Scope
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
-from federator.ports import PolicyKind
-from federator_policies.burst import kind as burst_kind
-from federator_policies.queue import kind as queue_kind
+from federator_policies.documents import KINDS
 
 FOLDER = Path(__file__).parent
 NOW = 1_795_000_000.0
-KINDS: dict[str, PolicyKind] = {"BurstPolicy": burst_kind, "Queue": queue_kind}
 HOST_CPUS_MILLI, HOST_MEMORY_MIB = 64_000, 524_288
 
 
@@ -128,6 +125,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
         pool="gpu" if gpus else "cpu",
         member=f"{lease}-0" if lease else told.get("member", f"{site}-1"),
         session=f"session-{told.get('member', site)}",
+        region=told.get("region", ""),
         provider="acme" if lease else None,
         market=Market(told.get("market", "on-demand" if lease else "owned")),
         price_usd_gpu_h=told.get("price", 0.0),
@@ -171,7 +169,7 @@ def _offer(told: dict[str, Any]) -> OfferView:
     offer = Offer(
         name=told["name"],
         provider="acme",
-        region="eu",
+        region=told.get("region", "eu"),
         instance_type=told["name"],
         market=Market(told.get("market", "on-demand")),
         model=told.get("model", "A100"),

@@ -47,6 +47,10 @@ def _compare_rest(plan: Plan, expect: dict[str, Any]) -> None:
         assert (plan.wake_at - NOW) / 60 == pytest.approx(expect["wake_min"], abs=0.5)
     if "rent_usd" in expect:
         assert plan.terms["rent"] == pytest.approx(expect["rent_usd"], abs=0.01)
+    if "egress_usd" in expect:
+        assert plan.terms["egress"] == pytest.approx(expect["egress_usd"], abs=0.01)
+        moved = sum(a.moves.usd for a in plan.actions if isinstance(a, Place | Rent) and a.moves)
+        assert moved == pytest.approx(expect["egress_usd"], abs=0.01)
     if "miss_usd" in expect:
         assert plan.terms["miss"] == pytest.approx(expect["miss_usd"], abs=0.01)
 

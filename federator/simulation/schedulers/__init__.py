@@ -48,7 +48,7 @@ def _production(seed: int, world: World) -> InlineSolver:
 SCHEDULERS: dict[str, Scheduler] = {
     each.name: each
     for each in (
-        Scheduler("ours", _production, stages=("greedy", "lp", "cpsat"), ours=True),
+        Scheduler("ours", _production, stages=("greedy", "lp", "cpsat"), ours=True, learns=True),
         Scheduler("greedy", _production, stages=("greedy",), ours=True),
         _listing("fifo", Fifo),
         _listing("random", Fifo, bind=to_any),

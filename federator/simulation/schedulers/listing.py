@@ -13,7 +13,7 @@ from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.burst import Case
-from federator.planning.candidates import Candidate
+from federator.planning.candidates import Candidate, size
 from federator.planning.caps import Caps
 from federator.planning.interpret import write_starts
 from federator.planning.objective import Evaluator, Scored
@@ -277,8 +277,13 @@ def cheapest(job: JobView, fitting: Sequence[int], world: World) -> int:
     return min(
         fitting,
         key=lambda p: (
-            round(places[p].price_usd_gpu_h * places[p].run_s(job), 9),
+            round(_usd(job, places[p]), 9),
             places[p].gpus - job.gpus,
             p,
         ),
     )
+
+
+def _usd(job: JobView, at: Candidate) -> float:
+    """What its GPUs cost there for as long as it is planned to have them, and bringing its data."""
+    return at.price_usd_gpu_h * size(job) * at.run_s(job) / 3600.0 + at.transfer(job).usd

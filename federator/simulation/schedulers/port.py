@@ -29,6 +29,8 @@ class Scheduler:
     stages: tuple[str, ...] = ("list",)
     ours: bool = False
     """Whether the dispatcher's own short cuts are taken: the fast path, and a window on long lines, which is chosen by its own order."""
+    learns: bool = False
+    """Whether users' estimates are corrected by how those before turned out."""
     alter: Alter | None = None
     """Turns the policies' rules into those it is to obey."""
     bind: Bind | None = None

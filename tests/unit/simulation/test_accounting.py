@@ -160,7 +160,7 @@ def test_tables_have_the_columns_that_are_promised() -> None:
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == [
         "job", "attempt", "site", "pool", "market", "nodes", "gpus", "submit_s", "start_s", "end_s", "outcome", "deadline_s",
-        "price_usd", "egress_usd",
+        "price_usd", "egress_usd", "moved_gb",
     ]  # fmt: skip
     assert (rows[1]["start_s"], rows[1]["end_s"], rows[1]["price_usd"]) == ("100", "3700", "3")
     assert (rows[3]["start_s"], rows[3]["end_s"], rows[3]["deadline_s"]) == ("", "", "5.25")
