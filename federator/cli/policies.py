@@ -1,6 +1,6 @@
 """Policies: look, compare, check, apply. A set is applied as a whole, with a reason, as a new version."""
 
-import difflib
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,6 +16,7 @@ from federator.cli.policy_replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.http import PolicyVerdict
+from federator_policies.schema import document_schema
 
 app = App(name="policy", help="Show, check, try and apply policies.")
 app.command(replay)
@@ -63,16 +64,30 @@ def validate(*files: Files, allow_empty: AllowEmpty = False, connection: Connect
 
 
 @app.command
-def diff(*files: Files, connection: Connection = HERE) -> int:
-    """Show how a set differs from the one in force."""
-    text = _read(files, allow_empty=True).text
-    current, _ = ask(connection, lambda client: client.policies())
-    now = "---\n".join(document.text.rstrip("\n") + "\n" for document in current.documents)
-    lines = difflib.unified_diff(
-        now.splitlines(), text.splitlines(), f"version {current.version}", "new", lineterm=""
-    )
-    changed = list(lines)
-    print("\n".join(changed) if changed else "no difference")
+def diff(*files: Files, output: Output = "table", connection: Connection = HERE) -> int:
+    """Show how a set differs from the one in force: by document, and by what will hold."""
+    written = _read(files, allow_empty=True)
+    found, _ = ask(connection, lambda client: client.diff_policies(written.text))
+    if output in ("json", "yaml"):
+        show_data(found, output)
+        return FAILED if found.problems else 0
+    if found.problems:
+        return _show_verdict(PolicyVerdict(None, problems=found.problems), written, "")
+    if not found.documents:
+        print(f"no difference from version {found.version}")
+        return 0
+    for change in found.documents:
+        print(f"{change.change}: {plain(change.document)}")
+        print("\n".join(f"  {plain(line)}" for line in change.lines))
+    if found.added or found.removed:
+        print("\neffect:")
+        print(
+            "\n".join(
+                [f"- {plain(line)}" for line in found.removed] + [f"+ {plain(line)}" for line in found.added]
+            )
+        )
+    else:
+        print("\nthe effect is the same")
     return 0
 
 
@@ -90,10 +105,7 @@ def apply(
     reason:
         Why; kept with the version.
     """
-    if not reason.strip():
-        raise Invalid(
-            "is missing", field="--reason", remedy="write why, as in -m 'let research burst at night'"
-        )
+    _require(reason, "write why, as in -m 'let research burst at night'")
     written = _read(files, allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.apply_policies(written.text, reason))
     documents = counted(len(verdict.documents), "document")
@@ -105,6 +117,39 @@ def history(*, output: Output = "table", connection: Connection = HERE) -> None:
     """List the versions that have been in force, newest first, with author and reason."""
     versions, now = ask(connection, lambda client: client.policy_history())
     show_rows(versions[::-1], policy_columns(now), output, empty="no policies yet")
+
+
+@app.command
+def rollback(
+    version: int,
+    *,
+    reason: Annotated[str, Parameter(name=("-m", "--reason"))] = "",
+    connection: Connection = HERE,
+) -> int:
+    """Put a former version in force again, as a new version.
+
+    Parameters
+    ----------
+    version:
+        As `federator policy history` lists it.
+    reason:
+        Why; kept with the new version.
+    """
+    _require(reason, "write why, as in -m 'the night budget was too low'")
+    verdict, _ = ask(connection, lambda client: client.rollback_policies(version, reason))
+    done = f"version {verdict.version} is in force: the documents of version {version}"
+    return _show_verdict(verdict, _Written("", [(1, f"version {version}")]), done)
+
+
+@app.command
+def schema() -> None:
+    """Print the JSON Schema of policy documents, for editors and checks before a commit."""
+    print(json.dumps(document_schema(), indent=2, sort_keys=True))
+
+
+def _require(reason: str, remedy: str) -> None:
+    if not reason.strip():
+        raise Invalid("is missing", field="--reason", remedy=remedy)
 
 
 def _read(files: tuple[Path, ...], *, allow_empty: bool) -> _Written:

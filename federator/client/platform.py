@@ -10,12 +10,16 @@ from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import recorded
 from federator.wire.http import (
+    Approval,
     BudgetRow,
+    BurstStatus,
     DecisionRow,
     LeaseRow,
     OfferRow,
     Overview,
+    PolicyDiff,
     PolicyRequest,
+    PolicyRollback,
     PolicyVerdict,
     QueueRow,
     SiteRow,
@@ -107,6 +111,15 @@ class PlatformVerbs:
         """Money spent and committed under each cap."""
         return await self.transport.call("GET", "/v1/budgets", list[BudgetRow])
 
+    async def burst(self) -> BurstStatus:
+        """Whether anything may be rented, by which policies, and what waits for a person."""
+        return await self.transport.call("GET", "/v1/burst", BurstStatus)
+
+    async def approve_rental(self, job: str, *, usd: float | None = None, reason: str = "") -> None:
+        """Let a rental for a job cost so many USD in the worst case; without an amount, what is proposed for it now."""
+        body = msgspec.json.encode(Approval(job, usd, reason))
+        await self.transport.call("POST", "/v1/burst/approve", type(None), body=body, headers=JSON)
+
     async def policies(self) -> PolicySet:
         """The policies in force."""
         return await self.transport.call("GET", "/v1/policies", PolicySet)
@@ -114,6 +127,17 @@ class PlatformVerbs:
     async def policy_history(self) -> list[PolicySet]:
         """Every version that has been in force, oldest first."""
         return await self.transport.call("GET", "/v1/policies/history", list[PolicySet])
+
+    async def diff_policies(self, text: str) -> PolicyDiff:
+        """How a set of policies (YAML) differs from the one in force."""
+        body = msgspec.json.encode(PolicyRequest(text))
+        return await self.transport.call("POST", "/v1/policies/diff", PolicyDiff, body=body, headers=JSON)
+
+    async def rollback_policies(self, version: int, reason: str) -> PolicyVerdict:
+        """Put a former version in force again, as a new one."""
+        body = msgspec.json.encode(PolicyRollback(version, reason))
+        path = "/v1/policies/rollback"
+        return await self.transport.call("POST", path, PolicyVerdict, body=body, headers=JSON)
 
     async def validate_policies(self, text: str) -> PolicyVerdict:
         """What a set of policies (YAML) would be, and what is wrong with it."""
