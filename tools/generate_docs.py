@@ -133,18 +133,32 @@ def policies() -> str:
             "[policies/examples](../../policies/examples) has commented sets to start from."
         ),
     ]
-    for name, top in (("queue", "QueueSpec"), ("burst", "BurstSpec")):
-        module = importlib.import_module(f"federator_policies.{name}")
-        known = records(module)
+    kinds = ("queue", "burst", "budget", "preemption", "calendar", "dataset", "links", "residency")
+    modules = {
+        name: importlib.import_module(f"federator_policies.{name}") for name in (*kinds, "hours", "whose")
+    }
+    shared = records(modules["hours"]) | records(modules["whose"]) | records(modules["residency"])
+    for name in kinds:
+        module, top = modules[name], f"{name.capitalize()}Spec"
+        known = shared | records(module)
         text += [
             f"## {module.kind.kind}",
             one_line((module.__doc__ or "").partition(":")[2].split("\n\n")[0]).strip().capitalize(),
         ]
         text += [record_table(known[top], known)]
-        inner = [record for record in known.values() if record.name != top]
-        for record in inner:
+        for record in _inner(known[top], known):
             text += [f"### {record.name}", record.doc, record_table(record, known)]
     return page(text)
+
+
+def _inner(record: Record, known: Mapping[str, Record]) -> list[Record]:
+    """The records that a record is made of, each once, in the order in which they are met."""
+    found: dict[str, Record] = {}
+    for each in record.fields:
+        for name in re.findall(r"\w+", each.annotation):
+            if name in known and name not in found and name != record.name:
+                found |= {name: known[name]} | {inner.name: inner for inner in _inner(known[name], known)}
+    return list(found.values())
 
 
 def reasons() -> str:
