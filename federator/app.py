@@ -44,6 +44,7 @@ from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import adopt
 from federator.telemetry import configure_logging
+from federator.webhook import Webhook
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
 
@@ -240,6 +241,7 @@ class Dispatcher:
                 admission, settings, ",".join((self.address, *settings.server.others))
             ),
             reign=reign,
+            courier=Webhook(settings.alerts, settings.federation) if settings.alerts.webhook else None,
         )
 
     def _say_started(self) -> None:

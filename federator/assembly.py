@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from federator.control.acceptance import Acceptance
 from federator.control.admission import Admission
+from federator.control.alerts import Alerts
 from federator.control.committer import Committer
 from federator.control.decisions import DecisionLog
 from federator.control.desk import Compile, PolicyDesk
@@ -36,7 +37,7 @@ from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
 from federator.kernel.supervision import supervise
-from federator.ports import Blobs, Provider, Solver, Store
+from federator.ports import Blobs, Courier, Provider, Solver, Store
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Core:
     fences: Fences
     reconciliation: Reconciliation
     sweeper: Sweeper
+    alerts: Alerts
     solver: Solver
     providers: dict[str, Provider]
     history: History
@@ -113,6 +115,7 @@ class Core:
             ("executor", self.executor.run),
             ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
+            ("alerts", self.alerts.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
 
@@ -149,6 +152,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     user_data: Callable[[Admission], UserData],
     ids: IdSource | None = None,
     reign: Reign | None = None,
+    courier: Courier | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started."""
     ids = ids or IdSource(clock)
@@ -210,6 +214,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
+        alerts=Alerts(records=records, scribe=scribe, turn=turn, settings=settings.alerts, courier=courier),
         solver=solver,
         providers=providers,
         history=history,

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator.model.events import Alert
 from federator.model.plans import Plan
 from federator.model.rules import Rule
 from federator.model.snapshot import Problem
@@ -204,6 +205,14 @@ class PolicyKind(Protocol):
 
     def schema(self) -> dict[str, object]:
         """JSON Schema of `spec`."""
+        ...
+
+
+class Courier(Protocol):
+    """Takes alerts to people."""
+
+    async def deliver(self, alert: Alert) -> None:
+        """Bring it there, trying again as often as is sensible. Raises `Transient` when that was in vain; no error names a secret."""
         ...
 
 

@@ -119,6 +119,17 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the adapter itself wants to know."""
 
 
+class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told of budgets that fill, deadlines at risk, machines that never joined, and rentals that wait for approval."""
+
+    webhook: str = ""
+    """URL that each alert is posted to as a JSON object with a `text`; empty: none. It may hold a secret: logs name its host only."""
+    attempts: int = 5
+    """How often an alert is posted before it is given up, twice as long after each failure."""
+    look_s: float = 30.0
+    """How often it is looked for alerts (clock seconds); 0: never."""
+
+
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long records stay, and how much of them. Clock seconds.
 
@@ -206,5 +217,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link: LinkSettings = LinkSettings()
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
     providers: dict[str, ProviderSettings] = {}
     """Providers by name."""

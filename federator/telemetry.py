@@ -97,6 +97,18 @@ CATALOGUE = (
         "Actions of plans, by kind and by what became of them.",
         ("kind", "result"),
     ),
+    Metric("federator_alerts_total", MetricType.COUNTER, "Alerts that were raised, by kind.", ("kind",)),
+    Metric(
+        "federator_alerts_undelivered_total",
+        MetricType.COUNTER,
+        "Alerts that the webhook did not take in all its attempts.",
+    ),
+    Metric(
+        "federator_budget_used_ratio",
+        MetricType.GAUGE,
+        "What is spent and committed of each cap on money, over its limit.",
+        ("policy", "period", "share"),
+    ),
     Metric(
         "federator_findings_total",
         MetricType.COUNTER,

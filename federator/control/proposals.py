@@ -1,12 +1,14 @@
 """Rentals that wait for a person, or of which a policy only tells: written down once, when they are first proposed, and approved here."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import Conflict, NotFound
 from federator.model.identity import Caller, Role
-from federator.model.jobs import JobStatus
+from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Plan, Proposal, ProposalKind
 
 
@@ -50,6 +52,14 @@ async def approve(
         return changes
 
     await records.transact(compute)
+
+
+def proposed(records: Records, plan: Plan | None) -> Iterator[tuple[Proposal, Job]]:
+    """What waits for a person, with the job."""
+    for proposal in plan.proposals if plan else ():
+        job = records.jobs.get(proposal.job)
+        if job is not None and job.status is JobStatus.PENDING and proposal.kind is ProposalKind.APPROVAL:
+            yield proposal, job
 
 
 def wanted_usd(plan: Plan | None, job_id: str) -> float:

@@ -22,6 +22,34 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     placement: str = ""
 
 
+class AlertKind(StrEnum):
+    """What an alert is about."""
+
+    BUDGET = "budget"
+    """A budget has crossed one of its levels."""
+    DEADLINE = "deadline"
+    """A job is expected to miss its deadline."""
+    LEASE = "lease"
+    """A rented machine never joined."""
+    APPROVAL = "approval"
+    """A rental waits for a person."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person should hear of. `text` says all; the other fields are for programs, empty where they do not apply."""
+
+    kind: AlertKind
+    text: str
+    at: float
+    policy: str = ""
+    share: str = ""
+    """Of a budget: the queue or owner that it is for."""
+    job: str = ""
+    owner: str = ""
+    queue: str = ""
+    lease: str = ""
+
+
 class LedgerKind(StrEnum):
     """What a ledger line accounts for."""
 

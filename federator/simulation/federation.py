@@ -19,6 +19,7 @@ from federator.model.jobs import JobSpec
 from federator.model.sites import Member, Site, SiteKind
 from federator.ports import Provider
 from federator.settings import (
+    AlertSettings,
     LeaseSettings,
     LinkSettings,
     ProviderSettings,
@@ -240,6 +241,7 @@ def _settings(world: World, scheduler: Scheduler) -> Settings:
             report_every_s=REPORT_EVERY_S, unreachable_after_s=4 * REPORT_EVERY_S, look_s=LOOK_S
         ),
         leases=LeaseSettings(poll_s=POLL_S),
+        alerts=AlertSettings(look_s=0),
         retention=RetentionSettings(
             promised_s=KEPT_S,
             jobs_s=KEPT_S,
