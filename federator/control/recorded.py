@@ -120,6 +120,7 @@ class Recorded:
             not_sites=where.not_sites,
             site_labels=where.labels,
             labels=spec.labels,
+            inputs=spec.inputs or (),
         )
 
     def _run(self, job: Job, spec: JobSpec, span: Span, now: float) -> _Run | None:

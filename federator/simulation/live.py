@@ -128,6 +128,7 @@ def _job(job: RecordedJob, since_at: float, name: str) -> TraceJob:
         not_sites=job.not_sites,
         site_labels=job.site_labels,
         labels=job.labels,
+        inputs=job.inputs,
         spot_policy=job.spot_policy,
         max_cost_usd=job.max_cost_usd,
         max_duration_s=job.max_duration_s,

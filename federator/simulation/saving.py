@@ -13,6 +13,7 @@ from federator.simulation.clouds import Mood
 from federator.simulation.traces import PLAIN_COLUMNS
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
+from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
 
 
@@ -27,6 +28,12 @@ def world_yaml(world: World, policies: str = "") -> str:
             _offer(offer, world.cloud_sites[offer.provider], world.moods.get(offer.name))
             for offer in world.offers
         ]
+    for text in world.data:
+        document: Any = read_document(text).value
+        if document["kind"] == "Links":
+            told["links"] = document["spec"]
+        else:
+            told.setdefault("datasets", []).append(document["spec"])
     if policies:
         told["policies"] = policies
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()

@@ -1,12 +1,13 @@
 """What a simulation is told of a running dispatcher: the load that it has had, and the world that it has.
 
-Commands, images, environments, secrets and the names of files never enter it: only what planning and people's lists see anyway. New fields have
+Commands, images, environments and secrets never enter it: only what planning and people's lists see anyway. New fields have
 defaults. Times are seconds since the epoch, UTC.
 """
 
 import msgspec
 
 from federator.model.capacity import Offer
+from federator.model.jobs import Input
 from federator.model.sites import SiteKind
 
 
@@ -46,6 +47,7 @@ class RecordedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     not_sites: tuple[str, ...] = ()
     site_labels: dict[str, str] = {}
     labels: dict[str, str] = {}
+    inputs: tuple[Input, ...] = ()
 
 
 class RecordedJobs(msgspec.Struct, frozen=True, kw_only=True):
