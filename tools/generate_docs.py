@@ -4,7 +4,6 @@
 say, the meaning of each key of a job file, is in tools/written_fields.py and held to the keys that the code reads.
 """
 
-import importlib
 import json
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tools import solver_docs, written_fields
+from tools import policy_docs, solver_docs, written_fields
 from tools.record_docs import Field, Record, one_line, page, records
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,39 +125,7 @@ def site_file() -> str:
 
 def policies() -> str:
     """The kinds of policies, record by record."""
-    text = [
-        "# Policies",
-        (
-            "YAML documents with `apiVersion: federator/v1`, `kind`, `metadata: {name}` and `spec`, applied as one set. "
-            "[policies/examples](../../policies/examples) has commented sets to start from."
-        ),
-    ]
-    kinds = ("queue", "burst", "budget", "preemption", "calendar", "dataset", "links", "residency")
-    modules = {
-        name: importlib.import_module(f"federator_policies.{name}") for name in (*kinds, "hours", "whose")
-    }
-    shared = records(modules["hours"]) | records(modules["whose"]) | records(modules["residency"])
-    for name in kinds:
-        module, top = modules[name], f"{name.capitalize()}Spec"
-        known = shared | records(module)
-        text += [
-            f"## {module.kind.kind}",
-            one_line((module.__doc__ or "").partition(":")[2].split("\n\n")[0]).strip().capitalize(),
-        ]
-        text += [record_table(known[top], known)]
-        for record in _inner(known[top], known):
-            text += [f"### {record.name}", record.doc, record_table(record, known)]
-    return page(text)
-
-
-def _inner(record: Record, known: Mapping[str, Record]) -> list[Record]:
-    """The records that a record is made of, each once, in the order in which they are met."""
-    found: dict[str, Record] = {}
-    for each in record.fields:
-        for name in re.findall(r"\w+", each.annotation):
-            if name in known and name not in found and name != record.name:
-                found |= {name: known[name]} | {inner.name: inner for inner in _inner(known[name], known)}
-    return list(found.values())
+    return policy_docs.policies(record_table)
 
 
 def reasons() -> str:

@@ -12,10 +12,17 @@ import msgspec
 from federator.control.history import History
 from federator.control.money import job_limit
 from federator.control.records import Records
-from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView
-from federator.planning.forecast import UNKNOWN, Leaning, in_words, outlasting, runtime_quantiles
+from federator.planning.forecast import (
+    UNKNOWN,
+    Leaning,
+    RunForecast,
+    in_words,
+    outlasting,
+    runtime_quantiles,
+)
 from federator.wire.needs import needs_of
 
 TELLING = -0.2
@@ -161,7 +168,6 @@ def view_of_job(
     without_checkpoint: tuple[str, ...] = (),
 ) -> JobView:
     """Join record and spec into what planning may see: no command, environment or secret among it."""
-    forecast = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
     return JobView(
         id=job.id,
         revision=revision,
@@ -176,9 +182,7 @@ def view_of_job(
         gpu_memory_mib=spec.resources.gpus.memory_mib,
         cpus_milli=spec.resources.cpus_milli,
         memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
-        run_s=forecast.run_s,
-        run_low_s=forecast.low_s,
-        run_high_s=forecast.high_s,
+        **_run_times(runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)),
         speed=spec.speed,
         max_duration_s=job.max_duration_s,
         grace_s=spec.grace_s,
@@ -200,5 +204,15 @@ def view_of_job(
         refused=tuple((refusal.site, refusal.until_at) for refusal in job.refusals if refusal.until_at),
         needs=needs_of(spec),
         needs_fencing=bool(spec.stop_within_s),
-        inputs=spec.inputs or (),
+        inputs=_reads(job, spec),
     )
+
+
+def _reads(job: Job, spec: JobSpec) -> tuple[Input, ...]:
+    """What is brought to wherever it starts: its inputs, and of one that goes on from what it has kept elsewhere, that. Nobody knows how much it is."""
+    kept = spec.checkpoint.uri if spec.checkpoint and job.epoch and not job.resume_site else None
+    return (*(spec.inputs or ()), *((Input(kept),) if kept else ()))
+
+
+def _run_times(forecast: RunForecast) -> dict[str, float]:
+    return {"run_s": forecast.run_s, "run_low_s": forecast.low_s, "run_high_s": forecast.high_s}

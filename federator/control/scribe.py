@@ -98,7 +98,13 @@ class Scribe:
         if not sent:
             ended_at = self.clock.now()
             return self.placement(
-                changes, placement, "revoke", order=Order.STOP, order_reason=reason, ended_at=ended_at
+                changes,
+                placement,
+                "revoke",
+                order=Order.STOP,
+                order_reason=reason,
+                ended_at=ended_at,
+                moves=None,
             )
         told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason, grace_s=grace_s)
         changes.put(told)

@@ -17,7 +17,7 @@ from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
 
-AT_SITES = {"run", "command", "workdir", "setup", "outputs", "inputs"}
+AT_SITES = {"run", "command", "workdir", "setup", "outputs"}
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue
@@ -38,6 +38,16 @@ apiVersion: federator/v1
 kind: BurstPolicy
 metadata: {name: deadlines}
 spec: {who: {queues: [default, urgent]}, when: {mode: economic}, limits: {usd: {per_day: 500}}}
+---
+apiVersion: federator/v1
+kind: Dataset
+metadata: {name: far-away}
+spec: {uri: s3://far-away, size: 100GB, replicas: [{region: moon}]}
+---
+apiVersion: federator/v1
+kind: Links
+metadata: {name: links}
+spec: {between_regions: {gbit_per_s: 1}}
 """
 FULL: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "100m", "name": "filler"}
 BURSTS: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h", "finish_within": "100m"}
@@ -230,6 +240,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "placement": _placement,
     "image": _image,
     "secrets": _secrets,
+    "inputs": lambda: _differs(expected_s(inputs=["s3://far-away"]), expected_s(inputs=[])),
     "after": _after,
     "array": _array,
     "labels": _labels,

@@ -58,6 +58,18 @@ async def moved(world: World, job: str) -> list[LedgerEntry]:
     return [line for line in lines if line.egress_gib]
 
 
+async def until_rented(world: World) -> None:
+    """Let time pass, turn by turn."""
+    for _ in range(200):
+        await world.core.executor.poll()
+        plan = await world.core.turn.once()
+        if world.leases():
+            return
+        wake_at = plan.wake_at if plan and plan.wake_at else world.clock.now() + 60
+        world.clock.advance(min(60.0, max(1.0, wake_at - world.clock.now())))
+    raise AssertionError("nothing was rented")
+
+
 async def test_it_is_booked_when_its_site_begins_to_bring_it_and_once() -> None:
     world = await a_world()
     job = await world.submit(**JOB)
@@ -109,13 +121,7 @@ async def test_on_a_rented_machine_budgets_count_it_beside_the_rent() -> None:
     await world.submit(resources={"gpus": 4}, estimate="100m", name="filler")
     await world.turn()
     job = await world.submit(**JOB, finish_within="2h30m")
-    for _ in range(200):
-        await world.core.executor.poll()
-        plan = await world.core.turn.once()
-        if world.leases():
-            break
-        wake_at = plan.wake_at if plan and plan.wake_at else world.clock.now() + 60
-        world.clock.advance(min(60.0, max(1.0, wake_at - world.clock.now())))
+    await until_rented(world)
     (lease,) = world.leases()
     assert lease.egress_usd == pytest.approx(12.0)
     (row,) = world.core.views.budgets()
@@ -134,3 +140,31 @@ async def test_people_are_told_what_bringing_the_data_takes() -> None:
     await world.core.turn.once()
     told = await world.core.views.explain(world.core.views.find_job(ADA, job))
     assert "150 GB from hall: 20m and 12.00 USD" in told.because
+
+
+async def test_what_a_job_has_kept_elsewhere_is_brought_when_it_goes_on() -> None:
+    world = await a_world()
+    job = await world.submit(resources={"gpus": 4}, estimate="1h", checkpoint={"uri": "s3://kept/mine"})
+    await world.core.turn.once()
+    assert "s3://kept" not in world.placement(job).because
+    site = world.sites["lab"]
+    await site.say(world.placement(job), PlacementStatus.RUNNING, started_at=world.clock.now())
+    await world.core.intake.requeue(ADA, job)
+    await site.say(world.placement(job), PlacementStatus.STOPPED, checkpointed=True)
+    world.clock.advance(120.0)
+    site.report()
+    await world.core.turn.once()
+    assert "what bringing s3://kept/mine takes is not known" in world.placement(job).because
+
+
+async def test_a_machine_that_never_came_brings_nothing() -> None:
+    world = await a_world(POLICIES + BURST)
+    await world.submit(resources={"gpus": 4}, estimate="100m", name="filler")
+    await world.turn()
+    job = await world.submit(**JOB, finish_within="2h30m")
+    await until_rented(world)
+    assert world.placement(job).moves is not None
+    await world.core.intake.cancel(ADA, job)
+    assert world.job(job).status is JobStatus.CANCELLED
+    assert [p.moves for p in world.core.records.placements.values() if p.job == job] == [None]
+    assert world.job(job).spent_usd == 0.0

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from federator.model.datasets import concerns_data
+from federator.model.jobs import Input
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, QueueTerms, Rule
+from federator.planning.data import DataBook
 from federator_policies.documents import compile_set, load
 
 EXAMPLES = Path(__file__).parents[3] / "policies" / "examples"
@@ -56,3 +59,23 @@ def test_the_guides_example_compiles() -> None:
     guide = (EXAMPLES.parents[1] / "docs" / "howto" / "write-a-policy.md").read_text(encoding="utf-8")
     rules = compile_set(load(guide.split("```yaml\n")[1].split("```")[0]))
     assert {rule.policy for rule in rules} == {"Queue/paper", "BurstPolicy/paper-deadlines", "Queue/default"}
+
+
+def test_the_data_example_knows_its_data_and_keeps_the_medical_part_in_its_halls() -> None:
+    rules = rules_of(EXAMPLES / "data.yaml")
+    book = DataBook(rules, {"basel": "eu-west", "zug": "eu-west"})
+    imagenet = (Input("s3://datasets/imagenet/train"),)
+    assert book.to_site(imagenet, "basel").moved_bytes == 0
+    assert book.to_site(imagenet, "zug").seconds == pytest.approx(30.0)
+    assert (book.to_site(imagenet, "zug").usd, book.to_site(imagenet, "far").usd) == (
+        0.0,
+        pytest.approx(12.0),
+    )
+    (stays,) = [rule for rule in rules if isinstance(rule, Filter) and rule.effect == Effect.DENY]
+    assert (stays.pools.sites, stays.beyond) == (("basel", "zug"), True)
+    medical, public = (Input("s3://patients/7"),), imagenet
+    assert concerns_data(stays.data, book.datasets, medical, every=False)
+    assert not concerns_data(stays.data, book.datasets, public, every=False)
+    (rents,) = [rule for rule in rules if isinstance(rule, Filter) and rule.effect == Effect.ALLOW]
+    assert concerns_data(rents.data, book.datasets, public, every=True)
+    assert not concerns_data(rents.data, book.datasets, (*public, *medical), every=True)
