@@ -18,7 +18,7 @@ from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
-from federator.solving import integer, linear
+from federator.solving import guided, integer, linear
 from federator.solving.frames import STAGES
 
 WORTH_USD = 0.005
@@ -161,11 +161,12 @@ def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
 
 
 def _best_round(evaluator: Evaluator, table: Columns, answer: linear.LinearAnswer) -> Scored:
-    """The cheapest of what the dive's steps come to, once greedy has filled what they leave open."""
+    """The cheapest of what the dive's steps come to, once greedy or the prices have filled what they leave open."""
+    dived = [table.jobs_for(values, evaluator) for values in answer.rounds]
+    guided_by_prices = [guided.fill(evaluator, table, answer.reduced, starts) for starts in (dived[0], {})]
     tried: list[dict[str, int]] = []
     best: Scored | None = None
-    for values in answer.rounds:
-        starts = table.jobs_for(values, evaluator)
+    for starts in (dived[0], *guided_by_prices, *dived[1:]):
         if starts in tried or (best is not None and evaluator.work.spent):
             continue
         tried.append(starts)

@@ -1,0 +1,51 @@
+"""The price-guided greedy: what is left free now goes to whom the relaxation's prices would give it.
+
+No permitted GPU stays idle beside a job that fits it, so after the dive somebody fills what it leaves open. Who that is decides most of what a plan
+is short of its bound: the dive's own decisions of now are within some hundredths of a per cent of it, and filling in the published order costs up to
+one per cent more (`docs/explanation/planning.md`). A column's reduced cost is what the start costs beyond the best that its class can hope for, with
+the work that it displaces later counted in; so the lowest per GPU goes first.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from federator.planning.columns import Columns, Kind
+from federator.planning.objective import Evaluator
+from federator.planning.yard import need_of
+
+
+def fill(
+    evaluator: Evaluator, table: Columns, reduced: Sequence[float], starts: Mapping[str, int]
+) -> dict[str, int]:
+    """These starts, and more on the hosts that they leave free, the lowest reduced cost per GPU first. Caps are the evaluator's to hold."""
+    world = evaluator.world
+    lots = [world.lot(place) for place in range(len(world.places))]
+    filled: dict[str, int] = {}
+    for job, place in starts.items():
+        view = world.by_id[job]
+        if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
+            filled[job] = place
+    for column in _in_turn(table, reduced):
+        place = table.place[column]
+        for job in table.classes[table.klass[column]]:
+            if job.id in filled or not _may(evaluator, job.id, place):
+                continue
+            if lots[place].take(need_of(job), job.nodes) is None:
+                break
+            filled[job.id] = place
+    return filled
+
+
+def _in_turn(table: Columns, reduced: Sequence[float]) -> list[int]:
+    """The starts of now on capacity that is there."""
+
+    def turn(column: int) -> tuple[float, float, int]:
+        gpus = max(1, table.classes[table.klass[column]][0].gpus_total)
+        return reduced[column] / gpus, table.cost[column], column
+
+    return sorted((column for column, kind in enumerate(table.kind) if kind is Kind.NOW), key=turn)
+
+
+def _may(evaluator: Evaluator, job: str, place: int) -> bool:
+    """Whether this one of its class may: a lease is for those that have a case."""
+    world = evaluator.world
+    return not world.places[place].rented or evaluator.bursting.may_use_lease(world.by_id[job], place)
