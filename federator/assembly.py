@@ -189,15 +189,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         intake=Intake(records, scribe, acceptance),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
-        views=Views(
-            records=records,
-            inventory=inventory,
-            observer=observer,
-            turn=turn,
-            explainer=explainer,
-            scribe=scribe,
-            providers=settings.providers,
-        ),
+        views=_views(settings, records, inventory, observer, turn, explainer, scribe),
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
         decisions=decisions,
@@ -234,6 +226,26 @@ def _observer(
         reconnect_s=settings.link.unreachable_after_s,
         slack_s=settings.leases.slack_s,
         window=settings.turn.window,
+    )
+
+
+def _views(
+    settings: Settings,
+    records: Records,
+    inventory: Inventory,
+    observer: Observer,
+    turn: Turn,
+    explainer: Explainer,
+    scribe: Scribe,
+) -> Views:
+    return Views(
+        records=records,
+        inventory=inventory,
+        observer=observer,
+        turn=turn,
+        explainer=explainer,
+        scribe=scribe,
+        providers=settings.providers,
     )
 
 

@@ -4,16 +4,8 @@ import msgspec
 
 from federator.api.exchange import Call
 from federator.model.sites import Site
-from federator.wire.http import (
-    Approval,
-    BudgetRow,
-    BurstStatus,
-    LeaseRow,
-    OfferRow,
-    Overview,
-    QueueRow,
-    SiteRow,
-)
+from federator.wire.governing import Approval, BurstStatus
+from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow
 
 
 class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,11 +10,10 @@ from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
+from federator.wire.governing import PolicyDiff, PolicyRollback
 from federator.wire.http import (
     DecisionRow,
-    PolicyDiff,
     PolicyRequest,
-    PolicyRollback,
     PolicyVerdict,
     TokenAnswer,
     TokenRequest,

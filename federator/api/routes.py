@@ -14,7 +14,7 @@ from federator.model.jobs import JobSpec
 from federator.model.plans import Explanation
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import http, link
+from federator.wire import governing, http, link
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
@@ -63,16 +63,16 @@ ROUTES = (
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
     Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
-    Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=http.BurstStatus),
-    Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=http.Approval, status=204),
+    Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=governing.BurstStatus),
+    Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=governing.Approval, status=204),
     Route("POST", "/v1/burst/pause", fleet.pause_burst, PERSON, "Rent nothing new", PLATFORM, status=204),
     Route("POST", "/v1/burst/resume", fleet.resume_burst, PERSON, "Allow renting again", PLATFORM, status=204),
     # Rules and accounts
     Route("GET", "/v1/policies", governance.policies, PERSON, "The policies in force", answer=PolicySet),
     Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=http.PolicyRequest, answer=http.PolicyVerdict),
     Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=http.PolicyRequest, answer=http.PolicyVerdict),
-    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=http.PolicyRequest, answer=http.PolicyDiff),
-    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=http.PolicyRollback, answer=http.PolicyVerdict),
+    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=http.PolicyRequest, answer=governing.PolicyDiff),
+    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=governing.PolicyRollback, answer=http.PolicyVerdict),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[http.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),

@@ -4,7 +4,8 @@ from rich.text import Text
 
 from federator.cli.output import Column
 from federator.cli.phrases import NONE, plain, usd, when
-from federator.wire.http import BudgetRow, BurstPolicyRow, ProposalRow
+from federator.wire.governing import BurstPolicyRow, ProposalRow
+from federator.wire.http import BudgetRow
 
 BAR = 20
 """Letters of a bar."""

@@ -9,17 +9,14 @@ from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import recorded
+from federator.wire.governing import Approval, BurstStatus, PolicyDiff, PolicyRollback
 from federator.wire.http import (
-    Approval,
     BudgetRow,
-    BurstStatus,
     DecisionRow,
     LeaseRow,
     OfferRow,
     Overview,
-    PolicyDiff,
     PolicyRequest,
-    PolicyRollback,
     PolicyVerdict,
     QueueRow,
     SiteRow,

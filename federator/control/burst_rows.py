@@ -9,7 +9,7 @@ from federator.model.plans import Plan
 from federator.model.rules import BurstMode, Filter
 from federator.planning.openings import open_at
 from federator.planning.rule_words import where, whose
-from federator.wire.http import BurstPolicyRow, BurstStatus, ProposalRow
+from federator.wire.governing import BurstPolicyRow, BurstStatus, ProposalRow
 
 
 def burst_status(records: Records, plan: Plan | None, now: float) -> BurstStatus:

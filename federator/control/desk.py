@@ -15,7 +15,8 @@ from federator.model.identity import Caller, Role
 from federator.model.plans import Plan
 from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
 from federator.planning.rule_words import in_words
-from federator.wire.http import DocumentChange, PolicyDiff, PolicyVerdict, Problem
+from federator.wire.governing import DocumentChange, PolicyDiff
+from federator.wire.http import PolicyVerdict, Problem
 
 
 class Compiled(NamedTuple):

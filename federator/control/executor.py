@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 TAKEN_BACK = "the provider takes the machine back"
 NEVER_JOINED = "its agent never joined"
+UNANSWERED = "its provider has not answered for as long as the machine was to run"
 PAUSED = "renting was paused before its provider was asked"
 LISTED_S = 3600.0
 """Providers list a machine for at least so long after its end."""
@@ -198,8 +199,8 @@ class Executor:
         if not placements_on(self._records, lease):
             await self._move(lease.id, "drop", failure="no longer needed", ended=True)
             return
-        if self._purse.closed or self._purse.left_s(lease) <= 0:
-            why = PAUSED if self._purse.closed else self._purse.because(lease)
+        why = PAUSED if self._purse.closed else self._purse.spent_because(lease)
+        if why:
             await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, "drop"))
             return
         await self._move(lease.id, "launch")
@@ -208,9 +209,7 @@ class Executor:
     async def _launching(self, lease: Lease) -> None:
         """Ask, or ask again after a crash: the name makes both the same."""
         if self._purse.left_s(lease) <= 0:
-            late = "its provider has not answered for as long as the machine was to run"
-            why = self._purse.why(lease, late)
-            await self._failed(lease, why, event="give-up")
+            await self._failed(lease, self._purse.why(lease, UNANSWERED), event="give-up")
             return
         if self._purse.closed or not self._pace.allows(lease):
             return  # while paused nothing is asked for again: a machine that an unheard answer was of is in the listing

@@ -34,6 +34,10 @@ class Purse:
         """What ends it."""
         return self._affordable(lease).because
 
+    def spent_because(self, lease: Lease) -> str:
+        """What leaves no money for it; empty while there is some."""
+        return self.because(lease) if self.left_s(lease) <= 0 else ""
+
     def why(self, lease: Lease, otherwise: str) -> str:
         """Why it came to nothing: a budget, if one is strained, or something else."""
         return self._budgets[lease.id].because if lease.id in self._budgets else otherwise

@@ -165,16 +165,7 @@ def _gang_size(text: str) -> int:
 def queue_rows(records: Records) -> list[QueueRow]:
     """Every queue with its use, all below it included."""
     rules = records.policies.rules
-    limits = {
-        rule.scope.queues[0]: int(rule.limit)
-        for rule in rules
-        if isinstance(rule, CapRow)
-        and rule.unit is CapUnit.GPUS
-        and rule.period is Period.NOW
-        and not rule.each
-        and rule.pools == PoolSelector()
-        and len(rule.scope.queues) == 1
-    }
+    limits = _limits(rules)
     guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow) and not rule.model}
     waiting = records.index.pending_by_queue()
     rows = []
@@ -206,6 +197,20 @@ def queue_rows(records: Records) -> list[QueueRow]:
             )
         )
     return rows
+
+
+def _limits(rules: Iterable[Rule]) -> dict[str, int]:
+    """Of each queue, the GPUs that it may have at once, of whatever model."""
+    return {
+        rule.scope.queues[0]: int(rule.limit)
+        for rule in rules
+        if isinstance(rule, CapRow)
+        and rule.unit is CapUnit.GPUS
+        and rule.period is Period.NOW
+        and not rule.each
+        and rule.pools == PoolSelector()
+        and len(rule.scope.queues) == 1
+    }
 
 
 def lease_row(lease: Lease) -> LeaseRow:

@@ -26,9 +26,9 @@ from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.snapshot import PoolView
 from federator.settings import ProviderSettings
+from federator.wire.governing import BurstStatus
 from federator.wire.http import (
     BudgetRow,
-    BurstStatus,
     JobDetail,
     JobPage,
     JobRow,

@@ -9,19 +9,15 @@ from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
+from federator.wire.governing import BurstPolicyRow, BurstStatus, DocumentChange, PolicyDiff, ProposalRow
 from federator.wire.http import (
     BudgetRow,
-    BurstPolicyRow,
-    BurstStatus,
     DecisionRow,
-    DocumentChange,
     LeaseRow,
     Overview,
-    PolicyDiff,
     PolicyVerdict,
     PoolRow,
     Problem,
-    ProposalRow,
     QueueRow,
     SiteRow,
     TokenAnswer,

@@ -1,0 +1,83 @@
+"""HTTP bodies of policies and bursting: how two sets differ, what may be rented, and what waits for a person."""
+
+from typing import Annotated
+
+import msgspec
+
+from federator.wire.http import Problem
+
+
+class DocumentChange(msgspec.Struct, frozen=True):
+    """One document that differs: `added`, `removed` or `changed`, with its lines as a unified diff."""
+
+    document: str
+    change: str
+    lines: tuple[str, ...] = ()
+
+
+class PolicyDiff(msgspec.Struct, frozen=True):
+    """How a set differs from the one in force, by document and by effect. With `problems`, nothing is compared."""
+
+    version: int
+    """Of the set in force."""
+    documents: tuple[DocumentChange, ...] = ()
+    added: tuple[str, ...] = ()
+    """What will hold, in words."""
+    removed: tuple[str, ...] = ()
+    """What will no longer hold, in words."""
+    problems: tuple[Problem, ...] = ()
+
+
+class PolicyRollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/policies/rollback: which former version is to be in force again, and why."""
+
+    version: int
+    reason: str
+
+
+class BurstPolicyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one burst policy does."""
+
+    policy: str
+    mode: str
+    who: str
+    where: str
+    open: bool
+    """Whether its hours hold now."""
+    advisory: bool = False
+    approval_above_usd: float | None = None
+    leases: int = 0
+    """That it let be rented, and are not over."""
+
+
+class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A rental that a policy only advises, or that waits to be approved."""
+
+    kind: str
+    job: str
+    name: str
+    owner: str
+    queue: str
+    policy: str
+    offer: str
+    cost_usd: float
+    worst_usd: float
+    because: str
+
+
+class BurstStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether anything may be rented, by which policies, and what waits for a person."""
+
+    paused: bool
+    paused_by: str = ""
+    paused_at: float | None = None
+    policies: tuple[BurstPolicyRow, ...] = ()
+    proposals: tuple[ProposalRow, ...] = ()
+
+
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/burst/approve: a rental for this job may cost so much in the worst case; without `usd`, what is proposed now."""
+
+    job: str
+    usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)] | None = None
+    reason: str = ""
