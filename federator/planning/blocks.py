@@ -7,7 +7,6 @@ from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate
 from federator.planning.caps import QUEUE_UNITS, Caps
 from federator.planning.wording import gpus, moment
-from federator.planning.yard import Hold
 
 
 class Block(NamedTuple):
@@ -36,9 +35,9 @@ def capped(caps: Caps, row: CapRow, job: JobView, at: Candidate) -> Block:
     return Block(kind, situation, *caps.describe(row, job, at))
 
 
-def held(hold: Hold, at: Candidate, now: float) -> Block:
+def held(job: JobView, at: Candidate, until_at: float, now: float) -> Block:
     """What is free is kept for a gang."""
-    job, until = hold.job, moment(hold.at, now)
+    until = moment(until_at, now)
     text = f"free GPUs at {at.shown} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
     return Block("capacity", "held", text, f"an estimate short enough to end by {until}")
 

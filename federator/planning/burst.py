@@ -100,6 +100,8 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
         self._again: dict[tuple[object, int], float] = {}
+        self.table: object = None
+        """All cases as `cases.Cases`, once somebody has asked for them."""
 
     def within(self, world: World) -> "Bursting":
         """The same cases, where the world differs only in whom nothing may be rented for."""

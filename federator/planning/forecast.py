@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from federator.model.snapshot import Problem
 from federator.planning.burst import HomeForecast
+from federator.planning.listed import at_home
 from federator.planning.problem import World
-from federator.planning.schedule import schedule
 from federator.planning.wording import span
 
 SPREAD = 0.4
@@ -146,7 +146,7 @@ def list_schedule(problem: Problem) -> dict[str, HomeForecast]:
 
 def home_forecast(world: World) -> dict[str, HomeForecast]:
     """The counterfactual of every rental: nothing is rented, and no lease is used."""
-    found = schedule(world, None).bookings
+    found = at_home(world)
     return {
         job: HomeForecast(job, world.places[b.place].key, b.start_at, b.finish_at) for job, b in found.items()
     }

@@ -11,10 +11,10 @@ from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
 from federator.planning.burst import Case
 from federator.planning.interpret import write_plan, write_starts
+from federator.planning.listed import starts_now
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.prices import cost
 from federator.planning.problem import World
-from federator.planning.schedule import starts_now
 
 QUICK = "quick"
 """The stage of a plan that says only what starts now."""

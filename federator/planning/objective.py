@@ -7,15 +7,21 @@ and pays, is charged that rental: renting early has no advantage over renting as
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, HomeForecast
 from federator.planning.caps import Caps
 from federator.planning.forecast import home_forecast
+from federator.planning.listed import carry_out
 from federator.planning.prices import Cost, cost, never_usd
 from federator.planning.problem import World, under
 from federator.planning.schedule import Booking, Schedule, schedule
+
+if TYPE_CHECKING:
+    from federator.planning.carried import Carried
 
 REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
@@ -27,6 +33,7 @@ STAGE_WORK = 50_000
 """As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
 PROOF_WORK = WORK + 2 * STAGE_WORK
 """While a decision has taken less than this, rentals in it are each tried without."""
+TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 EPSILON_USD = 1e-6
 """Differences below this are none."""
 
@@ -38,10 +45,10 @@ class Scored:
     starts: dict[str, int]
     total: float
     terms: dict[str, float]
-    costs: dict[str, Cost]
+    costs: Mapping[str, Cost]
     schedule: Schedule
     caps: Caps
-    later: dict[str, Case]
+    later: Mapping[str, Case]
 
     def booking(self, job: str) -> Booking | None:
         """The job's place in the schedule that follows."""
@@ -87,11 +94,32 @@ class Evaluator:
         self.work = work or Work()
 
     def without_rentals_for(self, job: str) -> "Evaluator":
-        """The same world, except that nothing may be rented for the job."""
-        return Evaluator(World(self.world.problem, self.world.forbidden | {job}), self.home, self.work)
+        """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
+        other = copy(self)
+        other.world = self.world.without_rentals_for(job)
+        other.bursting = self.bursting.within(other.world)
+        return other
 
     def score(self, starts: Mapping[str, int]) -> Scored:
-        """Carry out `starts`, fill what is left free, schedule the rest, and add up."""
+        """Carry out `starts`, fill what is left free, schedule the rest, and add up: by the kernel, where it is at hand."""
+        carried = carry_out(self.world, self.bursting, starts, required_usd=REQUIRED_USD)
+        return self.score_plainly(starts) if carried is None else self._scored(carried)
+
+    def _scored(self, carried: "Carried") -> Scored:
+        self.work.looks += carried.attempts
+        terms = {name: round(carried.term(name), 6) for name in TERMS}
+        return Scored(
+            starts=carried.starts(),
+            total=round(sum(terms.values()), 6),
+            terms=terms,
+            costs=carried.costs(),
+            schedule=carried.schedule(),
+            caps=carried.caps(),
+            later=carried.later(),
+        )
+
+    def score_plainly(self, starts: Mapping[str, int]) -> Scored:
+        """The same in plain Python: what the kernel is held to, and what there is while nothing is compiled."""
         plan = schedule(self.world, self.bursting, starts)
         assert plan.caps is not None, "the schedule has passed its first moment"
         self.work.looks += plan.attempts

@@ -9,7 +9,8 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * Caps hold at every moment; what ends gives its part back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -48,8 +49,8 @@ class Booking:
 class Schedule:
     """A booking per job that ever starts, and for those that do not start at once, why."""
 
-    bookings: dict[str, Booking] = field(default_factory=dict)
-    blocks: dict[str, Block] = field(default_factory=dict)
+    bookings: MutableMapping[str, Booking] = field(default_factory=dict)
+    blocks: MutableMapping[str, Block] = field(default_factory=dict)
     caps: Caps | None = None
     """As they stand after what starts now."""
     attempts: int = 0
@@ -71,7 +72,8 @@ def starts_now(world: World) -> Schedule:
 class _Rank(NamedTuple):
     """Cheapest first; then where it was not lost before, where fewest GPUs per host are left over, where it is fastest."""
 
-    total: float
+    total: int
+    """To a billionth of a USD."""
     miss: float
     lost_there: bool
     left_over: int
@@ -86,7 +88,7 @@ class _Engine:
     def __init__(self, world: World, bursting: Bursting | None) -> None:
         self.world, self.bursting, self.now = world, bursting, world.now
         self.lots = [world.lot(place) for place in range(len(world.places))]
-        self.caps = Caps(world.snapshot, world.book.caps)
+        self.caps = world.caps.copy()
         self.result = Schedule()
         self.hold: Hold | None = None
         self.rented: set[int] = set()
@@ -127,8 +129,8 @@ class _Engine:
             self._pass(at, fresh)
         if self._spent:
             left = [(job, self._places(job)) for job in self.lanes.waiting()]
-            self.result.bookings |= _estimate(self.world, left, at)
-        self.result.bookings |= _put_back(self.world.jobs, self.result.bookings, self.now)
+            self.result.bookings.update(_estimate(self.world, left, at))
+        self.result.bookings.update(_put_back(self.world.jobs, self.result.bookings, self.now))
         return self.result
 
     @property
@@ -225,7 +227,8 @@ class _Engine:
                 self._start(job, best.place, at, best.hosts)
             return better
         if held and self.hold is not None:
-            return blocks.held(self.hold, self.world.places[self.hold.place], self.now)
+            hold = self.hold
+            return blocks.held(hold.job, self.world.places[hold.place], hold.at, self.now)
         return capped or BUSY
 
     def _hosts(self, job: JobView, place: int, at: float) -> tuple[int, ...] | None:
@@ -247,7 +250,8 @@ class _Engine:
         avoided = candidate.members_of(job.avoid_nodes) if job.avoid_nodes else ()
         lost_there = any(self.lots[place].members[host] in avoided for host in hosts)
         left_over, run_s = candidate.gpus - job.gpus, candidate.run_s(job)
-        return _Rank(round(price.total, 9), price.miss, lost_there, left_over, run_s, place, hosts)
+        usd = math.floor(price.total * 1e9 + 0.5)
+        return _Rank(usd, price.miss, lost_there, left_over, run_s, place, hosts)
 
     def _committed_until(self, place: int) -> float:
         """Until when a rented instance is needed by what runs there."""

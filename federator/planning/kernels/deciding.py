@@ -1,0 +1,127 @@
+"""One decision, compiled: carried out, and priced.
+
+The terms are those of `prices.cost` and of `objective`, which says what they mean; sums go in the published order of jobs, so that they come
+out the same wherever they are made.
+"""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+import numpy as np
+
+from federator.planning.kernels.compiled import compiled, kernel
+from federator.planning.kernels.limits import blocking, later_case
+from federator.planning.kernels.listing import begin, go_on
+from federator.planning.kernels.starting import missed, rent_beyond
+from federator.planning.kernels.tables import OFFER, OWNED
+
+
+@compiled
+def starts_now(s, job):
+    """Whether the booking is a decision of now: a rental, or a start at once on capacity that is there."""
+    if job.way < 0:
+        return False
+    if job.rents != 0:
+        return True
+    kind = s.places[s.ways[job.way].place].kind
+    return job.exact != 0 and job.start_at <= s.state[0].now and kind != OFFER
+
+
+@compiled
+def charge(s, job):
+    """What the job costs as it is booked."""
+    kind, state = s.classes[job.klass], s.state[0]
+    if job.way < 0:
+        job.wait_usd = job.wait_usd_h * state.never_h
+        job.miss_usd = kind.value
+        return
+    way = s.ways[job.way]
+    job.run_usd = way.run_usd
+    job.egress_usd = way.egress_usd
+    if job.rents != 0:
+        job.rent_usd = way.whole_usd
+    else:
+        job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
+    job.wait_usd = job.wait_usd_h * max(0.0, job.start_at - state.now) / 3600.0
+    job.miss_usd = missed(kind, way, job.start_at)
+
+
+@compiled
+def put_off(s, number):
+    """The rental later that saves a job which would miss, and pays; -1 where there is none. Its price takes the place of the booking's."""
+    job, state = s.jobs[number], s.state[0]
+    if job.way >= 0 and (job.rents != 0 or job.miss_usd == 0.0 or job.start_at <= state.now):
+        return -1
+    found = later_case(s, job.klass, number)
+    if found < 0:
+        return -1
+    case = s.cases[found]
+    wait = job.wait_usd_h * (case.rent_at + (case.start_at - state.now) - state.now) / 3600.0
+    if case.usd + wait >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
+        return -1
+    job.run_usd = 0.0
+    job.rent_usd = case.usd
+    job.wait_usd = wait
+    job.miss_usd = 0.0
+    job.egress_usd = 0.0
+    return found
+
+
+@compiled
+def unmet(s, number):
+    """The price of what a policy requires to be rented now, and this decision does not; infinite where it wants nothing."""
+    job, least = s.jobs[number], np.inf
+    if job.starts != 0 or (job.way >= 0 and s.places[s.ways[job.way].place].kind != OWNED):
+        return least
+    for index in range(job.first_required, job.last_required):
+        if blocking(s, job.klass, s.ways[s.cases[index].way], False) < 0:
+            least = min(least, s.cases[index].usd)
+    return least
+
+
+@compiled
+def shortfall(s, number):
+    """GPUs that a guarantee is short of after this decision, as far as there is work that wants them."""
+    state, promise = s.state[0], s.promises[number]
+    used, wanted = promise.used, 0
+    for index in range(len(s.jobs)):
+        job = s.jobs[index]
+        kind = s.classes[job.klass]
+        if s.flags[state.promised_to + number, job.klass] == 0 or kind.gpus == 0:
+            continue
+        if job.starts == 0:
+            at_home = kind.first_way < kind.last_way and s.places[s.ways[kind.first_way].place].kind == OWNED
+            wanted += kind.gpus if at_home else 0
+        elif s.flags[state.promised_at + number, s.ways[job.way].place] != 0:
+            used += kind.gpus
+    return max(0, min(promise.gpus, used + wanted) - used)
+
+
+@compiled
+def add_up(s):
+    """Every job's costs, and the terms."""
+    state = s.state[0]
+    for row in range(len(s.rows)):
+        s.rows[row].used = s.rows[row].used_now
+    for number in range(len(s.jobs)):
+        job = s.jobs[number]
+        job.starts = 1 if starts_now(s, job) else 0
+        charge(s, job)
+        job.later = -1 if job.forbidden != 0 else put_off(s, number)
+        state.run_usd += job.run_usd
+        state.rent_usd += job.rent_usd
+        state.wait_usd += job.wait_usd
+        state.miss_usd += job.miss_usd
+        state.egress_usd += job.egress_usd
+        least = unmet(s, number)
+        if least < np.inf:
+            state.policy_usd += least + state.required_usd
+    for number in range(len(s.promises)):
+        state.shortfall_usd += shortfall(s, number) * s.promises[number].usd
+
+
+@kernel
+def decide(s):
+    """Carry out what is forced, fill what is left free in the published order, let the schedule go on, and add up."""
+    begin(s)
+    if s.state[0].whole != 0:
+        go_on(s)
+        add_up(s)

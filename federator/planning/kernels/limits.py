@@ -1,0 +1,71 @@
+"""Caps and rentals, compiled: what a start adds to limits, which one stops it, and which rental may still come."""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+from federator.planning.kernels.compiled import compiled
+from federator.planning.kernels.tables import GPUS, JOB, JOBS, NOTHING, OFFER, USD, USD_PER_H, WORK
+
+EPSILON = 1e-6
+
+
+@compiled
+def adds(s, row, way):
+    """What a start adds to a cap that is about its class."""
+    if s.flags[s.state[0].selects + row, way.place] == 0:
+        return 0.0
+    unit, place = s.rows[row].unit, s.places[way.place]
+    if unit == GPUS:
+        return float(way.nodes * way.gpus)
+    if unit == JOBS:
+        return 1.0
+    if unit == USD:
+        return way.worst_usd
+    if place.kind != OFFER:
+        return 0.0
+    return place.usd_h if unit == USD_PER_H else 1.0
+
+
+@compiled
+def blocking(s, klass, way, shares):
+    """The first cap that the start would exceed; -1 for none. `shares`: on an instance that is rented for another job."""
+    for index in range(s.classes[klass].first_row, s.classes[klass].last_row):
+        number = s.pairs[index].a
+        row = s.rows[number]
+        if shares and row.unit >= USD:
+            continue
+        more = adds(s, number, way)
+        if more != 0.0 and row.used + more > row.limit + EPSILON:
+            return number
+    return -1
+
+
+@compiled
+def count_in(s, klass, way, shares):
+    """Count a start in."""
+    for index in range(s.classes[klass].first_row, s.classes[klass].last_row):
+        number = s.pairs[index].a
+        if not (shares and s.rows[number].unit >= USD):
+            s.rows[number].used += adds(s, number, way)
+
+
+@compiled
+def count_out(s, release):
+    """A release has come: what it gives back to caps. Whether any cap could have gained."""
+    if release.kind == JOB:
+        job = s.jobs[release.of]
+        for index in range(s.classes[job.klass].first_row, s.classes[job.klass].last_row):
+            number = s.pairs[index].a
+            if s.rows[number].unit < USD:
+                s.rows[number].used -= adds(s, number, s.ways[job.way])
+    elif release.kind == WORK:
+        for index in range(s.backs[release.of], s.backs[release.of + 1]):
+            s.rows[s.pairs[index].a].used -= s.pairs[index].x
+    return release.kind != NOTHING and len(s.rows) > 0
+
+
+@compiled
+def later_case(s, klass, job):
+    """The cheapest rental that need not begin yet and that caps leave room for; -1 when there is none."""
+    for index in range(s.jobs[job].first_case, s.jobs[job].last_case):
+        if blocking(s, klass, s.ways[s.cases[index].way], False) < 0:
+            return index
+    return -1

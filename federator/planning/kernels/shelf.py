@@ -1,0 +1,63 @@
+"""Where compiled kernels lie: a folder named after all that they depend on, so that nothing stale is ever run and no change is missed.
+
+Beside these sources, so that all who share an installation share it; where that cannot be written, in the user's own cache; where there is
+neither, nowhere. `NUMBA_CACHE_DIR` in the environment says otherwise. This module asks without importing numba.
+"""
+
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+DONE = "compiled"
+"""A file of this name in the folder says that all kernels are there."""
+
+
+@cache
+def folder() -> Path | None:
+    """The folder, if it can be written or has been; None without numba."""
+    name = _name()
+    if name is None:
+        return None
+    for above in (HERE / "__pycache__", Path("~/.cache/federator").expanduser()):
+        place = above / f"kernels-{name}"
+        if (place / DONE).exists() or _can_be_written(place):
+            return place
+    return None
+
+
+def done() -> bool:
+    """Whether everything has been compiled."""
+    place = folder()
+    return place is not None and (place / DONE).exists()
+
+
+def finish() -> None:
+    """Everything has been compiled, and lies there."""
+    place = folder()
+    if place is not None and not done():
+        (place / DONE).touch()
+
+
+def _name() -> str | None:
+    """Of the sources, of the programs that compile them, and of the processor that they are compiled for."""
+    try:
+        from llvmlite.binding import get_host_cpu_features, get_host_cpu_name  # noqa: PLC0415 - may be missing
+
+        known = [version("numba"), version("numpy"), get_host_cpu_name(), get_host_cpu_features().flatten()]
+    except (ImportError, PackageNotFoundError, RuntimeError):
+        return None
+    for path in sorted(HERE.glob("*.py")):
+        known += [path.name, str(path.stat().st_mtime_ns), path.read_text()]
+    return sha256("\0".join(known).encode()).hexdigest()[:16]
+
+
+def _can_be_written(place: Path) -> bool:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "probe").touch()
+        (place / "probe").unlink(missing_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return True

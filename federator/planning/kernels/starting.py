@@ -1,0 +1,307 @@
+"""One job's start, compiled: where it may go, which of its places is the cheapest, and whether waiting is better.
+
+What `schedule` does for one job. `s` is the sheet that everything lies on; it is large, so what is asked most often is given its parts.
+"""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+import numpy as np
+
+from federator.planning.kernels.compiled import compiled
+from federator.planning.kernels.holding import suffer, survives
+from federator.planning.kernels.hosts import choose, fits, give, link, needed_until, ranks_on, soonest_room
+from federator.planning.kernels.limits import blocking, count_in, later_case
+from federator.planning.kernels.tables import (
+    BUDGET,
+    BUSY,
+    ELSEWHERE,
+    FREE,
+    HELD,
+    JOB,
+    NOTHING,
+    OFFER,
+    OWNED,
+    QUOTA,
+    TO_RENT,
+    USD,
+)
+
+
+@compiled
+def ask(s, klass, job):
+    """Where the class may go in this schedule: at home, on leases that its first job may use, and beside a job that rents."""
+    state = s.state[0]
+    s.classes[klass].asks = job
+    for number in range(s.classes[klass].first_way, s.classes[klass].last_way):
+        where = s.ways[number].place
+        kind = s.places[where].kind
+        usable = kind == OWNED or (state.bursts != 0 and s.flags[state.usable + job, where] != 0)
+        if kind == OFFER:
+            usable = usable and s.places[where].rented != 0 and s.jobs[job].forbidden == 0
+        s.flags[state.open_at + klass, where] = 1 if usable else 0
+
+
+@compiled
+def avoid(s, job, place):
+    """Mark the hosts of members where the job was not lost before; whether there are others."""
+    some, begin, hosts = False, s.places[place].first_host, s.places[place].hosts
+    for index in range(s.jobs[job].first_avoided, s.jobs[job].last_avoided):
+        if s.pairs[index].a == place:
+            if not some:
+                for host in range(hosts):
+                    s.hosts[host].able = 1
+            some = True
+            for host in range(hosts):
+                if s.hosts[begin + host].member == s.pairs[index].b:
+                    s.hosts[host].able = 0
+    return some
+
+
+@compiled
+def choose_for(s, job, way):
+    """Hosts for the job's ranks into `chosen`: where it was lost before only if there is no room elsewhere."""
+    place = s.places[way.place]
+    if avoid(s, job, way.place) and choose(place, s.hosts, s.given, way, True):
+        return True
+    return choose(place, s.hosts, s.given, way, False)
+
+
+@compiled
+def choose_beside_hold(s, job, way, at):
+    """Hosts for a job that fits there; false when that would delay the gang that the place is held for."""
+    state, place = s.state[0], s.places[way.place]
+    if not choose_for(s, job, way):
+        return False
+    if state.hold_job < 0 or state.hold_place != way.place or state.hold_job == job:
+        return True
+    if at + way.run_s <= state.hold_at or survives(s, way):
+        return True
+    if place.kind != OWNED:
+        return False
+    gang = s.ways[state.hold_way]
+    for index in range(place.hosts):
+        host = s.hosts[index]
+        left = ranks_on(
+            host.held_gpus - way.gpus, host.held_cpus - way.cpus, host.held_memory - way.memory, gang
+        )
+        host.able = 1 if left == ranks_on(host.held_gpus, host.held_cpus, host.held_memory, gang) else 0
+    return choose(place, s.hosts, s.given, way, True) and survives(s, way)
+
+
+@compiled
+def lost_there(s, job, way):
+    """Whether one of the `chosen` hosts is of a member where the job was lost before."""
+    for index in range(s.jobs[job].first_avoided, s.jobs[job].last_avoided):
+        if s.pairs[index].a == way.place:
+            for rank in range(way.nodes):
+                if s.hosts[s.given[rank].chosen].member == s.pairs[index].b:
+                    return True
+    return False
+
+
+@compiled
+def missed(klass, way, at):
+    """The value that is lost where a job of the class starts then."""
+    return klass.value if at + way.run_s > klass.deadline else 0.0
+
+
+@compiled
+def rent_beyond(place, way, at, committed_until):
+    """What a start on a rented instance costs beyond its use by others."""
+    if place.kind == OWNED:
+        return 0.0
+    return place.usd_h * max(0.0, at + way.run_s - max(at, committed_until)) / 3600.0
+
+
+@compiled
+def rank_usd(s, job, way, at, miss):
+    """What ranks a start there: its cost, to a billionth of a USD."""
+    place = s.places[way.place]
+    rent = rent_beyond(place, way, at, needed_until(place, s.releases))
+    wait = s.jobs[job].wait_usd_h * max(0.0, at - s.state[0].now) / 3600.0
+    return np.floor((way.run_usd + rent + wait + miss + way.egress_usd) * 1e9 + 0.5)
+
+
+@compiled
+def nearer(one, other):
+    """Of two ways at one price: where fewest GPUs per host are left over, where it is fastest, the first place."""
+    if one.left_over != other.left_over:
+        return one.left_over < other.left_over
+    if one.run_s != other.run_s:
+        return one.run_s < other.run_s
+    return one.place < other.place
+
+
+@compiled
+def offer_start(s, job, klass, at, gained):
+    """Start the job at the cheapest of its places that fits (`gained`: of those that have), or note why not."""
+    state, kind = s.state[0], s.classes[klass]
+    if kind.asks < 0:
+        ask(s, klass, job)
+    avoids = s.jobs[job].first_avoided < s.jobs[job].last_avoided
+    held, capped, best = False, False, -1
+    best_usd, best_miss, best_lost = 0.0, 0.0, False
+    for number in range(kind.first_way, kind.last_way):
+        way = s.ways[number]
+        if (gained and s.places[way.place].gained == 0) or s.flags[state.open_at + klass, way.place] == 0:
+            continue
+        state.attempts += 1
+        if not fits(s.places[way.place], s.hosts, way):
+            continue
+        row = blocking(s, klass, way, s.places[way.place].rented != 0)
+        if row >= 0:
+            if not capped:
+                note(kind, row, way.place, s.rows[row].used)
+            capped = True
+            continue
+        lost = False
+        if avoids or (state.hold_job >= 0 and state.hold_place == way.place):
+            if not choose_beside_hold(s, job, way, at):
+                held = True
+                continue
+            lost = avoids and lost_there(s, job, way)
+        miss = missed(kind, way, at)
+        usd = rank_usd(s, job, way, at, miss)
+        if (
+            best < 0
+            or usd < best_usd
+            or (usd == best_usd and miss < best_miss)
+            or (usd == best_usd and miss == best_miss and best_lost and not lost)
+            or (usd == best_usd and miss == best_miss and best_lost == lost and nearer(way, s.ways[best]))
+        ):
+            best, best_usd, best_miss, best_lost = number, usd, miss, lost
+    if best >= 0:
+        better = better_later(s, job, klass, at) if best_miss > 0.0 else FREE
+        if better == FREE:
+            choose_beside_hold(s, job, s.ways[best], at)
+            start(s, job, best, at)
+        return better
+    if held and state.hold_job >= 0:
+        note(kind, state.hold_job, state.hold_place, state.hold_at)
+        return HELD
+    if capped:
+        return QUOTA if s.rows[kind.stuck_by].unit < USD else BUDGET
+    return BUSY
+
+
+@compiled
+def note(kind, by, place, x):
+    """The particulars of what stops a class."""
+    kind.stuck_by = by
+    kind.stuck_at = place
+    kind.stuck_x = x
+
+
+@compiled
+def better_later(s, job, klass, at):
+    """Whether waiting for another place, or for a rental, would meet the deadline that starting now misses."""
+    kind, state = s.classes[klass], s.state[0]
+    for number in range(kind.first_way, kind.last_way):
+        way = s.ways[number]
+        if s.flags[state.open_at + klass, way.place] == 0:
+            continue
+        state.attempts += 1
+        if at + way.run_s > kind.deadline:
+            continue
+        state.epoch += 1
+        place = s.places[way.place]
+        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, kind.deadline)
+        if begins > at and begins + way.run_s <= kind.deadline:
+            note(kind, -1, way.place, begins)
+            return ELSEWHERE
+    if state.bursts == 0 or at > state.now or s.jobs[job].forbidden != 0:
+        return FREE
+    case = later_case(s, klass, job)
+    if case < 0:
+        return FREE
+    note(kind, -1, s.ways[s.cases[case].way].place, s.cases[case].rent_at)
+    return TO_RENT
+
+
+@compiled
+def release_later(s, place, need, ranks, at, kind, of):
+    """Ranks of that size on the `chosen` hosts end at this time; return the release's number."""
+    state = s.state[0]
+    number = state.releases
+    release = s.releases[number]
+    release.at = at
+    release.gpus = need.gpus
+    release.cpus = need.cpus
+    release.memory = need.memory
+    release.kind = kind
+    release.of = of
+    release.first_given = state.given
+    release.ranks = ranks
+    for rank in range(ranks):
+        s.given[state.given + rank].host = s.given[rank].chosen
+    state.releases += 1
+    state.given += ranks
+    link(s.places[place], s.releases, number)
+    return number
+
+
+@compiled
+def start(s, job, number, at):
+    """The job's ranks are on the `chosen` hosts from now on."""
+    way, state = s.ways[number], s.state[0]
+    place = s.places[way.place]
+    committed = needed_until(place, s.releases) if place.kind != OWNED else 0.0
+    for rank in range(way.nodes):
+        give(place, s.hosts[s.given[rank].chosen], way, -1)
+    finish = at + way.run_s
+    if state.hold_job == job:
+        state.hold_job = -1
+    elif state.hold_job >= 0 and state.hold_place == way.place and finish > state.hold_at:
+        suffer(s, way)
+    release = release_later(s, way.place, way, way.nodes, finish, JOB, job)
+    count_in(s, s.jobs[job].klass, way, place.rented != 0)
+    s.jobs[job].first_given = s.releases[release].first_given
+    s.jobs[job].ranks = way.nodes
+    book(s, job, number, at, finish, committed)
+
+
+@compiled
+def book(s, job, way, at, finish, committed):
+    """A job has its place and time."""
+    booked = s.jobs[job]
+    booked.way = way
+    booked.start_at = at
+    booked.finish_at = finish
+    booked.committed_until = committed
+    s.jobs[s.state[0].booked].order = job
+    s.state[0].booked += 1
+
+
+@compiled
+def force(s, job, number):
+    """A decision that is taken already: start there now, or rent; if it does not fit or a cap forbids it, nothing."""
+    way = s.ways[number]
+    place = s.places[way.place]
+    if blocking(s, s.jobs[job].klass, way, False) >= 0:
+        return
+    if place.kind == OFFER:
+        if place.hosts < place.available:
+            rent(s, job, number)
+    elif choose_for(s, job, way):
+        start(s, job, number, s.state[0].now)
+
+
+@compiled
+def rent(s, job, number):
+    """A new host at the offer: the job has its part of it, and the rest is there for others once it has booted."""
+    way = s.ways[number]
+    place = s.places[way.place]
+    ready = s.state[0].now + place.delay_s
+    finish = ready + way.run_s
+    host = place.first_host + place.hosts
+    place.hosts += 1
+    for rank in range(way.nodes):
+        s.given[rank].chosen = host
+    boot = release_later(s, way.place, way, 1, ready, NOTHING, -1)
+    s.releases[boot].gpus = place.gpus - way.nodes * way.gpus
+    s.releases[boot].cpus = place.cpus - way.nodes * way.cpus
+    s.releases[boot].memory = place.memory - way.nodes * way.memory
+    release_later(s, way.place, way, way.nodes, finish, JOB, job)
+    count_in(s, s.jobs[job].klass, way, False)
+    place.rented = 1
+    s.jobs[job].rents = 1
+    book(s, job, number, ready, finish, 0.0)

@@ -1,0 +1,115 @@
+"""The compiled kernel and the schedule in plain Python are one schedule: every booking, reason, look and cent of it, whatever the world."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from federator.model.snapshot import Problem
+from federator.planning import kernels
+from federator.planning import schedule as plain
+from federator.planning.listed import at_home, starts_now
+from federator.planning.objective import Evaluator, Scored
+from federator.planning.problem import World
+from federator.planning.schedule import Booking
+from tests.bench.solver.instances import Instance, Parameters
+from tests.support.worlds import worlds_at_random
+
+at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    assert kernels.prepare(), "numba is among what tests need"
+
+
+def _same(world: World, found: Mapping[str, Booking], expected: Mapping[str, Booking]) -> None:
+    assert list(found) == list(expected)
+    for job, booking in expected.items():
+        assert found[job] == booking, world.by_id[job]
+
+
+def _agree(evaluator: Evaluator, starts: Mapping[str, int]) -> Scored:
+    """One decision both ways."""
+    found, expected = evaluator.score(starts), evaluator.score_plainly(starts)
+    _same(evaluator.world, found.schedule.bookings, expected.schedule.bookings)
+    assert dict(found.schedule.blocks) == expected.schedule.blocks
+    assert found.schedule.attempts == expected.schedule.attempts
+    assert list(found.starts.items()) == list(expected.starts.items())
+    assert found.caps.used == expected.caps.used
+    assert dict(found.costs) == expected.costs
+    assert dict(found.later) == expected.later
+    assert found.terms == expected.terms
+    assert found.total == expected.total
+    return found
+
+
+def _trials(evaluator: Evaluator, scored: Scored) -> list[dict[str, int]]:
+    """What could be decided instead: each rental that there is a case for, and some starts."""
+    world = evaluator.world
+    rentals = [{job.id: case.place} for job in world.jobs for case in evaluator.bursting.cases(job)]
+    together = {job: place for trial in rentals for job, place in trial.items()}
+    moved = {job.id: world.home(job)[-1] for job in world.jobs if world.home(job)}
+    return [*rentals[:4], together, moved, moved | together, scored.starts]
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=12))
+def test_whatever_is_decided(problem: Problem) -> None:
+    evaluator = Evaluator(World(problem))
+    _same(evaluator.world, at_home(evaluator.world), plain.schedule(evaluator.world, None).bookings)
+    scored = _agree(evaluator, {})
+    for starts in _trials(evaluator, scored):
+        _agree(evaluator, starts)
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=12))
+def test_what_starts_now(problem: Problem) -> None:
+    world = World(problem)
+    found, expected = starts_now(world), plain.starts_now(world)
+    _same(world, found.bookings, expected.bookings)
+    assert dict(found.blocks) == expected.blocks
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=8))
+def test_where_nothing_is_rented_for_a_job(problem: Problem) -> None:
+    evaluator = Evaluator(World(problem))
+    for job in evaluator.world.jobs[:3]:
+        without = evaluator.without_rentals_for(job.id)
+        afresh = Evaluator(World(problem, frozenset({job.id})), evaluator.home)
+        assert _agree(without, {}).terms == _agree(afresh, {}).terms
+
+
+@pytest.mark.parametrize("limit", [0, 3, 25])
+@at_random
+@given(problem=worlds_at_random(most_jobs=12), looks=st.booleans())
+def test_beyond_the_limits_of_work(limit: int, problem: Problem, looks: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "LOOKS" if looks else "ATTEMPTS", limit)
+        _agree(Evaluator(World(problem)), {})
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_federation_of_many(seed: int) -> None:
+    problem = Instance(Parameters(jobs=150, sites=8, seed=seed)).problem()
+    evaluator = Evaluator(World(problem))
+    scored = _agree(evaluator, {})
+    for starts in _trials(evaluator, scored):
+        _agree(evaluator, starts)
+
+
+def test_a_start_where_the_job_may_not_be_is_left_to_plain_python() -> None:
+    problem = Instance(Parameters(jobs=20, sites=3, seed=0)).problem()
+    evaluator = Evaluator(World(problem))
+    world = evaluator.world
+    shut = next(
+        (job, place)
+        for job in world.jobs
+        for place in range(len(world.places))
+        if place not in world.open_to(job) and world.places[place].offer is None
+    )
+    starts = {shut[0].id: shut[1]}
+    assert evaluator.score(starts).starts == evaluator.score_plainly(starts).starts
