@@ -43,8 +43,6 @@ class _Race:
     reports: list[StageReport] = field(default_factory=list)
     prices: dict[str, float] = field(default_factory=dict)
     watch: Watch = _nobody
-    settled: bool = False
-    """Greedy's plan costs no more than any plan must: there is nothing to look for."""
 
     def report(self, stage: StageReport) -> None:
         """A stage has ended."""
@@ -60,8 +58,6 @@ class _Race:
         """Why the winner won."""
         if self.winner != "greedy":
             return _comparison(self.evaluator, self.best, self.greedy)
-        if self.settled:
-            return "nothing can be cheaper: every job has the best place that there is for it"
         others = [report.stage for report in self.reports[1:] if report.completed]
         return f"{' and '.join(others)} found nothing cheaper" if others else "the only stage that completed"
 
@@ -103,7 +99,7 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
         return race
     if first.total <= _floor_usd(evaluator) + WORTH_USD:
-        race.settled = True
+        # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
     table = cut.build(evaluator)
     if not table.committed():
