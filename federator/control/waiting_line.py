@@ -236,6 +236,7 @@ class WaitingLine:
             tuple(sorted(spec.labels.items())),
             bool(spec.stop_within_s),
             spec.checkpoint,
+            spec.inputs or (),
         )
         return _Sort(self._kinds.number(kind), run, hash((kind, run, others)))
 

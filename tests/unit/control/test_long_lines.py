@@ -151,3 +151,16 @@ kind: Queue
 metadata: {name: quiet}
 spec: {max_priority: 100}
 """
+
+
+@pytest.mark.parametrize(("apart", "looked_at"), [(False, 5), (True, 7)])
+async def test_jobs_that_read_other_data_are_of_other_kinds(apart: bool, looked_at: int) -> None:
+    """Of one kind only so many are looked at as could start, and one more; these all differ, as their data does."""
+    world = await make_world()
+    await world.add_site("home", gpus=4)
+    for number in range(30):
+        inputs = [f"s3://data/{number if apart else 0}"]
+        await world.submit(resources={"gpus": "A100:1"}, estimate="1h", inputs=inputs)
+    plan = await world.core.turn.once()
+    assert plan is not None
+    assert len(plan.waiting) + len(plan.actions) == looked_at
