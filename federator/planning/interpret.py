@@ -16,6 +16,7 @@ from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate
 from federator.planning.objective import Evaluator, Scored
+from federator.planning.openings import changes_at
 from federator.planning.proposals import proposals
 from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
@@ -109,6 +110,10 @@ class _Writer:
             if waiting and view.avoid_until_at is not None
         ]
         times += [self._threshold_at(job) for job in waiting]
+        if waiting:
+            times += [
+                at for rule in self.world.book.openings if (at := changes_at(rule, self.now)) is not None
+            ]
         return min((at for at in times if at > self.now), default=None)
 
     def _threshold_at(self, job: JobView) -> float:
@@ -263,7 +268,7 @@ class _Writer:
         if not self.world.home(job):
             return self._nowhere(job)
         kind, because, change = block.kind, block.text or self._busy(job), block.change
-        if self.scored.costs[job.id].miss:
+        if self.scored.costs[job.id].late:
             kind, because, change = self._late(job, kind, because, change)
         return kind, because, change
 
