@@ -7,11 +7,12 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.demo.result import Check, JobResult, Result
+from federator.cli.demo.result import Check, Compared, JobResult, Result
 from federator.cli.demo.screen import clock
 from federator.cli.demo.story import Told
 from federator.cli.output import Column, facts, show, status, table
 from federator.cli.phrases import NONE, usd
+from federator.kernel.quantities import format_duration
 
 
 def show_end(told: Told, width: int) -> None:
@@ -35,6 +36,15 @@ def _sums(result: Result) -> list[tuple[str, str | Text]]:
         ("money", f"{usd(result.spent_usd)} (pretended) spent on {rentals}{cap}"),
         ("GPU-hours", hours),
     ]
+
+
+def show_compared(rows: tuple[Compared, ...], width: int) -> None:
+    """The same work under each scheduler, side by side."""
+    show(
+        heading("The same jobs, sites and prices, simulated"),
+        table(rows, COMPARED, width=width),
+        Text("threshold rents after 30 min of waiting; isolated keeps each job at its home", style="dim"),
+    )
 
 
 def show_checks(checks: tuple[Check, ...]) -> None:
@@ -88,6 +98,22 @@ def _job_columns(result: Result) -> tuple[Column[JobResult], ...]:
         Column("DEADLINE", _met),
         Column("TRIES", lambda row: str(row.attempts), right=True),
     )
+
+
+COMPARED: tuple[Column[Compared], ...] = (
+    Column("SCHEDULER", lambda row: "Federator" if row.scheduler == "ours" else row.scheduler),
+    Column(
+        "DEADLINES MET", lambda row: f"{row.due - row.missed} of {row.due}" if row.due else NONE, right=True
+    ),
+    Column("MISSED", lambda row: _missed(row.missed), right=True),
+    Column("RENT", lambda row: usd(row.rented_usd), right=True),
+    Column("MEAN WAIT", lambda row: format_duration(row.wait_mean_s), right=True),
+    Column("DONE", lambda row: f"{row.done} of {row.jobs}", right=True),
+)
+
+
+def _missed(number: int) -> Text:
+    return Text(str(number), style="red" if number else "green")
 
 
 def _met(row: JobResult) -> Text:

@@ -68,6 +68,19 @@ class Survival(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What the same work comes to under one scheduler, simulated."""
+
+    scheduler: str
+    due: int
+    missed: int
+    rented_usd: float
+    wait_mean_s: float
+    """Of the jobs that started, until their first start."""
+    done: int
+    jobs: int
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The whole outcome."""
 
@@ -82,6 +95,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     gpu_hours: dict[str, float]
     survival: Survival | None
     checks: tuple[Check, ...] = ()
+    compared: tuple[Compared, ...] = ()
+    """The same work, simulated under several schedulers."""
 
     @property
     def due(self) -> tuple[JobResult, ...]:

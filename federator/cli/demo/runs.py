@@ -12,7 +12,7 @@ import msgspec
 
 from federator.cli.demo.federation import Federation
 from federator.cli.demo.processes import Processes
-from federator.cli.demo.report import heading, next_steps, own_command, show_checks, show_end
+from federator.cli.demo.report import heading, next_steps, own_command, show_checks, show_compared, show_end
 from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, Told, play
@@ -81,6 +81,8 @@ async def _demonstrate(place: Place, world: World, json: Path | None, *, keep: b
     if not keep:
         told = _with_end(told, federation.processes)
     _show(told, out.width)
+    told = await _with_others(told, world)
+    show_compared(told.result.compared, out.width)
     if json is not None:
         write_result(json, told.result)
     if keep:
@@ -107,6 +109,14 @@ def _with_end(told: Told, processes: Processes) -> Told:
     check = Check("no process is left", not forced and not left, seen)
     result = msgspec.structs.replace(told.result, checks=(*told.result.checks, check))
     return told._replace(result=result)
+
+
+async def _with_others(told: Told, world: World) -> Told:
+    """Add what the same work comes to under other schedulers, on virtual time."""
+    from federator.cli.demo.side_by_side import compare, offers_of_the_provider
+
+    compared = await asyncio.to_thread(compare, world, await offers_of_the_provider())
+    return told._replace(result=msgspec.structs.replace(told.result, compared=compared))
 
 
 def _show(told: Told, width: int) -> None:
