@@ -21,6 +21,7 @@ def faults(
     seeds: int = 100,
     from_: Annotated[int, Parameter(name="--from")] = 0,
     jobs: int = 1,
+    large: bool = False,
     journal: bool = False,
 ) -> int:
     """Let messages, stores, clouds, clocks and processes fail as seeds say, and watch that every promise is kept.
@@ -36,28 +37,31 @@ def faults(
         The first of them.
     jobs:
         How many are played at the same time, each in a process of its own.
+    large:
+        Play federations of ten sites and five hundred submissions in place of small ones.
     journal:
         Print everything that happens. The same seed prints the same bytes.
     """
     from federator.cli.exits import FAILED, OK
+    from federator.simulation.faults.plan import LARGE, SMALL
     from federator.simulation.faults.running import play
     from federator.simulation.faults.study import outcomes, story
 
     if seeds < 1 or jobs < 1:
         raise Invalid("is not above 0", field="--seeds" if seeds < 1 else "--jobs")
     progress = _Progress(seeds)
-    played = (
-        (play(seed, print) for seed in range(from_, from_ + seeds))
-        if journal
-        else outcomes(from_, seeds, jobs)
-    )
+    size, among = (LARGE, " --large") if large else (SMALL, "")
+    told = (play(seed, print, size) for seed in range(from_, from_ + seeds))
+    played = told if journal else outcomes(from_, seeds, jobs, size)
     broken = 0
     for outcome in played:
         progress.done(outcome)
         if outcome.findings:
             broken += 1
             progress.clear()
-            print(story(outcome, f"federator simulate faults --from {outcome.seed} --seeds 1 --journal"))
+            print(
+                story(outcome, f"federator simulate faults --from {outcome.seed} --seeds 1{among} --journal")
+            )
     progress.end(broken)
     return FAILED if broken else OK
 

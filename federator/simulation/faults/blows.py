@@ -11,7 +11,9 @@ from federator.simulation.faults.world import World
 def strike(world: World, blow: Blow) -> None:
     """Let a blow fall, unless all is calm by now."""
     if not world.calm:
-        world.journal.note("FATE", f"{blow.strike} {blow.who} {blow.lasts_s:.0f} s, {blow.steps} steps")
+        world.journal.note(
+            "FATE", f"{blow.strike} {blow.who} {blow.lasts_s:.0f} s, {blow.steps} steps {blow.deed}".rstrip()
+        )
         _DEALT[blow.strike](world, blow)
 
 
@@ -22,7 +24,7 @@ def calm(world: World) -> None:
     world.weather.settle()
     world.network.heal_all()
     for process in processes(world):
-        process.steps_left = None
+        process.steps_left = process.doomed = None
         process.go_on()
 
 
@@ -43,7 +45,10 @@ def _of(world: World, who: str) -> list[Process]:
 def _kill(world: World, blow: Blow) -> None:
     """Not now but in a few steps of its own: most deaths are between two of them, and idle processes take none."""
     for process in _of(world, blow.who):
-        process.steps_left = blow.steps
+        if blow.deed:
+            process.doomed = (blow.deed, blow.steps)
+        else:
+            process.steps_left = blow.steps
 
 
 def _stop(world: World, blow: Blow) -> None:

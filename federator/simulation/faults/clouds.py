@@ -12,8 +12,8 @@ from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Of
 from federator.simulation.faults.clocks import MachineClock
 from federator.simulation.faults.journal import Journal
 from federator.simulation.faults.network import Network
-from federator.simulation.faults.plan import PROVIDER
-from federator.simulation.faults.processes import FaultLoop
+from federator.simulation.faults.plan import LAUNCH, PROVIDER, TERMINATE
+from federator.simulation.faults.processes import FaultLoop, coming_to
 from federator.simulation.faults.weather import Trouble
 from federator_providers.fake import FakeProvider
 
@@ -106,6 +106,7 @@ class CloudHandle:
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """As the provider; the machine may be there although the answer is lost."""
+        coming_to(LAUNCH)
         await self._call()
         if self._strikes(Trouble.SOLD_OUT):
             raise NoCapacity(f"{request.offer.name} is sold out", retry_after_s=60.0)
@@ -125,6 +126,7 @@ class CloudHandle:
 
     async def terminate(self, name: str) -> None:
         """As the provider; it may have begun although the answer is lost."""
+        coming_to(TERMINATE)
         await self._call()
         await self._cloud.terminate(name)
         await self._answer()

@@ -18,6 +18,8 @@ from federator_agent.core.state import Change, Record
 
 SAVING_S = (1.0, 8.0)
 """A rank that is asked to end has saved itself within that time."""
+TICK_S = 0.001
+"""Times are told apart by so much."""
 ASKED, KILLED, LATE = 143, 137, 143
 CPUS_MILLI, MEMORY_MIB = 64_000, 500_000
 COMPACT_CHANGES = 300
@@ -228,8 +230,8 @@ class Host:
         if rank.ended_s is not None or self.gone:
             return
         asks_in_s = self._left_s(rank) - rank.grace_s + min(0.5, rank.grace_s / 10)
-        if asks_in_s > 0.0:
-            self._loop.later(self.clock.real_delay_s(asks_in_s), self._watch, rank)
+        if asks_in_s > TICK_S:
+            self._loop.later(self.clock.real_delay_s(asks_in_s) + TICK_S / 2, self._watch, rank)
             return
         self._journal.note(self.member, f"the watchdog ends {rank.name}")
         if rank.asked_s is None:

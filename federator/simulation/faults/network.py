@@ -69,14 +69,13 @@ class Network:
     def way_s(self, *who: str) -> float:
         """How long a message takes now."""
         delay_s = self.chance.uniform(*WAY_S)
-        for each in who:
-            if self.weather.draw(self.chance, each, Trouble.DELAY):
-                delay_s += self.chance.uniform(0.0, DELAYED_S)
+        if self.weather.strikes(self.chance, Trouble.DELAY, *who):
+            delay_s += self.chance.uniform(0.0, DELAYED_S)
         return delay_s
 
     def lost(self, *who: str) -> bool:
         """Whether a message of these gets lost now."""
-        return any(self.weather.draw(self.chance, each, Trouble.LOSE) for each in who)
+        return self.weather.strikes(self.chance, Trouble.LOSE, *who)
 
     def connect(self, connection: "Connection") -> None:
         """It is there from now on."""
@@ -103,6 +102,9 @@ class Network:
         """A request and its answer; `doing` runs in the server's process. Raises `Unavailable` where it gets no answer, and what `doing` raises."""
         request = _Request(self, client, server, doing)
         self.loop.later(self.way_s(client, server.name), request.arrive)
+        if self.weather.strikes(self.chance, Trouble.REPEAT, client, server.name):
+            # Asked twice, as by a proxy that tries again: the second may come much later, and its answer is nobody's.
+            self.loop.later(self.chance.uniform(0.0, DELAYED_S), request.arrive)
         try:
             async with asyncio.timeout(within_s):
                 return await request.answered
@@ -190,7 +192,7 @@ class Connection:
 
 
 class _Direction:
-    """From one side to the other, in order unless the weather says otherwise."""
+    """From one side to the other, in order."""
 
     def __init__(self, connection: Connection, sender: str, receiver: str) -> None:
         self._network = connection.network
@@ -200,32 +202,30 @@ class _Direction:
         self._arrives_s = 0.0
         self._held: list[str] = []
         self._waiting = False
+        self._torn = False
         self.open = True
         self.hear: Callable[[str | None], None] | None = None
 
     def say(self, text: str) -> None:
-        """Send it."""
+        """Send it. As on TCP, nothing comes through after something that was lost: the session is dead, and that is noticed after a while."""
         network = self._network
-        if not self.open or network.lost(self.sender, self.receiver):
+        if not self.open or self._torn:
+            return
+        if network.lost(self.sender, self.receiver):
+            self._torn = True
+            network.loop.later(
+                network.chance.uniform(*HEARTBEAT_S), self._connection.abandoned_by, self.receiver
+            )
             return
         self._send(text)
-        if network.weather.draw(network.chance, self.receiver, Trouble.REPEAT) or network.weather.draw(
-            network.chance, self.sender, Trouble.REPEAT
-        ):
+        if network.weather.strikes(network.chance, Trouble.REPEAT, self.sender, self.receiver):
             self._send(text)
 
     def _send(self, text: str) -> None:
         network, now_s = self._network, self._network.loop.time()
         arrives_s = now_s + network.way_s(self.sender, self.receiver)
-        reorders = any(
-            network.weather.draw(network.chance, each, Trouble.REORDER)
-            for each in (self.sender, self.receiver)
-        )
-        if reorders:
-            arrives_s += network.chance.uniform(0.0, 3.0)
-        else:
-            arrives_s = self._arrives_s = max(arrives_s, self._arrives_s + IN_ORDER_S)
-        network.loop.later(arrives_s - now_s, self._arrive, text)
+        self._arrives_s = max(arrives_s, self._arrives_s + IN_ORDER_S)
+        network.loop.later(self._arrives_s - now_s, self._arrive, text)
 
     def _arrive(self, text: str) -> None:
         if not self.open:

@@ -17,6 +17,10 @@ SETTLED_S = 120.0
 GPUS = ("A100", "L4")
 DISPATCHERS = ("d1", "d2")
 PROVIDER = "cloud"
+COMMIT, LAUNCH, TERMINATE = "commit", "launch", "terminate"
+DEEDS_OF_DISPATCHERS = ("", "", COMMIT, COMMIT, LAUNCH, TERMINATE)
+DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks", "Collect", "SendStatuses")
+"""Names of the machine's instructions."""
 
 
 class Strike(StrEnum):
@@ -44,6 +48,8 @@ class Blow(msgspec.Struct, frozen=True):
     who: str
     lasts_s: float = 0.0
     steps: int = 0
+    deed: str = ""
+    """Of a kill: the steps count from when it next comes to this; empty: at once."""
 
 
 class HostPlan(msgspec.Struct, frozen=True):
@@ -119,13 +125,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(host.member for host in self.hosts)
 
 
-def draw(seed: int) -> Plan:
+class Size(msgspec.Struct, frozen=True):
+    """How many sites and submissions there are: between the first and the second of each."""
+
+    sites: tuple[int, int]
+    jobs: tuple[int, int]
+
+
+SMALL, LARGE = Size((2, 4), (10, 40)), Size((10, 10), (500, 500))
+
+
+def draw(seed: int, size: Size = SMALL) -> Plan:
     """The plan of a seed."""
     chance = random.Random(f"plan/{seed}")
     faults_s = chance.uniform(2.0, 8.0) * HOUR_S
-    hosts = _hosts(chance)
-    dispatchers = DISPATCHERS if chance.random() < 0.5 else DISPATCHERS[:1]
     renting = chance.random() < 0.5
+    hosts = _hosts(chance, size, renting=renting)
+    dispatchers = DISPATCHERS if chance.random() < 0.5 else DISPATCHERS[:1]
     members = tuple(host.member for host in hosts)
     severity = chance.choice((0.3, 1.0, 1.0, 2.0, 4.0))
     return Plan(
@@ -135,18 +151,21 @@ def draw(seed: int) -> Plan:
         offers=_offers(chance) if renting else (),
         dispatchers=dispatchers,
         rates={name: chance.uniform(0.9955, 1.0045) for name in dispatchers},
-        jobs=_jobs(chance, hosts, faults_s, renting=renting),
+        jobs=tuple(
+            _job(chance, number, hosts, faults_s, renting=renting)
+            for number in range(chance.randint(*size.jobs))
+        ),
         spells=_spells(chance, (*members, *dispatchers), dispatchers, faults_s, severity, renting=renting),
         blows=_blows(chance, members, dispatchers, faults_s, severity, renting=renting),
-        budget_usd=chance.choice((15.0, 40.0, 150.0)),
+        budget_usd=chance.choice((25.0, 60.0, 200.0)),
         limits={"small": chance.choice((2, 3, 4))},
         solver=chance.random() < 0.08,
     )
 
 
-def _hosts(chance: random.Random) -> tuple[HostPlan, ...]:
+def _hosts(chance: random.Random, size: Size, *, renting: bool) -> tuple[HostPlan, ...]:
     hosts = []
-    for number in range(chance.randint(2, 4)):
+    for number in range(chance.randint(*size.sites) if size is LARGE or not renting else 2):
         site, model = f"site{number}", chance.choice(GPUS)
         several = chance.random() < 0.5
         nodes, gpus = (1 if several else chance.randint(1, 3)), chance.choice((2, 4))
@@ -180,18 +199,11 @@ def _offers(chance: random.Random) -> tuple[Offer, ...]:
     )
 
 
-def _jobs(
-    chance: random.Random, hosts: tuple[HostPlan, ...], faults_s: float, *, renting: bool
-) -> tuple[JobPlan, ...]:
-    return tuple(
-        _job(chance, number, hosts, faults_s, renting=renting) for number in range(chance.randint(10, 40))
-    )
-
-
 def _job(
     chance: random.Random, number: int, hosts: tuple[HostPlan, ...], faults_s: float, *, renting: bool
 ) -> JobPlan:
-    run_s = chance.choice((20.0, 120.0, 600.0, 1800.0, 5400.0)) * chance.uniform(0.7, 1.3)
+    lengths = (600.0, 1800.0, 5400.0) if renting else (20.0, 120.0, 600.0, 1800.0, 5400.0)
+    run_s = chance.choice(lengths) * chance.uniform(0.7, 1.3)
     kind = chance.random()
     nodes, tasks = 1, 0
     gpus = chance.choice((1, 1, 1, 2))
@@ -199,22 +211,14 @@ def _job(
         nodes = chance.choice((2, 2, 3))
     elif kind < 0.33:
         tasks = chance.randint(2, 6)
+    wave_s = chance.choice((0.2, 0.5, 0.8)) * faults_s
     wanted = [host for host in hosts if host.gpus >= gpus]
     if nodes > 1 and not any(_room(hosts, host.site, gpus) >= nodes for host in wanted):
         nodes = 1
-    grace_s = chance.choice((10.0, 30.0, 90.0))
-    verbs = [
-        chance.choice(("cancel", "hold", "requeue", "priority", "cancel"))
-        for _ in range(chance.choice((0, 0, 0, 1, 2)))
-    ]
-    deeds = [Deed(chance.expovariate(1 / 600.0), verb) for verb in verbs]
-    deeds += [
-        Deed(deed.after_s + chance.uniform(5.0, 900.0), "release") for deed in deeds if deed.verb == "hold"
-    ]
     fails = chance.choice((0, 0, 0, 0, 1))
     return JobPlan(
         name=f"job{number}",
-        submit_s=chance.uniform(0.0, 0.9) * faults_s,
+        submit_s=wave_s + chance.uniform(0.0, 600.0) if renting else chance.uniform(0.0, 0.9) * faults_s,
         run_s=run_s,
         nodes=nodes,
         gpus=gpus,
@@ -222,16 +226,26 @@ def _job(
         queue=chance.choice(("default", "default", "small")) if nodes == 1 else "default",
         priority=chance.choice((20, 50, 50, 80)),
         stop_within_s=chance.choice((600.0, 1500.0)) if chance.random() < 0.35 else None,
-        grace_s=grace_s,
-        deadline_s=run_s * chance.uniform(1.5, 4.0) + 600.0 if renting and chance.random() < 0.4 else None,
-        max_duration_s=8 * HOUR_S if chance.random() < 0.9 else run_s * 0.6,
+        grace_s=chance.choice((10.0, 30.0, 90.0)),
+        deadline_s=run_s * chance.uniform(1.05, 2.5) + 400.0 if renting and chance.random() < 0.6 else None,
+        max_duration_s=run_s * chance.choice((1.5, 2.0, 4.0, 4.0, 4.0, 4.0, 0.6)),
         estimate_s=run_s * chance.uniform(0.5, 1.5) if chance.random() < 0.8 else None,
         checkpoints=chance.random() < 0.4,
         stubborn=chance.random() < 0.2,
         fails=fails,
         retries=fails if chance.random() < 0.7 else 0,
-        deeds=tuple(sorted(deeds, key=lambda deed: deed.after_s)),
+        deeds=_deeds(chance),
     )
+
+
+def _deeds(chance: random.Random) -> tuple[Deed, ...]:
+    """What its user does to a job. What is held is released again."""
+    often = chance.choice((0, 0, 0, 1, 2))
+    verbs = [chance.choice(("cancel", "hold", "requeue", "priority", "cancel")) for _ in range(often)]
+    deeds = [Deed(chance.expovariate(1 / 600.0), verb) for verb in verbs]
+    held = [deed for deed in deeds if deed.verb == "hold"]
+    deeds += [Deed(deed.after_s + chance.uniform(5.0, 900.0), "release") for deed in held]
+    return tuple(sorted(deeds, key=lambda deed: deed.after_s))
 
 
 def _room(hosts: tuple[HostPlan, ...], site: str, gpus: int) -> int:
@@ -249,7 +263,7 @@ def _spells(
     renting: bool,
 ) -> tuple[Spell, ...]:
     stores = (Trouble.STORE_SLOW, Trouble.STORE_REFUSES, Trouble.STORE_DOUBTS, Trouble.STORE_CONFLICTS)
-    kinds = [(each, links) for each in (Trouble.LOSE, Trouble.REPEAT, Trouble.DELAY, Trouble.REORDER)]
+    kinds = [(each, links) for each in (Trouble.LOSE, Trouble.REPEAT, Trouble.DELAY)]
     kinds += [(each, dispatchers) for each in stores]
     kinds += [(Trouble.STAGING_FAILS, links), (Trouble.LIES, links)]
     if renting:
@@ -299,5 +313,9 @@ def _blows(
             lasts_s = chance.choice((-1, 1)) * chance.choice((0.5, 5.0, 30.0))
         at_s = SETTLED_S + chance.uniform(0.0, 0.97) * faults_s
         who = chance.choice(whom.get(strike, (PROVIDER,)))
-        blows.append(Blow(at_s, strike, who, lasts_s, chance.choice((0, 1, 3, 10, 40, 150))))
+        steps = chance.choice((0, 1, 3, 10, 40, 150))
+        deed = chance.choice(DEEDS_OF_DISPATCHERS if who in dispatchers else DEEDS_OF_AGENTS)
+        if strike is Strike.KILL and deed:
+            steps = chance.choice((0, 1, 1, 2, 3, 5, 12))
+        blows.append(Blow(at_s, strike, who, lasts_s, steps, deed))
     return tuple(sorted(blows, key=lambda blow: blow.at_s))

@@ -25,6 +25,8 @@ class Process:
         self.alive = True
         self.steps_left: int | None = None
         """It dies after so many more steps; None: it does not."""
+        self.doomed: tuple[str, int] | None = None
+        """It begins to count, so many steps, when it comes to a deed of that name."""
         self._died = died
         self._stopped = False
         self._kept: list[asyncio.Handle] = []
@@ -69,6 +71,11 @@ class Process:
                 self.kill()
             self.steps_left -= 1
         return not self.alive
+
+    def comes_to(self, deed: str) -> None:
+        """It is about to do this."""
+        if self.doomed is not None and self.doomed[0] == deed:
+            self.steps_left, self.doomed = self.doomed[1], None
 
     def may_run(self, handle: asyncio.Handle) -> bool:
         """Whether a step may be taken now; one of a stopped process is kept."""
@@ -181,6 +188,8 @@ def _task(
     return task
 
 
-def present() -> Process | None:
-    """The process that runs now; None: the world does."""
-    return _PRESENT.get()
+def coming_to(deed: str) -> None:
+    """Whoever runs now is about to do this."""
+    process = _PRESENT.get()
+    if process is not None:
+        process.comes_to(deed)

@@ -12,16 +12,19 @@ import msgspec
 import structlog
 
 from federator.simulation.faults.blows import calm, processes, strike
-from federator.simulation.faults.plan import SETTLED_S, Plan, draw
+from federator.simulation.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
 from federator.simulation.faults.processes import FaultLoop
+from federator.simulation.faults.questions import Questions
 from federator.simulation.faults.truth import Finding
 from federator.simulation.faults.world import World
 from federator.telemetry import configure_logging
 
+STILL_S = 3 * 3600.0
+"""The longest job runs for less: where nothing has been written for so long, nothing more will come."""
 CALM_S = 96 * 3600.0
 """So long after the faults all must be over. Queues with small limits work their jobs off one by one, and retries take their time."""
 LOOK_S = 60.0
-RELEASE_EVERY_S = 600.0
+ASK_EVERY_S = 1800.0
 GC_THRESHOLD = (100_000, 50, 50)
 
 
@@ -39,9 +42,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     blows: int
 
 
-def play(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
+def play(seed: int, tell: Callable[[str], None] | None = None, size: Size = SMALL) -> Outcome:
     """Play a seed; `tell` hears every line of its journal."""
-    return play_plan(draw(seed), tell)
+    return play_plan(draw(seed, size), tell)
 
 
 def play_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
@@ -84,15 +87,26 @@ async def _play(world: World) -> None:
     submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
     await _pass_until(world, SETTLED_S + plan.faults_s)
     calm(world)
-    over_s, released_s = world.loop.time() + CALM_S, 0.0
+    await _until_all_is_over(world, submitting)
+
+
+async def _until_all_is_over(world: World, submitting: "list[asyncio.Task[None]]") -> None:
+    """Let everything come to its end, asking the while; then judge."""
+    questions = Questions(world)
+    over_s, asked_s = world.loop.time() + CALM_S, 0.0
     while world.loop.time() < over_s and not world.truth.findings:
         await _pass_until(world, world.loop.time() + LOOK_S)
-        if world.loop.time() - released_s >= RELEASE_EVERY_S:
-            released_s = world.loop.time()
+        await questions.look()
+        if world.loop.time() - asked_s >= ASK_EVERY_S:
+            asked_s = world.loop.time()
             await world.users.release_all()
-        if all(task.done() for task in submitting) and not world.watch.unfinished():
+            await questions.ask_why()
+        still = world.loop.time() - world.watch.moved_s > STILL_S
+        if still or (all(task.done() for task in submitting) and not world.watch.unfinished()):
             break
     if not world.truth.findings:
+        await questions.replay()
+        questions.read_the_books()
         world.watch.judge_end()
 
 

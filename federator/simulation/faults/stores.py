@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from federator.control.leadership import LEADER_KEY
 from federator.kernel.errors import FederatorError, OutcomeUnknown, StoreConflict, Unavailable
 from federator.ports import Change, Item, Page, Transaction
-from federator.simulation.faults.processes import FaultLoop
+from federator.simulation.faults.plan import COMMIT
+from federator.simulation.faults.processes import FaultLoop, coming_to
 from federator.simulation.faults.weather import Trouble, Weather
 from federator.store.memory import MemoryStore
 
@@ -64,6 +65,7 @@ class StoreHandle:
 
     async def commit(self, transaction: Transaction) -> int:
         """As the store; it may fail with nothing done, or nobody knows with what."""
+        coming_to(COMMIT)
         fate = self._weather.draw(
             self._chance, self._who, Trouble.STORE_REFUSES, Trouble.STORE_DOUBTS, Trouble.STORE_CONFLICTS
         )

@@ -3,19 +3,21 @@
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
+from federator.simulation.faults.plan import SMALL, Size
 from federator.simulation.faults.running import Outcome, play
 
 
-def outcomes(first: int, count: int, workers: int = 1) -> Iterator[Outcome]:
+def outcomes(first: int, count: int, workers: int = 1, size: Size = SMALL) -> Iterator[Outcome]:
     """What the seeds from `first` on come to, in their order."""
-    seeds = range(first, first + count)
+    seeds, one = range(first, first + count), partial(play, size=size)
     if workers <= 1:
-        yield from map(play, seeds)
+        yield from map(one, seeds)
         return
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(play, seeds)
+        yield from pool.map(one, seeds)
 
 
 def story(outcome: Outcome, replay: str) -> str:

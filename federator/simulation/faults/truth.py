@@ -99,6 +99,11 @@ class Truth:
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(Finding(promise, what, self._loop.time()))
 
+    @property
+    def now_s(self) -> float:
+        """True time."""
+        return self._loop.time()
+
     def live(self) -> Iterator["RealRank"]:
         """All ranks that run now."""
         for ranks in self._live.values():

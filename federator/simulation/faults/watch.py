@@ -23,6 +23,8 @@ class Watch:
         self._truth = truth
         self._cloud = cloud
         self._journal = journal
+        self.moved_s = 0.0
+        """When something of a job or a machine was last written."""
 
     def written(self, transaction: Transaction) -> None:
         """Judge the rows that were just written."""
@@ -31,6 +33,7 @@ class Watch:
         )
         before = {name: self._truth.rows.jobs.get(name) for name in known}
         for row in self._truth.rows.take(transaction):
+            self.moved_s = self._truth.now_s
             if isinstance(row, Job):
                 self._job(row, before[row.id])
             elif isinstance(row, Placement):

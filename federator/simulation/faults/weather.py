@@ -17,7 +17,6 @@ class Trouble(StrEnum):
     LOSE = "lose messages"
     REPEAT = "repeat messages"
     DELAY = "delay messages"
-    REORDER = "reorder messages"
     STORE_SLOW = "slow store"
     STORE_REFUSES = "store that refuses"
     STORE_DOUBTS = "store that leaves in doubt"
@@ -68,6 +67,10 @@ class Weather:
             if share is not None and chance.random() < share:
                 return trouble
         return None
+
+    def strikes(self, chance: random.Random, trouble: Trouble, *who: str) -> bool:
+        """Whether it befalls any of these now."""
+        return any(self.draw(chance, each, trouble) is not None for each in who)
 
     def _begin(self, key: tuple[Trouble, str], share: float) -> None:
         if not self._settled:

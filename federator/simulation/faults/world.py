@@ -10,10 +10,11 @@ from federator.kernel.errors import FederatorError
 from federator.model.capacity import LaunchRequest
 from federator.model.identity import Caller, Role
 from federator.model.sites import Member, Site, SiteKind
-from federator.simulation.faults.agents import AgentLife, key_of
+from federator.simulation.faults.agents import AgentLife
 from federator.simulation.faults.clocks import MachineClock
 from federator.simulation.faults.clouds import Cloud
 from federator.simulation.faults.dispatchers import CLOUD_SITE, Dispatcher, policies, settled
+from federator.simulation.faults.greeting import key_of
 from federator.simulation.faults.hosts import Host
 from federator.simulation.faults.plan import SETTLED_S, HostPlan, Plan
 from federator.simulation.faults.processes import FaultLoop, Process
