@@ -59,7 +59,10 @@ def read_data(given: Mapping[str, Any], folder: Path, world: World) -> tuple[str
         table = links.pop("table", None)
         if table is not None:
             path = folder / fields.text(table, "$.links.table")
-            links["rows"] = [*links.get("rows", ()), *_table(path, _names(world, given))]
+            written = links.get("rows", [])
+            if not isinstance(written, list):
+                raise Invalid("is not a list", field="$.links.rows", remedy="write [{from: eu, to: us}]")
+            links["rows"] = [*written, *_table(path, _names(world, given))]
         documents.append(document("Links", NAME, links))
     listed = given.get("datasets", [])
     if not isinstance(listed, list):
