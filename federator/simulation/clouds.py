@@ -13,6 +13,8 @@ import msgspec
 from federator.kernel.clock import Clock
 from federator.kernel.errors import NoCapacity
 from federator.model.capacity import Instance, LaunchRequest, Market, Offer
+from federator.simulation.spot_events import SpotHistory
+from federator.simulation.virtual_time import ORIGIN_AT
 from federator_providers.fake import FakeProvider
 
 REMEMBERED_S = 7200.0
@@ -20,10 +22,14 @@ REMEMBERED_S = 7200.0
 
 
 class Mood(msgspec.Struct, frozen=True):
-    """What can go wrong with an offer: how often its machines are taken back (per machine-hour), and what share of launches finds none."""
+    """What can go wrong with an offer: how often its machines are taken back (per machine-hour), and what share of launches finds none.
+
+    `history`: both as they were in a real market.
+    """
 
     interruptions_h: float = 0.0
     sold_out: float = 0.0
+    history: SpotHistory | None = None
 
 
 class SimulatedCloud(FakeProvider):
@@ -55,16 +61,30 @@ class SimulatedCloud(FakeProvider):
             return await super().launch(request)
         mood = self._moods.get(request.offer.name, Mood())
         calls = self._asked[request.offer.name] = self._asked.get(request.offer.name, 0) + 1
-        if mood.sold_out and self._chance(f"launch/{request.offer.name}/{calls}").random() < mood.sold_out:
+        if self._is_sold_out(mood, f"launch/{request.offer.name}/{calls}"):
             raise NoCapacity(f"{request.offer.name} is sold out", retry_after_s=60.0)
         instance = await super().launch(request)
         loop = asyncio.get_running_loop()
         timers = [loop.call_later(request.offer.delay_s, self._booted, request)]
-        if mood.interruptions_h and request.offer.market is Market.SPOT:
-            lives_s = self._chance(f"life/{request.name}").expovariate(mood.interruptions_h) * 3600.0
+        lives_s = self._lives_s(mood, f"life/{request.name}") if request.offer.market is Market.SPOT else None
+        if lives_s is not None:
             timers.append(loop.call_later(lives_s, self._take_back, request.name))
         self._timers[request.name] = timers
         return instance
+
+    def _is_sold_out(self, mood: Mood, what: str) -> bool:
+        if mood.history is not None and mood.history.sold_out(self.clock.now() - ORIGIN_AT):
+            return True
+        return bool(mood.sold_out) and self._chance(what).random() < mood.sold_out
+
+    def _lives_s(self, mood: Mood, what: str) -> float | None:
+        """Until it is taken back; None: it is not."""
+        chance = self._chance(what)
+        ends_s = [chance.expovariate(mood.interruptions_h) * 3600.0] if mood.interruptions_h else []
+        if mood.history is not None:
+            lives_s = mood.history.lives_s(self.clock.now() - ORIGIN_AT, chance)
+            ends_s += [] if lives_s is None else [lives_s]
+        return min(ends_s, default=None)
 
     async def terminate(self, name: str) -> None:
         """As every provider; whatever still ran there is gone."""

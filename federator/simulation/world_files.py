@@ -18,6 +18,7 @@ from federator.model.sites import SiteKind
 from federator.simulation.clouds import Mood
 from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
+from federator.simulation.spot_events import SpotHistory, read_history
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
 from federator.wire.yamltext import read_document
@@ -65,7 +66,7 @@ def from_yaml(text: str, folder: Path) -> World:
     given = fields.mapping(read_document(text).value, "$")
     _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies", "links", "datasets"))
     sites = [_site(each, f"$.sites[{n}]") for n, each in enumerate(_list(given, "sites", "$"))]
-    offers = [_offer(each, f"$.burst[{n}]") for n, each in enumerate(_list(given, "burst", "$"))]
+    offers = [_offer(each, f"$.burst[{n}]", folder) for n, each in enumerate(_list(given, "burst", "$"))]
     usual: tuple[str, ...] = ()
     if "sites_table" in given:
         table = folder / fields.text(given["sites_table"], "$.sites_table")
@@ -167,10 +168,12 @@ def host_pool(
     )
 
 
-def _offer(value: object, path: str) -> tuple[Offer, str, Mood]:
+def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer, str, Mood]:
     given = fields.mapping(value, path)
     known = ("name", "provider", "site", "region", "model", "gpus", "market", "price", "delay", "teardown")
-    _known(given, path, (*known, "minimum_billing", "available", "interruptions_per_hour", "sold_out"))
+    _known(
+        given, path, (*known, "minimum_billing", "available", "interruptions_per_hour", "sold_out", "events")
+    )
     pool = host_pool(
         "gpu",
         _word(given, "model", path, ""),
@@ -202,8 +205,22 @@ def _offer(value: object, path: str) -> tuple[Offer, str, Mood]:
             fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
         ),
         sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
+        history=_history(given["events"], f"{path}.events", folder or Path()) if "events" in given else None,
     )
+    if mood.history is not None and market is not Market.SPOT:
+        raise Invalid(
+            "only spot machines are taken back", field=f"{path}.events", remedy="write market: spot"
+        )
     return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+
+
+def _history(value: object, path: str, folder: Path) -> SpotHistory:
+    """The events of a real market: a table and the name of a trace in it."""
+    given = fields.mapping(value, path)
+    _known(given, path, ("file", "trace", "start"))
+    file = folder / fields.text(given.get("file"), f"{path}.file")
+    trace = fields.text(given.get("trace"), f"{path}.trace")
+    return read_history(file, trace, _duration(given, "start", path, 0.0))
 
 
 def from_table(text: str, name: str) -> World:
