@@ -69,6 +69,11 @@ client_id: nightly-2026-11-30
 """
 
 
+PLACES = PlacementConstraints(
+    kinds=("onprem", "cloud"), sites=("north", "south"), not_sites=("west",), labels={"region": "eu"}
+)
+
+
 def read(**document: object) -> JobRequest:
     return read_job({"run": "true", **document}, now=NOW)
 
@@ -94,12 +99,7 @@ def test_the_documented_example_is_read_whole() -> None:
             spot_policy="spot",
             checkpoint=Checkpoint(signal="USR1", grace_s=60.0, every_s=600.0, uri="s3://team/saved"),
             retry=Retry(on=("preemption", "error"), max=5, backoff_s=90.0),
-            placement=PlacementConstraints(
-                kinds=("onprem", "cloud"),
-                sites=("north", "south"),
-                not_sites=("west",),
-                labels={"region": "eu"},
-            ),
+            placement=PLACES,
             labels={"team": "vision"},
             inputs=(Input("s3://datasets/imagenet", 150 * 10**9),),
             image="pytorch/pytorch:2.4.0",
