@@ -276,6 +276,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "solver-files.md": solver_docs.solver_files,
     "solver-problem.schema.json": solver_docs.problem_schema,
     "solver-plan.schema.json": solver_docs.plan_schema,
+    "policy.schema.json": policy_docs.schema,
 }
 
 
