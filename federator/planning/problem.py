@@ -25,6 +25,7 @@ from federator.planning.candidates import Candidate, of_offer, of_pools, size
 from federator.planning.caps import Caps
 from federator.planning.data import data_book
 from federator.planning.feasibility import CLOSED, FILTERS, reject
+from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
 from federator.planning.yard import Lot, lot_of
 
@@ -57,6 +58,9 @@ class World:
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._lots: dict[int, Lot] = {}
+        self._gates = Gates(self.places, self.ground, FILTERS)
+        self._fastest_s: dict[ClassKey, float] = {}
+        """Of each class, over the places that are open to it."""
         self.numbers: object = None
         """The same world as `ways.Numbers`, once somebody has asked for them."""
         self._open: dict[ClassKey, tuple[int, ...]] = {}
@@ -93,7 +97,7 @@ class World:
         """Places that pass all filters, by index: owned, rented and offered."""
         key = self.key(job)
         if key not in self._open:
-            self._open[key] = tuple(p for p in range(len(self.places)) if self.rejection(job, p) is None)
+            self._open[key] = self._gates.open_to(job)
         return self._open[key]
 
     def home(self, job: JobView) -> tuple[int, ...]:
@@ -218,7 +222,10 @@ class World:
     def _order(self, job: JobView) -> tuple[Any, ...]:
         latest = math.inf
         if job.deadline_at is not None:
-            start = job.deadline_at - (self.fastest_s(job, self.open_to(job)) or job.run_s)
+            key = self.key(job)
+            if key not in self._fastest_s:
+                self._fastest_s[key] = self.fastest_s(job, self.open_to(job)) or job.run_s
+            start = job.deadline_at - self._fastest_s[key]
             latest = start if start >= self.now else math.inf
         density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
         owed, band = job.id in self.owed, math.floor(self.book.aged_priority(job) / BAND)

@@ -1,6 +1,7 @@
 """The few phrases that every reason is made of, so that the same thing is always said in the same words."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from federator.kernel.quantities import format_duration, format_mib
 from federator.model.snapshot import JobView
@@ -8,6 +9,7 @@ from federator.model.snapshot import JobView
 DAY_S = 86400.0
 
 
+@lru_cache(4096)
 def moment(at: float, now: float) -> str:
     """A time of day in UTC, with the date when it is not within twelve hours; to the second when it is close."""
     instant = datetime.fromtimestamp(at, UTC)

@@ -1,31 +1,35 @@
 """The child process: reads problems from stdin, writes plans to stdout, and dies with its parent.
 
-OR-Tools is imported before the child says that it is ready, so that no turn pays for the import. Whatever the solver's libraries print
+OR-Tools is imported, and the planner's kernel loaded, before the child says that it is ready, so that no turn pays for it. Where no kernel has
+been compiled yet, that is done beside the first decisions, which plain Python takes. Whatever the solver's libraries print
 goes to stderr: stdout carries frames only. The child holds no state between problems.
 """
 
-import ctypes
 import os
 import signal
+import subprocess
 import sys
 from typing import BinaryIO
 
 import msgspec
 
 from federator.model.snapshot import Problem
+from federator.planning import kernels
+from federator.planning.kernels import shelf
 from federator.solving.decide import decide
 from federator.solving.frames import HEADER_BYTES, READY, Ask, Told, body_length, pack
+from federator.solving.parentage import die_with_parent
 
-PR_SET_PDEATHSIG = 1
 NICENESS = 5
 """The dispatcher's own loop goes first."""
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed when the parent is gone, however it went (Linux). `parent` is the process that started this one."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)
+def ready_kernel() -> subprocess.Popen[bytes] | None:
+    """Load the kernel; where nothing has been compiled yet, have that done and go on: later decisions find it."""
+    if kernels.at_hand() is not None or shelf.folder() is None:
+        return None
+    command = (sys.executable, "-m", "federator.solving.compiling", str(os.getpid()))
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
 
 
 def answer(ask: Ask) -> Told:
@@ -55,7 +59,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    compiler = ready_kernel()
     serve(sys.stdin.buffer, frames)
+    if compiler is not None:
+        compiler.kill()
+        compiler.wait()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from federator.planning import kernels
 from federator.wire.solver_files import from_problem, write
 from tests.bench.solver.instances import Instance, Parameters
 from tests.bench.solver.measure import measure, text
@@ -29,6 +30,7 @@ def main() -> int:
         given.problem.write_bytes(write(file, packed=given.problem.suffix == ".gz"))
         print(instance.parameters.described())
         return 0
+    kernels.prepare()
     begun = time.monotonic()
 
     def say(what: str) -> None:
