@@ -1,4 +1,4 @@
-"""The kind `Budget`: what renting may cost in a day, a week, a month or in all; who is told on the way there; and that it stops in time.
+"""The kind `Budget`: what rent and moving data may cost in a day, a week, a month or in all; who is told on the way there; and that it stops in time.
 
 A cap counts what is spent and what is committed in the worst case. Nothing is rented that could exceed it, and what runs is told to save
 itself before it would: a limit that was lowered, or a price that rose, breaks no budget.
@@ -9,14 +9,12 @@ from typing import Literal
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market
-from federator.model.rules import CapRow, CapUnit, Each, Period, PoolSelector, Rule, Scope
+from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, Scope
 from federator.wire.fields import money_usd
 from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
 Money = float | str
-RENTED = PoolSelector(markets=(Market.ON_DEMAND, Market.SPOT))
 PERIODS = (
     ("per_day", Period.DAY),
     ("per_week", Period.WEEK),
@@ -26,7 +24,7 @@ PERIODS = (
 
 
 class Usd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """USD spent and committed in the worst case; at least one of these."""
+    """USD spent and committed in the worst case, for rent and for data that is moved; at least one of these."""
 
     per_day: Money | None = None
     """Each day, UTC."""
@@ -70,7 +68,6 @@ class BudgetKind:
                 unit=CapUnit.USD,
                 limit=limit,
                 scope=part,
-                pools=RENTED,
                 period=period,
                 each=Each(given.each) if given.each in ("owner", "job") else Each.TOGETHER,
                 share=part.queues[0] if given.each == "queue" else "",

@@ -3,17 +3,15 @@
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market
-from federator.model.rules import CapRow, CapUnit, Each, Period, PoolSelector, Rule, Scope
+from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, Scope
 from federator_policies.budget import kind
 from tests.unit.policies.schema_fields import field_paths
 
-RENTED = PoolSelector(markets=(Market.ON_DEMAND, Market.SPOT))
 LEVELS = (0.5, 0.8, 1.0)
 
 
 def cap(limit: float, period: Period = Period.MONTH, **fields: object) -> CapRow:
-    plain: dict[str, object] = {"policy": "Budget/b", "unit": CapUnit.USD, "pools": RENTED, "alerts": LEVELS}
+    plain: dict[str, object] = {"policy": "Budget/b", "unit": CapUnit.USD, "alerts": LEVELS}
     return CapRow(limit=limit, period=period, **{**plain, **fields})  # type: ignore[arg-type] # by name
 
 

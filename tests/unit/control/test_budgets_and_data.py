@@ -1,0 +1,50 @@
+"""Moving data is money: a budget counts it, also where nothing is rented."""
+
+from federator.model.jobs import JobStatus
+from tests.support.dispatch import World, make_world
+
+POLICIES = """
+apiVersion: federator/v1
+kind: Dataset
+metadata: {name: images}
+spec: {uri: "s3://images", size: 100GB, replicas: [{site: far}]}
+---
+apiVersion: federator/v1
+kind: Links
+metadata: {name: ways}
+spec: {rows: [{from: far, to: lab, gbit_per_s: 10, usd_per_gb: 0.1}]}
+---
+apiVersion: federator/v1
+kind: Budget
+metadata: {name: purse}
+spec: {usd: {per_day: %s}}
+"""
+
+
+async def submit_beside(usd: str) -> tuple[World, str]:
+    """A job that has to have 10 USD worth of data brought to the lab."""
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    await world.policies(POLICIES % usd)
+    job = await world.submit(resources={"gpus": 4}, estimate="1h", inputs=[{"uri": "s3://images"}])
+    await world.turn()
+    return world, job
+
+
+async def test_data_that_a_budget_leaves_no_money_for_is_not_moved() -> None:
+    world, job = await submit_beside("5")
+    assert world.job(job).status is JobStatus.PENDING
+    explanation = await world.core.views.explain(world.job(job))
+    assert "Budget/purse" in explanation.policies
+    assert any("Budget/purse" in site.text for site in explanation.sites)
+
+
+async def test_data_that_is_moved_counts() -> None:
+    world, job = await submit_beside("15")
+    assert world.job(job).status is JobStatus.RUNNING
+    (row,) = world.core.views.budgets()
+    assert round(row.spent + row.committed, 2) == 10.0
+    second = await world.submit(resources={"gpus": 4}, estimate="1h", inputs=[{"uri": "s3://images/more"}])
+    await world.sites["lab"].finish(job)
+    await world.turn()
+    assert world.job(second).status is JobStatus.PENDING
