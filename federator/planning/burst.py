@@ -25,6 +25,7 @@ from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps
 from federator.planning.permits import worst_usd
 from federator.planning.problem import World
+from federator.planning.rulebook import matches
 from federator.planning.wording import moment, span
 
 SAFETY_S = 60.0
@@ -100,6 +101,8 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
         self._again: dict[tuple[object, int], float] = {}
+        self._permits: dict[tuple[object, ...], list[Filter]] = {}
+        self._deadlines_only: dict[tuple[object, ...], bool] = {}
         self.table: object = None
         """All cases as `cases.Cases`, once somebody has asked for them."""
 
@@ -116,8 +119,22 @@ class Bursting:
             self._cases[index] = self._make(job, place)
         return self._cases[index]
 
+    def no_need(self, job: JobView) -> bool:
+        """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
+        home = self.home.get(job.id)
+        if job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at):
+            return False
+        about = (job.queue, job.owner, *sorted(job.labels.items()))
+        if about not in self._deadlines_only:
+            found = (permit for permit in self.world.book.permits if matches(permit.scope, job))
+            eager = (BurstMode.THRESHOLD, BurstMode.ALWAYS)
+            self._deadlines_only[about] = not any(p.for_waiting or p.mode in eager for p in found)
+        return self._deadlines_only[about]
+
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
+        if self.no_need(job):
+            return []
         found = [self.case(job, place) for place in self.world.offers(job)]
         return sorted(
             (c for c in found if isinstance(c, Case)), key=lambda c: (c.cost_usd, c.finish_at, c.place)
@@ -167,12 +184,8 @@ class Bursting:
         )
 
     def _make(self, job: JobView, place: int) -> Case | NoCase:
-        at = self.world.places[place]
-        permits = self.world.book.permits_for(job, at)
-        if at.offer is not None:
-            permits = [p for p in permits if self.world.book.in_force(p) and _admits(p, at)]
         refusal: NoCase | None = None
-        for permit in permits:
+        for permit in self._permits_for(job, place):
             answer = self.under(permit, job, place)
             if isinstance(answer, Case) and not approved(permit, job, answer):
                 answer = _unapproved(permit, job, answer)
@@ -180,6 +193,17 @@ class Bursting:
                 return answer
             refusal = refusal or answer
         return refusal or NoCase("no-need", "no burst policy in force covers it", "")
+
+    def _permits_for(self, job: JobView, place: int) -> list[Filter]:
+        """Policies that are about the job and the place; of an offer, those that let it be rented now."""
+        about = (job.queue, job.owner, *sorted(job.labels.items()), place)
+        if about not in self._permits:
+            at, book = self.world.places[place], self.world.book
+            found = book.permits_for(job, at)
+            if at.offer is not None:
+                found = [permit for permit in found if book.in_force(permit) and _admits(permit, at)]
+            self._permits[about] = found
+        return self._permits[about]
 
     def under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
         """The case under one policy, whoever would have to approve it."""

@@ -42,7 +42,7 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
         for place in world.leases(job):
             usable[index, place] = bursting.may_use_lease(job, place)
         offered = world.offered(job)
-        if not offered:
+        if not offered or bursting.no_need(job):
             continue
         found = [case for place in offered if isinstance(case := bursting.case(job, place), Case)]
         found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))

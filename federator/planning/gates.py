@@ -26,9 +26,7 @@ class Gates:
         for answers in self._filters:
             known = answers.known(job)
             while left := passing & ~known.asked:
-                for place in _bits(left):
-                    answers.ask(job, self._places[place], self._ground, known, 1 << place)
-                known = answers.known(job)
+                known = answers.ask(job, self._places, self._ground, left)
             passing &= known.passes
         return tuple(_bits(passing))
 
@@ -58,17 +56,20 @@ class _Answers:
             found = self._by_values[values] = _Known()
         return found
 
-    def ask(self, job: JobView, at: Candidate, ground: Ground, known: _Known, bit: int) -> None:
-        """One more answer. Where more was read than before, all others are forgotten: they were told apart too little."""
-        seen = _Seen(job)
-        answer = self._test.ask(cast("JobView", seen), at, ground)
-        more = seen.names.difference(self._reads)
+    def ask(self, job: JobView, places: Sequence[Candidate], ground: Ground, asked: int) -> _Known:
+        """Answers of so many more places. Where more was read than before, all others are forgotten: jobs were told apart too little."""
+        seen, passes = cast("JobView", reader := _Seen(job)), 0
+        for place in _bits(asked):
+            if self._test.ask(seen, places[place], ground) is None:
+                passes |= 1 << place
+        more = reader.names.difference(self._reads)
         if more:
             self._reads = (*self._reads, *sorted(more))
             self._by_values.clear()
-        known.asked |= bit
-        if answer is None:
-            known.passes |= bit
+        known = self.known(job)
+        known.asked |= asked
+        known.passes |= passes
+        return known
 
 
 class _Seen:

@@ -32,7 +32,8 @@ from federator.planning.yard import Lot, lot_of
 BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
 
-ClassKey = tuple[object, ...]
+ClassKey = int
+"""The number of a class in its world."""
 LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 """Filters that say something of the job and not of the moment."""
 _NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s"})
@@ -64,6 +65,8 @@ class World:
         self.numbers: object = None
         """The same world as `ways.Numbers`, once somebody has asked for them."""
         self._open: dict[ClassKey, tuple[int, ...]] = {}
+        self._split: dict[ClassKey, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {}
+        self._classes: dict[tuple[object, ...], ClassKey] = {}
         self.keys: dict[str, ClassKey] = {job.id: self._key(job) for job in self.snapshot.jobs}
         self.jobs: tuple[JobView, ...] = tuple(sorted(self.snapshot.jobs, key=self._order))
         self.by_id: dict[str, JobView] = {job.id: job for job in self.jobs}
@@ -102,11 +105,11 @@ class World:
 
     def home(self, job: JobView) -> tuple[int, ...]:
         """Owned places that pass all filters."""
-        return tuple(p for p in self.open_to(job) if not self.places[p].rented)
+        return self._parts(job)[0]
 
     def leases(self, job: JobView) -> tuple[int, ...]:
         """Places that are rented already, and pass."""
-        return tuple(p for p in self.open_to(job) if self.places[p].rented and self.places[p].offer is None)
+        return self._parts(job)[1]
 
     def offers(self, job: JobView) -> tuple[int, ...]:
         """Offers that pass, unless renting for the job is tried without."""
@@ -114,7 +117,18 @@ class World:
 
     def offered(self, job: JobView) -> tuple[int, ...]:
         """Offers that pass."""
-        return tuple(p for p in self.open_to(job) if self.places[p].offer is not None)
+        return self._parts(job)[2]
+
+    def _parts(self, job: JobView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """What is open: owned, leased, offered."""
+        key = self.key(job)
+        if key not in self._split:
+            kinds: tuple[list[int], list[int], list[int]] = ([], [], [])
+            for place in self.open_to(job):
+                at = self.places[place]
+                kinds[2 if at.offer is not None else 1 if at.rented else 0].append(place)
+            self._split[key] = (tuple(kinds[0]), tuple(kinds[1]), tuple(kinds[2]))
+        return self._split[key]
 
     def lot(self, place: int) -> Lot:
         """The hosts of a place as things stand, to do with as one likes."""
@@ -217,7 +231,8 @@ class World:
 
     def _key(self, job: JobView) -> ClassKey:
         own = job.id if job.id in self._rented_for else ""
-        return (own, *(_hashable(getattr(job, name)) for name in _CLASS_FIELDS))
+        fields = (own, *(_hashable(getattr(job, name)) for name in _CLASS_FIELDS))
+        return self._classes.setdefault(fields, len(self._classes))
 
     def _order(self, job: JobView) -> tuple[Any, ...]:
         latest = math.inf
