@@ -5,6 +5,7 @@ the code makes of what was seen, and whoever changes the code sees at which deci
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from federator.client import Client
 
 FILES = (".json", ".gz")
+ANOTHER_BUILD = "what another build has recorded may differ; --at-dispatcher lets the dispatcher decide it again by its own"
 
 
 class _Recorded(NamedTuple):
@@ -87,6 +89,8 @@ def replay(
             print(f"{plain(verdict.decision)} is different:")
             for line in verdict.differences:
                 print(f"  {plain(line)}")
+        if different and not at_dispatcher:
+            print(ANOTHER_BUILD, file=sys.stderr)
     return FAILED if different else OK
 
 
