@@ -62,7 +62,7 @@ class _Answers:
         for place in _bits(asked):
             if self._test.ask(seen, places[place], ground) is None:
                 passes |= 1 << place
-        more = reader.names.difference(self._reads)
+        more = vars(reader).keys() - {"_job", *self._reads}
         if more:
             self._reads = (*self._reads, *sorted(more))
             self._by_values.clear()
@@ -73,15 +73,14 @@ class _Answers:
 
 
 class _Seen:
-    """A job that notes what is read of it."""
+    """A job that keeps what is read of it: whatever it has, somebody asked for."""
 
     def __init__(self, job: JobView) -> None:
-        self.job = job
-        self.names: set[str] = set()
+        self._job = job
 
     def __getattr__(self, name: str) -> Any:
-        self.names.add(name)
-        return getattr(self.job, name)
+        value = self.__dict__[name] = getattr(self._job, name)
+        return value
 
 
 def _value(job: JobView, name: str) -> Any:
