@@ -20,7 +20,7 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation kills docs lock clean
+.PHONY: help demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -65,6 +65,9 @@ test-kubernetes: $(VENV)/.dev-installed  ## the Kubernetes runtime at that clust
 
 test-federation: $(VENV)/.dev-installed  ## every runtime, etcd and a provider in one federation, with faults; part of test
 	@$(BIN)/python -m pytest -s tests/federation $(ARGS)
+
+sim: $(VENV)/.dev-installed  ## SEEDS=100 federations on virtual time, with everything going wrong, from seed FROM=0
+	@$(BIN)/federator simulate faults --seeds $(or $(SEEDS),100) --from $(or $(FROM),0) --jobs 2
 
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills

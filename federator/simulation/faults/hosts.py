@@ -109,6 +109,7 @@ class Host:
         )
         self.on_end: Callable[[RealRank], None] | None = None
         self.gone = False
+        self._wiped_s = 0.0
         self._loop = scene.loop
         self._truth = scene.truth
         self._journal = scene.journal
@@ -172,7 +173,12 @@ class Host:
         self.disk.renewed = None
         if wiped:
             self.disk.wipe()
+            self._wiped_s = self._loop.time()
             self._ranks.clear()
+
+    def forgot(self, rank: RealRank) -> bool:
+        """Whether how that rank ended may be known to nobody any more."""
+        return self.gone or rank.ended_s is None or rank.ended_s <= self._wiped_s
 
     def destroy(self) -> None:
         """The machine is no more."""

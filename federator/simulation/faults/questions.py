@@ -11,6 +11,7 @@ from federator.kernel.errors import FederatorError
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
+from federator.model.plans import Waiting
 from federator.simulation.faults.dispatchers import Dispatcher
 from federator.simulation.faults.stores import at_once
 from federator.simulation.faults.world import World
@@ -20,6 +21,8 @@ PROBES = 6
 SETTLE_S = 600.0
 """After the faults, agents come back and report; what was refused or has failed waits a little before it is tried again."""
 REPLAYS = 3
+HELD = " are held for "
+"""So a reason names for whom free GPUs are held, and until when."""
 
 
 class Questions:
@@ -38,8 +41,10 @@ class Questions:
         pairs = {(job.id, member) for job in self._waiting() for member in self._idle_for(job)}
         self._beside = Counter({pair: self._beside[pair] + 1 for pair in sorted(pairs)})
         for (job, member), looks in self._beside.items():
-            if looks == PROBES:
-                self._world.truth.find(13, f"{job} waits beside idle GPUs of {member}: {self._because(job)}")
+            why = self._why(job)
+            if looks >= PROBES and (why is None or HELD not in why.because):
+                because = why.because if why is not None else "nothing is said of it"
+                self._world.truth.find(13, f"{job} waits beside idle GPUs of {member}: {because}")
 
     async def ask_why(self) -> None:
         """Now and then: everything pending has a reason that its user can read."""
@@ -125,8 +130,10 @@ class Questions:
                 found.append(member)
         return found
 
-    def _because(self, job: str) -> str:
-        return self._world.truth.rows.jobs[job].because
+    def _why(self, job: str) -> Waiting | None:
+        """What the newest plan says of it."""
+        cores = [each.core for each in self._world.dispatchers if each.core is not None]
+        return next((core.turn.waiting[job] for core in cores if job in core.turn.waiting), None)
 
 
 def _gpus_at(placement: Placement, member: str) -> int:

@@ -117,12 +117,13 @@ class Watch:
                     6,
                     f"{lease.id} was {lease.billed_usd:.2f} USD here and {instance.billed_usd:.2f} USD there",
                 )
-        for name in self._truth.succeeded:
+        for name in sorted(self._truth.succeeded):
             placement = rows.placements.get(name)
-            job = rows.jobs.get(placement.job) if placement else None
-            if (
-                placement is not None
-                and job is not None
-                and placement.status is not PlacementStatus.SUCCEEDED
-            ):
-                self._truth.find(1, f"{name} has come to a good end and counts as {placement.status}")
+            if placement is not None and placement.status is not PlacementStatus.SUCCEEDED:
+                self._judge_loss(placement)
+
+    def _judge_loss(self, placement: Placement) -> None:
+        """A good end that is not known as one: only if what would have told of it is gone."""
+        ranks = self._truth.ever(placement.id).values()
+        if not any(self._truth.hosts[rank.member].forgot(rank) for rank in ranks):
+            self._truth.find(1, f"{placement.id} has come to a good end and counts as {placement.status}")
