@@ -16,6 +16,7 @@ DRIVERS = {
     "owned GPUs": "#7fa8e0",
     "rent, used": "#d9822b",
     "rent, boot and idle": "#f2c48d",
+    "data moved": "#8a56c2",
     "missed deadlines": "#c43d5a",
 }
 DURATIONS_S = (1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 86_400.0, 864_000.0)

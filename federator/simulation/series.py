@@ -163,6 +163,7 @@ def _usd(schedule: Schedule, jobs: Iterable[TraceJob], ends: dict[str, float | N
         "owned GPUs": sum(row.price_usd for row in schedule.attempts if row.market == "owned"),
         "rent, used": min(used, rent),
         "rent, boot and idle": max(0.0, rent - used),
+        "data moved": sum(row.egress_usd for row in schedule.attempts),
         "missed deadlines": lost,
     }
 

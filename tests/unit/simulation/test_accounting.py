@@ -150,6 +150,7 @@ def test_series_show_the_same() -> None:
         "owned GPUs": 5.0,
         "rent, used": 0.0,
         "rent, boot and idle": 10.0,
+        "data moved": 0.0,
         "missed deadlines": 11.0,
     }
     assert sum(count for _, count, _ in shown.met_by_slack) == 2
