@@ -98,9 +98,10 @@ class Core:
         )
         self.fences.begin()
         self.hub.start(term=self.reign.number)
-        for listen in (self.turn.wake, self.executor.wake):
-            self.records.subscribe(listen)
-            self.inventory.subscribe(listen)
+        self.records.subscribe(self.turn.occasion.note)
+        self.inventory.subscribe(self.turn.occasion.hear)
+        for subscribe in (self.records.subscribe, self.inventory.subscribe):
+            subscribe(self.executor.wake)
         if self.reconciliation.on:
             self.hub.quiet = True
             first = supervise("reconciling", self._reconcile)

@@ -233,15 +233,13 @@ class Executor:
 
     async def _booting(self, lease: Lease) -> None:
         now = self._scribe.clock.now()
+        joins_by_at = lease.requested_at + lease.offer.delay_s + self._settings.join_within_s
         if lease.member in self._records.members:
             # Whether it is connected now does not matter: it may have begun, and only proof of its end frees its work.
             await self._move(lease.id, "joined", ready_at=now)
         elif not placements_on(self._records, lease):
             await self._move(lease.id, "drain")
-        elif (
-            self._purse.left_s(lease) <= 0
-            or now > lease.requested_at + lease.offer.delay_s + self._settings.join_within_s
-        ):
+        elif self._purse.left_s(lease) <= 0 or now > joins_by_at:
             await self._failed(lease, self._purse.why(lease, NEVER_JOINED))
 
     async def _ready(self, lease: Lease) -> None:

@@ -24,6 +24,7 @@ from federator.control.committer import Committed, Committer, fatal_by_subject
 from federator.control.decisions import DecisionLog
 from federator.control.dependencies import settle_dependents
 from federator.control.observation import Observer
+from federator.control.occasions import Occasion
 from federator.control.proposals import note_proposals
 from federator.control.records import Records
 from federator.control.scribe import Scribe
@@ -78,7 +79,7 @@ class Turn:
         self._clock = clock
         self._ids = ids
         self._settings = settings
-        self._wake = asyncio.Event()
+        self.occasion = Occasion(records, observer.pools)
         self._warm_prices: dict[str, float] = {}
         self.last: tuple[Problem, Plan] | None = None
         """The newest problem and plan: what `explain`, lists and `preview` read."""
@@ -91,16 +92,17 @@ class Turn:
         return self.last[1] if self.last else None
 
     def wake(self, *_: object) -> None:
-        """Something has happened that a plan may depend on."""
-        self._wake.set()
+        """A turn is due, whatever has happened."""
+        self.occasion.wake()
 
     async def run(self) -> None:
         """Turn after turn, until cancelled."""
         time_s = asyncio.get_running_loop().time
         while True:
             began_s = time_s()
-            self._wake.clear()
+            self.occasion.begin()
             plan = await self.once()
+            self.occasion.end()
             gap_s = max(self._settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
             await self._wait(plan)
             rest_s = began_s + gap_s - time_s()
@@ -174,12 +176,12 @@ class Turn:
         woken = False
         try:
             while not asked.done():
-                waker = asyncio.ensure_future(self._wake.wait())
+                waker = asyncio.ensure_future(self.occasion.stirred.wait())
                 await asyncio.wait((asked, waker), return_when=asyncio.FIRST_COMPLETED)
                 waker.cancel()
                 if not asked.done():
                     woken = True
-                    self._wake.clear()
+                    self.occasion.stirred.clear()
                     began_s = time_s()
                     await self._fast_path(await self._observe())
                     rest_s = max(settings.coalesce_s, min(time_s() - began_s, LONGEST_REST_S))
@@ -188,7 +190,7 @@ class Turn:
         finally:
             asked.cancel()
             if woken:
-                self._wake.set()
+                self.wake()
 
     async def _check(self, decision: Decision) -> Decision:
         """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""
@@ -226,7 +228,7 @@ class Turn:
             METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="stale")
             log.info("stale: %s: %s", action.job, why)
         if committed.stale:
-            self._wake.set()
+            self.wake()
         if made.actions:
             await self._decisions.record(problem, made, committed=len(committed.done))
 
@@ -236,14 +238,14 @@ class Turn:
         self.waiting = {waiting.job: waiting for waiting in plan.waiting}
 
     async def _wait(self, plan: Plan | None) -> None:
-        """Until something happens, the plan's own wake-up, or the heartbeat."""
+        """Until there is an occasion, the plan's own wake-up, or the heartbeat."""
         until_s = self._settings.heartbeat_s
         if plan is not None and plan.wake_at is not None:
             until_s = min(until_s, max(0.0, plan.wake_at - self._clock.now()))
         delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
-                await self._wake.wait()
+                await self.occasion.come()
 
 
 def empty_plan(problem: Problem) -> Plan:

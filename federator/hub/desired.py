@@ -84,7 +84,7 @@ class Board:
             self._open[placement.id] = placement
         else:
             self._open.pop(placement.id, None)
-        for member in set(placement.members):
+        for member in dict.fromkeys(placement.members):
             held = self._held.setdefault(member, {})
             if open_now:
                 held[placement.id] = placement

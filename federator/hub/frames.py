@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from federator import __version__
-from federator.hub.outside import Pipe
+from federator.hub.outside import DirectPipe, Pipe
 from federator.kernel.errors import Damaged, FederatorError, Invalid, Permanent, Transient
 from federator.wire import link
 
@@ -50,8 +50,10 @@ def believe(check: Callable[[S], None], said: S) -> None:
         raise invalid(error.describe()) from None
 
 
-def decode(text: str) -> link.Up:
+def decode(text: str | link.Up) -> link.Up:
     """What an agent said. Raises `Ended`."""
+    if not isinstance(text, str):
+        return text
     try:
         return link.decode_up(text)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -66,6 +68,9 @@ def invalid(detail: str) -> Ended:
 
 async def send(pipe: Pipe, message: link.Down) -> None:
     """Send a message. Raises TimeoutError where it is not taken, and ConnectionError."""
+    if isinstance(pipe, DirectPipe):
+        pipe.deliver(message)
+        return
     # Not asyncio.wait_for: before Python 3.12 it may swallow the cancellation that ends a session.
     async with asyncio.timeout(SEND_S):
         await pipe.send(link.encode(message).decode())

@@ -1,5 +1,6 @@
 """What the hub needs from around it, as protocols: it stands beside `control` and imports nothing of it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -13,8 +14,8 @@ from federator.wire import link
 class Pipe(Protocol):
     """One connection to an agent: text frames both ways."""
 
-    async def receive(self) -> str | None:
-        """The next frame, or None once the connection is gone."""
+    async def receive(self) -> str | link.Up | None:
+        """The next frame, or None once the connection is gone. Of a `DirectPipe`, the message itself."""
         ...
 
     async def send(self, text: str) -> None:
@@ -24,6 +25,14 @@ class Pipe(Protocol):
     async def close(self) -> None:
         """End the connection; a pending `receive` returns None."""
         ...
+
+
+class DirectPipe(ABC):
+    """A pipe whose other end is in this process and takes everything at once: messages are records that nobody changes, and need not become text."""
+
+    @abstractmethod
+    def deliver(self, message: link.Down) -> None:
+        """Hand a message over. Raises ConnectionError."""
 
 
 class Written(Protocol):

@@ -44,8 +44,8 @@ from federator_policies.documents import compile_set, load
 TURN_EVERY_S = 60.0
 """Turns follow each other at least so far apart; what happens in between is planned together."""
 POLL_S = 60.0
-SETTLING_S = 60.0
-"""Sites connect and report before the trace begins, which it does at `ORIGIN_AT`."""
+SETTLING_S = 1.5 * TURN_EVERY_S
+"""Sites connect and report before the trace begins, which it does at `ORIGIN_AT`; by then the dispatcher is idle."""
 DAY_S = 86_400.0
 KEPT_S = 2 * DAY_S
 """How long the simulated dispatcher remembers what is over: the schedule is written elsewhere."""
@@ -58,11 +58,15 @@ ROOT = Caller(name="root", role=Role.ADMIN)
 class Federation:
     """A dispatcher with its sites and clouds, on one virtual loop."""
 
-    def __init__(self, world: World, scheduler: Scheduler, loop: VirtualLoop, seed: int) -> None:
+    def __init__(
+        self, world: World, scheduler: Scheduler, loop: VirtualLoop, seed: int, *, encoded: bool = False
+    ) -> None:
+        """`encoded`: messages go as text, as over the wire."""
         self.world = scheduler.change(world) if scheduler.change else world
         self.scheduler = scheduler
         self.loop = loop
         self.seed = seed
+        self._encoded = encoded
         self.clock = LoopClock(loop, ORIGIN_AT - SETTLING_S)
         self.progress = Progress(world.speeds)
         self.agents: dict[str, SimulatedAgent] = {}
@@ -152,6 +156,7 @@ class Federation:
             serve=self.core.hub.serve,
             spec=self._spec,
             progress=self.progress,
+            encoded=self._encoded,
             brings_s=lambda spec_hash: self._brings_s(spec_hash, site.name),
         )
 

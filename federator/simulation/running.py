@@ -69,17 +69,24 @@ def simulate(
     seed: int = 0,
     watch: Watch | None = None,
     tolerant: bool = False,
+    encoded: bool = False,
 ) -> Outcome:
     """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails.
 
-    `tolerant`: a job that is refused is written down, and the others go on.
+    `tolerant`: a job that is refused is written down, and the others go on. `encoded`: messages between dispatcher and agents go as text.
     """
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
     with _Faults() as faults:
         refused: dict[str, str] | None = {} if tolerant else None
         federation, schedule, reasons = run(
-            lambda loop: _simulate(loop, world, ordered, scheduler, seed, watch, refused)
+            lambda loop: _simulate(
+                loop,
+                lambda: Federation(world, scheduler, loop, seed, encoded=encoded),
+                ordered,
+                watch,
+                refused,
+            )
         )
     instances = [machine for cloud in federation.clouds.values() for machine in cloud.final().values()]
     return Outcome(
@@ -95,14 +102,12 @@ def simulate(
 
 async def _simulate(
     loop: VirtualLoop,
-    world: World,
+    make: Callable[[], Federation],
     jobs: Sequence[TraceJob],
-    scheduler: Scheduler,
-    seed: int,
     watch: Watch | None,
     refused: dict[str, str] | None,
 ) -> tuple[Federation, Schedule, dict[str, str]]:
-    federation = Federation(world, scheduler, loop, seed)
+    federation = make()
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)
     watching = loop.create_task(_report(loop, jobs, recorder, watch)) if watch else None

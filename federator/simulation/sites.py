@@ -1,17 +1,20 @@
 """A simulated site: the production machine of the agent, with hands that start nothing.
 
 What the machine tells it to do is done on paper: staging takes as long as the world says, ranks run as long as their job has left, a signal is
-heeded after a moment. It speaks with the hub in messages as they go over the wire, encoded and decoded, over a pipe that may take its time.
+heeded after a moment. It speaks with the hub over a pipe that may take its time: in the records that messages are, for both ends are in one process and nobody changes
+a record, or as they go over the wire, encoded and decoded, which comes to the same schedule.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator import __version__
+from federator.hub import DirectPipe, Pipe
 from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
 from federator.model.placements import PlacementReport
@@ -41,34 +44,38 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     report_every_s: float = 3600.0
 
 
-class DirectPipe:
-    """The hub's end of a link to an agent in this process. What is sent arrives `latency_s` later, in order."""
+class _Way:
+    """A link to an agent in this process, from the hub's end. What is said arrives `latency_s` later, in order."""
 
-    def __init__(self, hear: Callable[[str], None], latency_s: float) -> None:
+    def __init__(self, hear: Callable[[link.Down], None], latency_s: float) -> None:
         self._hear = hear
         self._latency_s = latency_s
         self._loop = asyncio.get_running_loop()
-        self._up: asyncio.Queue[str | None] = asyncio.Queue()
+        self._up: asyncio.Queue[str | link.Up | None] = asyncio.Queue()
         self.closed = False
 
-    async def receive(self) -> str | None:
+    async def receive(self) -> str | link.Up | None:
         """The agent's next message; None once the link is gone."""
         return None if self.closed else await self._up.get()
 
     async def send(self, text: str) -> None:
         """To the agent. Raises ConnectionError once the link is gone."""
+        self.deliver(link.decode_down(text))
+
+    def deliver(self, message: link.Down) -> None:
+        """To the agent. Raises ConnectionError once the link is gone."""
         if self.closed:
             raise ConnectionError("the link is gone")
-        self._later(self._hear, text)
+        self._later(self._hear, message)
 
     async def close(self) -> None:
         """End it."""
         self.cut()
 
-    def say(self, text: str) -> None:
+    def say(self, message: link.Up) -> None:
         """To the hub, as the agent."""
         if not self.closed:
-            self._later(self._up.put_nowait, text)
+            self._later(self._up.put_nowait, message)
 
     def cut(self) -> None:
         """The link breaks, for both."""
@@ -76,11 +83,24 @@ class DirectPipe:
             self.closed = True
             self._up.put_nowait(None)
 
-    def _later(self, deliver: Callable[[str], None], text: str) -> None:
+    def _later(self, deliver: Callable[[Any], None], message: object) -> None:
         if self._latency_s:
-            self._loop.call_later(self._latency_s, deliver, text)
+            self._loop.call_later(self._latency_s, deliver, message)
         else:
-            self._loop.call_soon(deliver, text)
+            self._loop.call_soon(deliver, message)
+
+
+class RecordPipe(_Way, DirectPipe):
+    """Messages go as the records that they are."""
+
+
+class TextPipe(_Way):
+    """Messages go as over the wire: encoded and decoded."""
+
+    def say(self, message: link.Up) -> None:
+        """To the hub, as the agent."""
+        if not self.closed:
+            self._later(self._up.put_nowait, link.encode(message).decode())
 
 
 class SimulatedAgent:
@@ -93,13 +113,15 @@ class SimulatedAgent:
         site: Site,
         conditions: Conditions,
         clock: Clock,
-        serve: Callable[[DirectPipe], Awaitable[None]],
+        serve: Callable[[Pipe], Awaitable[None]],
         spec: Callable[[str], JobSpec],
         progress: Progress,
         brings_s: Callable[[str], float] = lambda _: 0.0,
+        encoded: bool = False,
     ) -> None:
         self.member = member
         self._conditions = conditions
+        self._encoded = encoded
         self._clock = clock
         self._serve = serve
         self._spec = spec
@@ -113,7 +135,7 @@ class SimulatedAgent:
         self._acknowledged: link.DesiredAck | None = None
         self._statuses: dict[str, PlacementReport] = {}
         self._latest: SiteReport | None = None
-        self._pipe: DirectPipe | None = None
+        self._pipe: RecordPipe | TextPipe | None = None
         self._session: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._report: asyncio.TimerHandle | None = None
@@ -135,7 +157,8 @@ class SimulatedAgent:
 
     def dial(self) -> None:
         """Open a session."""
-        self._pipe = DirectPipe(self._hear, self._conditions.latency_s)
+        make = TextPipe if self._encoded else RecordPipe
+        self._pipe = make(self._hear, self._conditions.latency_s)
         self._session = self._loop.create_task(self._hold(self._pipe), name=f"link of {self.member}")
         hello = link.Hello(link.PROTOCOL, self.member, self._boot_id, __version__, "local", self.member)
         self._say(hello)
@@ -158,19 +181,19 @@ class SimulatedAgent:
     def _boot_id(self) -> str:
         return f"boot-of-{self.member}"
 
-    async def _hold(self, pipe: DirectPipe) -> None:
+    async def _hold(self, pipe: RecordPipe | TextPipe) -> None:
         await self._serve(pipe)
         if self.alive and pipe is self._pipe:
             self._tell(ev.LinkDown())
 
     def _say(self, message: link.Up) -> None:
         if self._pipe is not None:
-            self._pipe.say(link.encode(message).decode())
+            self._pipe.say(message)
 
-    def _hear(self, text: str) -> None:
+    def _hear(self, message: link.Down) -> None:
         if not self.alive:
             return
-        match link.decode_down(text):
+        match message:
             case link.Challenge() as challenge:
                 signature = self._key.sign(link.challenge_bytes(challenge, self.member)).hex()
                 self._say(link.Proof(signature))

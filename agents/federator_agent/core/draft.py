@@ -76,9 +76,10 @@ class Draft:
         return record
 
     def forget(self, placement: str) -> None:
-        """Drop the record of a placement that is over, acknowledged and no longer desired."""
-        self._moved = self._moved or _reported(self.records.get(placement)) != _reported(None)
-        self.records.pop(placement, None)
+        """Drop the record of a placement that is over, acknowledged and no longer desired. It held nothing: the next report leaves it out in passing."""
+        record = self.records.pop(placement, None)
+        if record is not None and record.phase is not Phase.ENDED:
+            self._moved = self._moved or _reported(record) != _reported(None)
         self._changes.append(RecordGone(placement))
 
     def change_desired(self, change: DesiredChange) -> None:

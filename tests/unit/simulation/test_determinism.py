@@ -1,8 +1,18 @@
 """One seed, one schedule: also in another process, whose hashes of words are others."""
 
 import os
+import random
 import subprocess
 import sys
+
+import msgspec
+import pytest
+
+from federator.simulation import sites
+from federator.simulation.running import simulate
+from federator.simulation.schedulers import scheduler
+from federator.wire import link
+from tests.unit.simulation.tiny import job, renting_world, site, slow
 
 PROGRAM = """
 import random
@@ -45,3 +55,38 @@ def test_two_processes_write_the_same_bytes_and_another_seed_is_another_schedule
     assert all(text.count("\n") > 40 for text in first)
     assert schedules(hash_seed=2) == first
     assert first[1] != first[2]
+
+
+def test_what_goes_as_records_comes_to_what_goes_as_text() -> None:
+    """With latency and clouds, and every message that the hub or an agent says is the same once it has been encoded and decoded."""
+    said: list[link.Up | link.Down] = []
+
+    class Overheard(sites.RecordPipe):
+        def deliver(self, message: link.Down) -> None:
+            said.append(message)
+            super().deliver(message)
+
+        def say(self, message: link.Up) -> None:
+            said.append(message)
+            super().say(message)
+
+    chance = random.Random(3)
+    jobs = [
+        job(f"job{n}", chance.uniform(0, 20_000), chance.uniform(30, 9_000), gpus=chance.choice((1, 2, 4)))
+        for n in range(40)
+    ]
+    jobs += [
+        job("late", 10_000.0, 3_000.0, gpus=4, deadline_s=14_500.0, value_usd=500.0),
+        job("gang", 12_000.0, 900.0, gpus=4, nodes=2),
+    ]
+    where = msgspec.structs.replace(renting_world(), sites=(site("a", 2), site("b")))
+    where = slow(where, latency_s=0.3, staging_s=20.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sites, "RecordPipe", Overheard)
+        direct = simulate(where, jobs, scheduler("race"), seed=1)
+    assert simulate(where, jobs, scheduler("race"), seed=1, encoded=True) == direct
+    ups = {type(message) for message in said if isinstance(message, link.Up)}
+    assert {link.Report, link.Statuses, link.DesiredAck} <= ups
+    for message in said:
+        decode = link.decode_up if isinstance(message, link.Up) else link.decode_down
+        assert decode(link.encode(message)) == message
