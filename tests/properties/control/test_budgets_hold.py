@@ -248,7 +248,8 @@ class Federation(RuleBasedStateMachine):
     def spent_today(self) -> float:
         midnight = self.clock.now() // 86400 * 86400
         instances = self.do(self.world.provider.instances("federation"))
-        return sum(i.billed_usd for i in instances if i.ended_at is None or i.ended_at >= midnight)
+        bills = [i.billed_usd for i in instances if i.ended_at is None or i.ended_at >= midnight]
+        return float(sum(bills))
 
     @invariant()
     def check(self) -> None:
@@ -264,7 +265,7 @@ class Federation(RuleBasedStateMachine):
 
 @pytest.mark.timeout(900)
 def test_budgets_hold() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Federation,
         settings=settings(
             max_examples=40,
