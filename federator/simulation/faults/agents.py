@@ -205,9 +205,11 @@ class AgentLife:
     def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement
         for slot in record.slots:
-            if slot.rank not in ranks or self.process.stumbles():
+            if slot.rank not in ranks:
                 continue
             began = self.host.start(record, spec, slot)
+            if self.process.stumbles():
+                return
             if began is None:
                 detail = "it could not be started: its directory has been used"
                 self.tell(ev.RankEnded(placement, slot.rank, self._clock.now(), None, detail))

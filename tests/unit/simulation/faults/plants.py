@@ -1,0 +1,277 @@
+"""Bugs that are planted into the product for a moment, to see that the fault simulation finds them: each is a mistake that somebody could make.
+
+A plant changes one thing through `monkeypatch`; the rest of the product is as it is. `PLANTS` says what breaks, and within how many seeds.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from federator.control import executor, fencing, gangs, leadership, progress, records, sweeper
+from federator.control.billing import placements_on
+from federator.control.records import Changes
+from federator.kernel import ids
+from federator.kernel.errors import Transient
+from federator.model.placements import Cause, Order, PlacementReport, PlacementStatus
+from federator.model.rules import CapRow, CapUnit
+from federator.ports import Transaction
+from federator.simulation.faults import agents, dispatchers
+from federator.simulation.faults.plan import draw
+from federator.simulation.faults.running import play_plan
+from federator.simulation.faults.truth import Finding
+from federator_agent.core import admitting, draft, ending, machine
+from federator_agent.core.events import DesiredChanged
+from federator_agent.core.instructions import FindRanks, Persist, StartRanks
+from federator_agent.core.reporting import free_now
+from federator_policies.documents import compile_set
+
+Patch = pytest.MonkeyPatch
+
+
+def skip_the_fence(patch: Patch) -> None:
+    """Work that must be gone in time counts as gone at half of that time."""
+    patch.setattr(fencing, "margin_s", lambda stop_within_s: -0.5 * stop_within_s)
+
+
+def replace_by_the_clock(patch: Patch) -> None:
+    """Work that is kept is started elsewhere after two minutes of silence."""
+    step = fencing.Fences.step
+
+    async def impatient(self: Any) -> list[str]:
+        for placement in tuple(self._records.open_placements.values()):
+            silent = self._inventory.silent_s(placement.members[0])
+            if not placement.ended and placement.order is Order.RUN and silent:
+                await self._progress.lose(placement.id, "it is silent", acknowledged=False)
+        return await step(self)
+
+    patch.setattr(fencing.Fences, "step", impatient)
+
+
+def dispatch_twice(patch: Patch) -> None:
+    """What was sent to a site counts as never sent: a requeue frees the job at once."""
+    patch.setattr(records.Records, "may_run", lambda _self, _placement: False)
+
+
+def forget_a_lease(patch: Patch) -> None:
+    """A machine that is no longer needed counts as gone before its provider was asked to end it."""
+
+    async def forget(self: Any, lease: Any) -> None:
+        await self._ended(lease.id, None)
+
+    async def sleep(_self: Any) -> list[str]:
+        return []
+
+    patch.setattr(executor.Executor, "_terminating", forget)
+    patch.setattr(sweeper.Sweeper, "end_leaks", sleep)
+
+
+def launch_again(patch: Patch) -> None:
+    """A launch whose answer is lost counts as failed."""
+    launching = executor.Executor._launching
+
+    async def hasty(self: Any, lease: Any) -> None:
+        try:
+            await launching(self, lease)
+        except Transient as error:
+            await self._failed(lease, error.message)
+
+    patch.setattr(executor.Executor, "_launching", hasty)
+
+
+def free_before_it_is_gone(patch: Patch) -> None:
+    """Work on a machine that is given back counts as over when that is asked for, not when it is done."""
+    draining = executor.Executor._draining
+
+    async def early(self: Any, lease: Any) -> None:
+        for placement in placements_on(self._records, lease):
+            await self._progress.lose(placement.id, "given back", acknowledged=True)
+        await draining(self, lease)
+
+    patch.setattr(executor.Executor, "_draining", early)
+
+
+def drop_a_terminal_status(patch: Patch) -> None:
+    """One success in three is acknowledged and not written."""
+    changes = progress.Progress._changes
+    seen: list[str] = []
+
+    def forgetful(self: Any, member: str, report: Any) -> Changes:
+        if report.status is PlacementStatus.SUCCEEDED:
+            seen.append(report.placement)
+            if len(seen) % 3 == 0:
+                return Changes()
+        return changes(self, member, report)
+
+    patch.setattr(progress.Progress, "_changes", forgetful)
+
+
+def acknowledge_before_it_is_durable(patch: Patch) -> None:
+    """Statuses are acknowledged while they are being written."""
+    absorb = progress.Progress.absorb
+    writing: set[asyncio.Task[int]] = set()
+
+    async def hasty(self: Any, member: str, reports: tuple[PlacementReport, ...]) -> int:
+        writing.add(asyncio.ensure_future(absorb(self, member, reports)))
+        highest: int = max((report.seq for report in reports), default=0)
+        return highest
+
+    patch.setattr(progress.Progress, "absorb", hasty)
+
+
+def write_as_a_deposed_leader(patch: Patch) -> None:
+    """Writes are not compared with the leader's term, and the clock is not looked at."""
+
+    async def commit(self: Any, transaction: Transaction) -> int:
+        revision: int = await self._store.commit(transaction)
+        return revision
+
+    patch.setattr(leadership.Reign, "commit", commit)
+    patch.setattr(leadership.Reign, "holds", property(lambda self: self._guard is not None))
+
+
+def act_as_a_deposed_leader(patch: Patch) -> None:
+    """Agents are answered and providers asked although the term is over; only writes are refused."""
+    patch.setattr(leadership.Reign, "holds", property(lambda self: self._guard is not None))
+
+
+def stop_on_absence(patch: Patch) -> None:
+    """An agent stops what its desired set does not name."""
+    changed = machine._desired_changed
+
+    def strict(made: Any, event: Any) -> None:
+        changed(made, event)
+        for record in list(made.records.values()):
+            if record.entry.placement not in made.state.desired:
+                ending.stop(made, record, Cause.STOPPED, "it is not desired")
+
+    patch.setitem(machine._HANDLERS, DesiredChanged, strict)
+
+
+def start_before_it_is_written(patch: Patch) -> None:
+    """An agent writes its intent down after it has acted on it."""
+    finish = draft.Draft.finish
+
+    def late(self: Any) -> Any:
+        state, instructions = finish(self)
+        return state, sorted(instructions, key=lambda each: isinstance(each, Persist))
+
+    patch.setattr(draft.Draft, "finish", late)
+
+
+def start_again_after_a_restart(patch: Patch) -> None:
+    """An agent that was restarted starts its ranks instead of looking for them."""
+    step = machine.step
+
+    def again(state: Any, events: Any, now: Any) -> Any:
+        after, instructions = step(state, events, now)
+        specs = after.specs
+        return after, [
+            StartRanks(each.record, specs[each.record.entry.spec_hash], each.ranks)
+            if isinstance(each, FindRanks) and each.record.entry.spec_hash in specs
+            else each
+            for each in instructions
+        ]
+
+    patch.setattr(agents, "step", again)
+
+
+def believe_what_a_wiped_disk_forgot(patch: Patch) -> None:
+    """After a reboot nobody looks at what the agent still knows of."""
+
+    async def careless(_self: Any, _member: str, _known: Any) -> None:
+        return None
+
+    patch.setattr(progress.Progress, "rebooted", careless)
+
+
+def reuse_a_placement_id(patch: Patch) -> None:
+    """Every tenth placement has the id of one before."""
+    new = ids.IdSource.new
+    made: list[str] = []
+
+    def repeating(self: Any, prefix: str) -> str:
+        if prefix != "pl":
+            return new(self, prefix)
+        made.append(new(self, prefix))
+        return made[-3] if len(made) % 10 == 0 else made[-1]
+
+    patch.setattr(ids.IdSource, "new", repeating)
+
+
+def start_half_a_gang(patch: Patch) -> None:
+    """A gang is told to run when the first of its members has accepted."""
+    reserved = gangs._reserved
+
+    def hasty(placement: Any, at: float) -> Any:
+        accepted = [part for part in placement.parts if part.status is PlacementStatus.ACCEPTED]
+        if not accepted or any(part.ended for part in placement.parts):
+            return reserved(placement, at)
+        return gangs._now(
+            replace(placement, order=Order.RUN, rendezvous="here:1"), PlacementStatus.ACCEPTED, at
+        )
+
+    patch.setattr(gangs, "_reserved", hasty)
+
+
+def seat_on_what_is_taken(patch: Patch) -> None:
+    """An agent does not take off what it has given away already."""
+    patch.setattr(admitting, "free_now", lambda state, pool, _records: free_now(state, pool, {}))
+
+
+def forget_a_queue_limit(patch: Patch) -> None:
+    """Limits of queues are not compiled."""
+
+    def lax(documents: Any) -> Any:
+        return tuple(
+            rule
+            for rule in compile_set(documents)
+            if not (isinstance(rule, CapRow) and rule.unit is not CapUnit.USD)
+        )
+
+    patch.setattr(dispatchers, "compile_set", lax)
+
+
+class Plant(NamedTuple):
+    """What is planted, and the first seed, from 0 on, that finds it."""
+
+    plant: Callable[[Patch], None]
+    seed: int
+
+
+PLANTS: tuple[Plant, ...] = (
+    Plant(skip_the_fence, 4),
+    Plant(replace_by_the_clock, 1),
+    Plant(dispatch_twice, 0),
+    Plant(write_as_a_deposed_leader, 4),
+    Plant(forget_a_lease, 1),
+    Plant(drop_a_terminal_status, 0),
+    Plant(start_before_it_is_written, 0),
+    Plant(start_again_after_a_restart, 0),
+    Plant(believe_what_a_wiped_disk_forgot, 1),
+    Plant(reuse_a_placement_id, 0),
+    Plant(seat_on_what_is_taken, 0),
+    Plant(forget_a_queue_limit, 1),
+)
+
+
+def play_with(plant: Callable[[Patch], None], seed: int) -> tuple[Finding, ...]:
+    """What a seed finds with the bug in place. Greedy plans alone: the solver makes a seed dearer and is not what is tried here."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        return play_plan(replace(draw(seed), solver=False)).findings
+
+
+def main(most: int = 50) -> None:
+    """Look for the first seed that finds each, to bring the numbers above up to date."""
+    for plant, _ in PLANTS:
+        found = next((seed for seed in range(most) if play_with(plant, seed)), None)
+        sys.stdout.write(f"{plant.__name__} {found}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
