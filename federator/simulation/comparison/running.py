@@ -4,6 +4,7 @@ A result is used again when everything that it depends on is the same: code, wor
 """
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -164,8 +165,12 @@ def _work(
     """In a process of its own: simulate, judge, and keep the result. It ends when it is told to, and leaves no half a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
+    parent = multiprocessing.parent_process()
+
     def watch(moment: Moment) -> None:
         share.value = moment.share
+        if parent is not None and not parent.is_alive():
+            os._exit(1)  # whoever wanted it was killed
 
     result = carried_out(run, data, length_s, watch)
     new = file.with_suffix(".new")
