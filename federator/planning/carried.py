@@ -150,9 +150,12 @@ class Carried:
         return Made(self._later)
 
     def _costs(self) -> dict[str, Cost]:
-        names = [f"{term}_usd" for term in ("run", "rent", "wait", "miss", "egress")]
+        names = [*(f"{term}_usd" for term in ("run", "rent", "wait", "miss", "egress")), "late"]
         rows = zip(*(self.jobs[name].tolist() for name in names), strict=True)
-        return {job.id: Cost(*row) for job, row in zip(self.world.jobs, rows, strict=True)}
+        return {
+            job.id: Cost(run, rent, wait, miss, egress, bool(late))
+            for job, (run, rent, wait, miss, egress, late) in zip(self.world.jobs, rows, strict=True)
+        }
 
     def _later(self) -> dict[str, Case]:
         put_off = np.flatnonzero(self.jobs["later"] >= 0).tolist()

@@ -20,7 +20,7 @@ from federator.planning.burst import Case
 from federator.planning.candidates import size
 from federator.planning.caps import Caps
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
-from federator.planning.prices import cost, never_usd
+from federator.planning.prices import cost, late_share, never_usd
 from federator.planning.problem import under
 from federator.planning.starts import BUCKETS, BUCKETS_H, Standing, Starts
 
@@ -233,7 +233,9 @@ class _Builder:
             committed.append(column)
         if len(cases) > now and job.deadline_at is not None:
             rent_at = next(c.rent_at for c in cases if not c.is_now(self.now))
-            price = case.cost_usd + wait_h * (rent_at - self.now + case.start_at - self.now)
+            start_s = rent_at - self.now + case.start_at - self.now
+            risk = late_share(job, self.now + start_s, at.run_s(job))
+            price = case.cost_usd + wait_h * start_s + self.world.book.value_usd(job) * risk
             column = self.out.add(Kind.LATER, klass, place, price, len(cases) - now)
             serve.add(column, 1.0)
             self._use_caps(column, job, place)

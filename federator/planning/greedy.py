@@ -54,7 +54,7 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
     starts = {
         job: booking.place
         for job, booking in begun.bookings.items()
-        if not cost(world.book, world.by_id[job], world.places[booking.place], world.now).miss
+        if not cost(world.book, world.by_id[job], world.places[booking.place], world.now).late
     }
     scored = Scored(starts, 0.0, {}, {}, begun, begun.caps, {})
     return write_starts(Evaluator(world, home={}), scored, QUICK, seed)
@@ -96,7 +96,7 @@ def _drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
 def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case]:
     """Rentals that begin now, for a job that this decision leaves late or waiting."""
     booking, now = best.booking(job.id), evaluator.world.now
-    misses = bool(best.costs[job.id].miss) or job.id in best.later
+    misses = best.costs[job.id].late or job.id in best.later
     if booking is not None and (booking.rents or (booking.start_at <= now and not misses)):
         return []
     cases = [case for case in evaluator.bursting.cases(job) if case.is_now(now)]

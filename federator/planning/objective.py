@@ -16,7 +16,7 @@ from federator.planning.burst import Bursting, Case, HomeForecast
 from federator.planning.caps import Caps
 from federator.planning.forecast import home_forecast
 from federator.planning.listed import carry_out
-from federator.planning.prices import Cost, cost, never_usd
+from federator.planning.prices import Cost, cost, late_share, never_usd
 from federator.planning.problem import World, under
 from federator.planning.schedule import Booking, Schedule, schedule
 
@@ -159,7 +159,7 @@ class Evaluator:
             planned = cost(
                 book, job, at, booking.start_at, rents=booking.rents, committed_until=booking.committed_until
             )
-            if booking.rents or not planned.miss:
+            if booking.rents or not planned.late:
                 return planned
             if booking.start_at <= self.world.now:
                 return planned
@@ -168,7 +168,11 @@ class Evaluator:
             return planned
         delay_s = case.start_at - self.world.now
         start = case.rent_at + delay_s
-        put_off = Cost(rent=case.cost_usd, wait=book.wait_usd_h(job) * (start - self.world.now) / 3600.0)
+        put_off = Cost(
+            rent=case.cost_usd,
+            wait=book.wait_usd_h(job) * (start - self.world.now) / 3600.0,
+            miss=book.value_usd(job) * late_share(job, start, self.world.places[case.place].run_s(job)),
+        )
         if put_off.total >= planned.total:
             return planned
         later[job.id] = case

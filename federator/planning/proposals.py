@@ -42,7 +42,7 @@ def proposals(evaluator: Evaluator, scored: Scored) -> tuple[Proposal, ...]:
 def _in_need(evaluator: Evaluator, scored: Scored, job: JobView) -> bool:
     """Whether the decision leaves it waiting, or late."""
     booking, now = scored.booking(job.id), evaluator.world.now
-    return booking is None or booking.start_at > now or bool(scored.costs[job.id].miss)
+    return booking is None or booking.start_at > now or scored.costs[job.id].late
 
 
 def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, Case]]:

@@ -80,6 +80,7 @@ class _Rank(NamedTuple):
     run_s: float
     place: int
     hosts: tuple[int, ...] = ()
+    late: bool = False
 
 
 class _Engine:
@@ -222,7 +223,7 @@ class _Engine:
                 fitting.append(self._rank(job, place, at, hosts))
         if fitting:
             best = min(fitting)
-            better = self._better_later(job, at) if best.miss else None
+            better = self._better_later(job, at) if best.late else None
             if better is None:
                 self._start(job, best.place, at, best.hosts)
             return better
@@ -251,7 +252,7 @@ class _Engine:
         lost_there = any(self.lots[place].members[host] in avoided for host in hosts)
         left_over, run_s = candidate.gpus - job.gpus, candidate.run_s(job)
         usd = math.floor(price.total * 1e9 + 0.5)
-        return _Rank(usd, price.miss, lost_there, left_over, run_s, place, hosts)
+        return _Rank(usd, price.miss, lost_there, left_over, run_s, place, hosts, price.late)
 
     def _committed_until(self, place: int) -> float:
         """Until when a rented instance is needed by what runs there."""

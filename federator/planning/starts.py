@@ -16,7 +16,7 @@ from federator.model.capacity import Market
 from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
 from federator.planning.candidates import SPOT_REWORK, size
-from federator.planning.prices import cost
+from federator.planning.prices import MOST_RATIO, cost, spread_of
 from federator.planning.problem import World
 from federator.planning.yard import Lot, Room, need_of
 
@@ -85,7 +85,7 @@ class Standing:
         ready = (job.not_before_at or 0.0) <= self._now
         exists = np.column_stack([(gangs > 0) & ready, usable])
         value = self._world.book.value_usd(job)
-        late = (self._now + start_s + run_s[:, np.newaxis]) > (job.deadline_at or np.inf)
+        late = self._late_share(job, start_s, run_s[:, np.newaxis])
         wait = self._world.book.wait_usd_h(job) * start_s / 3600.0
         prices = fixed[:, np.newaxis] + wait + value * late
         most = np.array(able, dtype=np.float64)
@@ -104,6 +104,17 @@ class Standing:
             gpu_h=gpu_h,
             cheapest_run_usd=float(fixed[home].min()) if home.any() else 0.0,
         )
+
+    def _late_share(self, job: JobView, start_s: Floats, run_s: Floats) -> Floats:
+        """As `prices.late_share` has it, for all places and starts."""
+        if job.deadline_at is None:
+            return np.zeros_like(start_s)
+        typical, steep = spread_of(job)
+        if steep == 0.0:
+            return np.where(self._now + start_s + run_s > job.deadline_at, 1.0, 0.0)
+        window_s = np.maximum(job.deadline_at - (self._now + start_s), 0.0)
+        share: Floats = 1.0 / (1.0 + np.minimum(window_s / (typical * run_s), MOST_RATIO) ** steep)
+        return share
 
     def _run_s(self, job: JobView) -> Floats:
         """By place, as `Candidate.run_s` has it."""

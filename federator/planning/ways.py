@@ -18,6 +18,7 @@ from federator.planning.candidates import SPOT_REWORK, Candidate, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
+from federator.planning.prices import spread_of
 from federator.planning.problem import World, under
 from federator.planning.rulebook import matches
 from federator.planning.yard import RANKS_PER_WORK
@@ -169,6 +170,9 @@ class Numbers:
             first += len(places)
         classes["gpus"] = [job.gpus_total for job in self.heads]
         classes["not_before"] = [job.not_before_at or 0.0 for job in self.heads]
+        spreads = [spread_of(job) for job in self.heads]
+        classes["typical"] = [typical for typical, _ in spreads]
+        classes["steep"] = [steep for _, steep in spreads]
         classes["deadline"] = [np.inf if job.deadline_at is None else job.deadline_at for job in self.heads]
         classes["value"] = [world.book.value_usd(job) for job in self.heads]
         classes["size"] = [size(job) for job in self.heads]

@@ -208,7 +208,7 @@ def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:
     if gains[job] <= 0:
         return text
     view, booking = evaluator.world.by_id[job], scored.booking(job)
-    if greedy.costs[job].miss and not scored.costs[job].miss:
+    if greedy.costs[job].late and not scored.costs[job].late:
         finish = f" by {moment(booking.finish_at, evaluator.world.now)}" if booking else ""
         return f"{text}: it meets the deadline of {view.name} ({job}){finish}"
     return f"{text}: {view.name} ({job}) costs {money(gains[job])} less"

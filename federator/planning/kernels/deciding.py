@@ -10,7 +10,7 @@ import numpy as np
 from federator.planning.kernels.compiled import compiled, kernel
 from federator.planning.kernels.limits import blocking, later_case
 from federator.planning.kernels.listing import begin, go_on
-from federator.planning.kernels.starting import missed, rent_beyond
+from federator.planning.kernels.starting import is_late, missed, rent_beyond
 from federator.planning.kernels.tables import OFFER, OWNED
 
 
@@ -32,6 +32,7 @@ def charge(s, job):
     if job.way < 0:
         job.wait_usd = job.wait_usd_h * state.never_h
         job.miss_usd = kind.value
+        job.late = 1 if kind.value > 0.0 else 0
         return
     way = s.ways[job.way]
     job.run_usd = way.run_usd
@@ -42,25 +43,29 @@ def charge(s, job):
         job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
     job.wait_usd = job.wait_usd_h * max(0.0, job.start_at - state.now) / 3600.0
     job.miss_usd = missed(kind, way, job.start_at)
+    job.late = 1 if is_late(kind, way, job.start_at) else 0
 
 
 @compiled
 def put_off(s, number):
     """The rental later that saves a job which would miss, and pays; -1 where there is none. Its price takes the place of the booking's."""
     job, state = s.jobs[number], s.state[0]
-    if job.way >= 0 and (job.rents != 0 or job.miss_usd == 0.0 or job.start_at <= state.now):
+    if job.way >= 0 and (job.rents != 0 or job.late == 0 or job.start_at <= state.now):
         return -1
     found = later_case(s, job.klass, number)
     if found < 0:
         return -1
     case = s.cases[found]
-    wait = job.wait_usd_h * (case.rent_at + (case.start_at - state.now) - state.now) / 3600.0
-    if case.usd + wait >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
+    start = case.rent_at + (case.start_at - state.now)
+    wait = job.wait_usd_h * (start - state.now) / 3600.0
+    miss = missed(s.classes[job.klass], s.ways[case.way], start)
+    if case.usd + wait + miss >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
         return -1
     job.run_usd = 0.0
     job.rent_usd = case.usd
     job.wait_usd = wait
-    job.miss_usd = 0.0
+    job.miss_usd = miss
+    job.late = 0
     job.egress_usd = 0.0
     return found
 

@@ -17,6 +17,7 @@ from federator.planning.kernels.tables import (
     FREE,
     HELD,
     JOB,
+    MOST_RATIO,
     NOTHING,
     OFFER,
     OWNED,
@@ -100,8 +101,19 @@ def lost_there(s, job, way):
 
 @compiled
 def missed(klass, way, at):
-    """The value that is lost where a job of the class starts then."""
-    return klass.value if at + way.run_s > klass.deadline else 0.0
+    """The value of a job of the class, times the chance that it ends too late where it starts then: `prices.late_share`."""
+    if klass.steep == 0.0:
+        return klass.value if is_late(klass, way, at) else 0.0
+    window = klass.deadline - at
+    if window <= 0.0:
+        return klass.value
+    return klass.value * (1.0 / (1.0 + min(window / (klass.typical * way.run_s), MOST_RATIO) ** klass.steep))
+
+
+@compiled
+def is_late(klass, way, at):
+    """Whether it is planned to end after its deadline."""
+    return klass.value > 0.0 and at + way.run_s > klass.deadline
 
 
 @compiled
@@ -170,7 +182,7 @@ def offer_start(s, job, klass, at, gained):
         ):
             best, best_usd, best_miss, best_lost = number, usd, miss, lost
     if best >= 0:
-        better = better_later(s, job, klass, at) if best_miss > 0.0 else FREE
+        better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at)

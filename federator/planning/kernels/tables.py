@@ -20,6 +20,8 @@ GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
 """Units of caps; those before `USD` are given back when work ends."""
 FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT = 0, 1, 2, 3, 4, 5, 6
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later."""
+MOST_RATIO = 1000.0
+"""As in `prices`, which says what it is."""
 NOTHING, JOB, WORK = 0, 1, 2
 """What a release ends: a boot, a job of this schedule, work that ran before."""
 
@@ -70,12 +72,12 @@ CLASS = _record(
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
     # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.
     " asks next first_member last_member head",
-    "not_before deadline value size stuck_x stopped_x",
+    "not_before deadline value size typical steep stuck_x stopped_x",
 )
 JOBS_RECORD = _record(
     "klass forbidden forced first_avoided last_avoided first_case last_case first_required last_required"
     # Its booking (way -1: it never starts); by index: members of lanes, and the order in which jobs were booked.
-    " way rents exact first_given ranks later starts member order",
+    " way rents exact first_given ranks later starts late member order",
     "wait_usd_h behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",
 )
 ROW = _record("unit", "limit used used_now")
