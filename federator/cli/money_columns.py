@@ -22,8 +22,13 @@ def budget_columns(now: float) -> tuple[Column[BudgetRow], ...]:
         Column("SPENT", lambda row: f"{row.spent:.2f}", right=True),
         Column("COMMITTED", lambda row: f"{row.committed:.2f}", right=True),
         Column("LEFT", lambda row: f"{row.limit - row.spent - row.committed:.2f}", right=True),
-        Column("USED", bar, least=110),
-        Column("FORECAST", lambda row: NONE if row.forecast is None else f"{row.forecast:.2f}", right=True),
+        Column("USED", bar, least=100),
+        Column(
+            "FORECAST",
+            lambda row: NONE if row.forecast is None else f"{row.forecast:.2f}",
+            right=True,
+            least=115,
+        ),
         Column("ENDS", lambda row: when(row.ends_at, now), right=True, least=120),
         Column("STOPS", lambda row: "yes" if row.hard else "only warns", wide=True),
     )
