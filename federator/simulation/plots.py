@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720.0, 64.0, 16.0, 12.0, 40.0
 LINE_HEIGHT = 240.0
+NAMES = 60.0
+"""Room for the longest name of a scheduler, beside a row."""
 ROW = 22.0
 Text = Callable[[float], str]
 
@@ -69,12 +71,13 @@ def lines(
     x_title: str,
     y_title: str,
     log: Sequence[float] = (),
+    x_low: float = 0.0,
 ) -> str:
-    """Curves over one axis; upwards it is logarithmic from 1 on where it is given marks for that."""
+    """Curves over one axis, which begins at `x_low`; upwards it is logarithmic from 1 on where it is given marks for that."""
     points = [point for curve in curves for point in curve.points]
     x_high, y_high = max((x for x, _ in points), default=1.0), max((y for _, y in points), default=1.0)
     low = 1.0 if log else 0.0
-    x = Scale(0.0, x_high or 1.0, LEFT, WIDTH - RIGHT)
+    x = Scale(x_low, x_high or 1.0, LEFT, WIDTH - RIGHT)
     y = Scale(low, max(y_high, 10.0 * low, 1e-9), LINE_HEIGHT - BOTTOM, TOP, bool(log), log)
     parts = [_grid(x, x_text, x_title, LINE_HEIGHT) + _levels(y, y_text, y_title)]
     for curve in curves:
@@ -107,7 +110,7 @@ def stacked(
     rows: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], *, x_text: Text, x_title: str
 ) -> str:
     """One bar per row, from left to right: for each part its name, colour and size."""
-    left, height = LEFT + 40, TOP + BOTTOM + ROW * len(rows)
+    left, height = LEFT + NAMES, TOP + BOTTOM + ROW * len(rows)
     x = Scale(0.0, max([sum(part[2] for part in parts) for _, parts in rows] + [1e-9]), left, WIDTH - RIGHT)
     parts = [_grid(x, x_text, x_title, height)]
     for number, (name, pieces) in enumerate(rows):
@@ -125,7 +128,7 @@ def stacked(
 
 def heat(rows: Sequence[tuple[str, Sequence[float]]], *, x_high: float, x_text: Text, x_title: str) -> str:
     """One row of cells per name; each cell is as dark as its share from 0 to 1."""
-    left, height = LEFT + 40, TOP + BOTTOM + ROW * len(rows)
+    left, height = LEFT + NAMES, TOP + BOTTOM + ROW * len(rows)
     x = Scale(0.0, x_high or 1.0, left, WIDTH - RIGHT)
     parts = [_grid(x, x_text, x_title, height)]
     for number, (name, shares) in enumerate(rows):

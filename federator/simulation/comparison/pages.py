@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from federator.simulation import plots
-from federator.simulation.comparison.cases import SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
+from federator.simulation.comparison.cases import LOADS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
 from federator.simulation.comparison.judging import Row, build
 from federator.simulation.comparison.offers import A100, DELAY_S, SOURCES, V100, usd_gpu_h
 from federator.simulation.comparison.running import Made
@@ -31,6 +31,9 @@ MONEY = {
     "egress": "#8a56c2",
     "missed deadlines": "#c43d5a",
 }
+
+
+LEAST_LOAD = min(float(load) for load in LOADS)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +141,9 @@ def _online(groups: Sequence[Group]) -> list[str]:
             load = float(each.group.rsplit(" ", 1)[1])
             curves.setdefault(each.scheduler, []).append((load, each.means[field].value * scale))
         lines = [plots.Line(name, COLOUR[name], points) for name, points in curves.items()]
-        drawn = plots.lines(lines, x_text=_number, y_text=text, x_title="load", y_title=unit)
+        drawn = plots.lines(
+            lines, x_text=_number, y_text=text, x_title="load", y_title=unit, x_low=LEAST_LOAD
+        )
         made.append(_section(title, drawn))
     return made
 
@@ -185,9 +190,13 @@ def _parts(group: Group) -> list[tuple[str, str, float]]:
 
 
 def _html(cells: Cells) -> str:
-    head = "".join(f"<th>{escape(title)}</th>" for title in cells.titles)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in cells.rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    def line(mark: str, texts: Sequence[str]) -> str:
+        left = ' style="text-align: left"'
+        made = (f"<{mark}{left if n < cells.names else ''}>{escape(t)}</{mark}>" for n, t in enumerate(texts))
+        return f"<tr>{''.join(made)}</tr>"
+
+    head, rows = line("th", cells.titles), "".join(line("td", row) for row in cells.rows)
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
 def _checks(table: Table) -> str:
