@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import App, Parameter
 
 from federator.cli.contrasting import put, show_contrast, troubles, write_contrast
+from federator.cli.faults import faults
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.session import HERE, Connection
 from federator.cli.table import table
@@ -34,6 +35,7 @@ AS_IT_IS, NOT_LIVE = WhatIf(), LiveOptions()
 
 app = App(name="simulate")
 app.command(table)
+app.command(faults)
 
 
 @app.default
