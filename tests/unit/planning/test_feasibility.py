@@ -43,6 +43,7 @@ CASES: list[Case] = [
         "a site with region=eu",
     ),
     ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
+    ("abilities", a_job(needs=("secret:hub",)), a_pool(), (), "it has no secret hub"),
     ("fencing", a_job(needs_fencing=True), a_pool(), (), "when the agent itself is dead"),
     ("fencing", a_job(needs_fencing=True), an_offer(), BURST, "known only once its agent has reported"),
     ("gpu-model", a_job(models=("H100",)), a_pool(), (), "it has A100"),
