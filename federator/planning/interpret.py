@@ -17,6 +17,7 @@ from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.openings import changes_at
+from federator.planning.problem import World
 from federator.planning.proposals import proposals
 from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
@@ -109,22 +110,12 @@ class _Writer:
             for view in self.world.snapshot.offers
             if waiting and view.avoid_until_at is not None
         ]
-        times += [self._threshold_at(job) for job in waiting]
+        times += [_threshold_at(self.world, job) for job in waiting]
         if waiting:
             times += [
                 at for rule in self.world.book.openings if (at := changes_at(rule, self.now)) is not None
             ]
         return min((at for at in times if at > self.now), default=None)
-
-    def _threshold_at(self, job: JobView) -> float:
-        """When the job will have waited long enough for a threshold policy; 0 when none applies."""
-        permits = (
-            p
-            for place in self.world.offers(job)
-            for p in self.world.book.permits_for(job, self.world.places[place])
-        )
-        at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
-        return min((moment_at for moment_at in at if moment_at > self.now), default=0.0)
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
@@ -322,6 +313,13 @@ class _Writer:
         kind = "budget" if near.filter == "budget" else kind
         text = f"{because}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
         return kind, text, near.change or change
+
+
+def _threshold_at(world: World, job: JobView) -> float:
+    """When the job will have waited long enough for a threshold policy; 0 when none applies."""
+    permits = (p for place in world.offers(job) for p in world.book.permits_for(job, world.places[place]))
+    at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
+    return min((moment_at for moment_at in at if moment_at > world.now), default=0.0)
 
 
 def _brings(at: Candidate, job: JobView) -> str:
