@@ -200,18 +200,43 @@ def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer,
         minimum_billing_s=_duration(given, "minimum_billing", path, 60.0),
         available=fields.whole(given.get("available", 100), f"{path}.available", low=0, high=100_000),
     )
+    mood = _mood(given, path, market, folder or Path())
+    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+
+
+def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:
+    """How often its machines are taken back, or are not to be had."""
+    mood = _mood(given, path, folder or Path())
+    if mood.history is not None and market is not Market.SPOT:
+        raise Invalid("only spot machines are taken back", field=f"{path}.events", remedy="write market: spot")
+    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+
+
+def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:
+    """How often its machines are taken back, or are not to be had."""
     mood = Mood(
         interruptions_h=float(
             fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
         ),
         sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
-        history=_history(given["events"], f"{path}.events", folder or Path()) if "events" in given else None,
+        history=_history(given["events"], f"{path}.events", folder) if "events" in given else None,
     )
     if mood.history is not None and market is not Market.SPOT:
         raise Invalid(
             "only spot machines are taken back", field=f"{path}.events", remedy="write market: spot"
         )
-    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+    return mood
+
+
+def _mood(given: Mapping[str, Any], path: str, folder: Path) -> Mood:
+    """What can go wrong with an offer."""
+    return Mood(
+        interruptions_h=float(
+            fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
+        ),
+        sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
+        history=_history(given["events"], f"{path}.events", folder) if "events" in given else None,
+    )
 
 
 def _history(value: object, path: str, folder: Path) -> SpotHistory:
