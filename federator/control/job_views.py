@@ -5,7 +5,7 @@ A turn sees the same few hundred jobs again and again, and most of them have not
 
 import math
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -214,5 +214,5 @@ def _reads(job: Job, spec: JobSpec) -> tuple[Input, ...]:
     return (*(spec.inputs or ()), *((Input(kept),) if kept else ()))
 
 
-def _run_times(forecast: RunForecast) -> dict[str, float]:
+def _run_times(forecast: RunForecast) -> dict[str, Any]:
     return {"run_s": forecast.run_s, "run_low_s": forecast.low_s, "run_high_s": forecast.high_s}

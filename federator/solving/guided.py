@@ -20,10 +20,10 @@ def fill(
     world = evaluator.world
     lots = [world.lot(place) for place in range(len(world.places))]
     filled: dict[str, int] = {}
-    for job, place in starts.items():
-        view = world.by_id[job]
+    for name, place in starts.items():
+        view = world.by_id[name]
         if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
-            filled[job] = place
+            filled[name] = place
     for column in _in_turn(table, reduced):
         place = table.place[column]
         for job in table.classes[table.klass[column]]:

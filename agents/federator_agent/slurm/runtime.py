@@ -130,15 +130,8 @@ class SlurmRuntime:
 
     async def _give(self, record: Record, *paths: Path) -> None:
         """To the user in whose name its queue's jobs run, if it is another than the agent's."""
-        user = self._settings.account(record.entry.queue).user
-        if not user:
-            return
-        words = ["chown", "-R", "-h", "--", f"{user}:", *map(str, paths)]
-        chown = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
-        _, said = await chown.communicate()
-        if chown.returncode != 0:
-            why = said.decode(errors="replace").strip()[:200]
-            raise StagingError(Cause.STAGING, f"its files cannot be given to {user}: {why}")
+        if user := self._settings.account(record.entry.queue).user:
+            await _change_owner(user, paths)
 
     async def unprepare(self, placement: str) -> None:
         """Cancel its job, if there may be one."""
@@ -338,6 +331,15 @@ def _take(shared: Path, around: Surroundings) -> None:
     owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
     for name, mode in _MODES.items():
         _make_private(shared / name, mode)
+
+
+async def _change_owner(user: str, paths: Iterable[Path]) -> None:
+    words = ["chown", "-R", "-h", "--", f"{user}:", *map(str, paths)]
+    chown = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
+    _, said = await chown.communicate()
+    if chown.returncode != 0:
+        why = said.decode(errors="replace").strip()[:200]
+        raise StagingError(Cause.STAGING, f"its files cannot be given to {user}: {why}")
 
 
 def _make_private(directory: Path, mode: int) -> None:

@@ -1,5 +1,7 @@
 """What jobs of one name took corrects the estimates of those of that name that still wait."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +9,7 @@ from federator.control.history import History
 from federator.model.snapshot import JobView
 from tests.support.dispatch import World, make_world
 
-JOB = {"resources": {"gpus": 4}, "estimate": "1h", "name": "train"}
+JOB: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h", "name": "train"}
 HOUR = 3600.0
 
 
