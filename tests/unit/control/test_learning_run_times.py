@@ -66,7 +66,8 @@ async def test_run_times_are_compared_at_speed_one() -> None:
     world.clock.advance(0.5 * HOUR)
     await world.sites["lab"].finish(job)
     record = world.job(job)
-    assert world.core.history.runs(record.queue, "train") == (pytest.approx(HOUR, rel=0.01),)
+    (run_s,) = world.core.history.runs(record.queue, "train")
+    assert run_s == pytest.approx(HOUR, rel=0.01)
     assert world.core.history.leaning(record.queue, "train", record.owner).shift == pytest.approx(
         0.0, abs=0.01
     )
