@@ -206,14 +206,6 @@ def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer,
 
 def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:
     """How often its machines are taken back, or are not to be had."""
-    mood = _mood(given, path, folder or Path())
-    if mood.history is not None and market is not Market.SPOT:
-        raise Invalid("only spot machines are taken back", field=f"{path}.events", remedy="write market: spot")
-    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
-
-
-def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:
-    """How often its machines are taken back, or are not to be had."""
     mood = Mood(
         interruptions_h=float(
             fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
@@ -226,17 +218,6 @@ def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) 
             "only spot machines are taken back", field=f"{path}.events", remedy="write market: spot"
         )
     return mood
-
-
-def _mood(given: Mapping[str, Any], path: str, folder: Path) -> Mood:
-    """What can go wrong with an offer."""
-    return Mood(
-        interruptions_h=float(
-            fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
-        ),
-        sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
-        history=_history(given["events"], f"{path}.events", folder) if "events" in given else None,
-    )
 
 
 def _history(value: object, path: str, folder: Path) -> SpotHistory:
