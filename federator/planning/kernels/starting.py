@@ -173,13 +173,9 @@ def offer_start(s, job, klass, at, gained):
             lost = avoids and lost_there(s, job, way)
         miss = missed(kind, way, at)
         usd = rank_usd(s, job, way, at, miss)
-        if (
-            best < 0
-            or usd < best_usd
-            or (usd == best_usd and miss < best_miss)
-            or (usd == best_usd and miss == best_miss and best_lost and not lost)
-            or (usd == best_usd and miss == best_miss and best_lost == lost and nearer(way, s.ways[best]))
-        ):
+        if best < 0 or (usd, miss, lost) < (best_usd, best_miss, best_lost):  # noqa: SIM114 - two questions
+            best, best_usd, best_miss, best_lost = number, usd, miss, lost
+        elif usd == best_usd and miss == best_miss and lost == best_lost and nearer(way, s.ways[best]):
             best, best_usd, best_miss, best_lost = number, usd, miss, lost
     if best >= 0:
         better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
@@ -187,6 +183,13 @@ def offer_start(s, job, klass, at, gained):
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at)
         return better
+    return refusal(s, kind, held, capped)
+
+
+@compiled
+def refusal(s, kind, held, capped):
+    """What stops a class that starts nowhere; a hold comes first."""
+    state = s.state[0]
     if held and state.hold_job >= 0:
         note(kind, state.hold_job, state.hold_place, state.hold_at)
         return HELD
