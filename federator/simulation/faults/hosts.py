@@ -174,6 +174,7 @@ class Host:
         if wiped:
             self.disk.wipe()
             self._wiped_s = self._loop.time()
+            self._truth.forgotten(self.member)
             self._ranks.clear()
 
     def forgot(self, rank: RealRank) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from federator.control.records import TABLES
 from federator.model.capacity import Lease
 from federator.model.jobs import Job
-from federator.model.placements import Order, Placement
+from federator.model.placements import Order, Placement, PlacementStatus
 from federator.ports import Transaction
 from federator.simulation.faults.journal import Journal
 from federator.simulation.faults.plan import JobPlan, Plan
@@ -81,6 +81,8 @@ class Truth:
         """Placements that a member has ever held slots for, by its disk."""
         self.succeeded: set[str] = set()
         """Placements of which all ranks have come to their own good end."""
+        self._unseen: set[tuple[str, str]] = set()
+        """Attempts of which a member has forgotten everything before the store knew that it had begun with them."""
         self._plan = plan
         self._loop = loop
         self._journal = journal
@@ -117,6 +119,14 @@ class Truth:
         """The ranks of a placement that ever ran."""
         return self._all.get(placement, {})
 
+    def forgotten(self, member: str) -> None:
+        """All that runs there ends, and its disk is empty. What the store has not seen to have begun may begin anew, for nobody can know better."""
+        for placement in self.rows.placements.values():
+            if member in placement.members:
+                known = placement.part(member) or placement
+                if known.status is PlacementStatus.ASSIGNED:
+                    self._unseen.add((placement.id, member))
+
     # -- what ranks say -----------------------------------------------------------------------------------------------
 
     def began(self, rank: "RealRank") -> None:
@@ -129,7 +139,7 @@ class Truth:
                     f"{rank.job} begins as {rank.name} at {rank.member}, and still runs as {other.name} at {other.member}",
                 )
                 break
-        if rank.rank in self._all[rank.placement]:
+        if rank.rank in self._all[rank.placement] and (rank.placement, rank.member) not in self._unseen:
             self.find(2, f"rank {rank.rank} of {rank.placement} is started a second time, at {rank.member}")
         live[rank.placement, rank.rank] = rank
         self._all[rank.placement][rank.rank] = rank

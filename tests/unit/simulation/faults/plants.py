@@ -12,19 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from federator.control import executor, fencing, gangs, leadership, progress, records, sweeper
-from federator.control.billing import placements_on
 from federator.control.records import Changes
 from federator.kernel import ids
-from federator.kernel.errors import Transient
-from federator.model.placements import Cause, Order, PlacementReport, PlacementStatus
+from federator.model.placements import Order, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
 from federator.simulation.faults import agents, dispatchers
 from federator.simulation.faults.plan import draw
 from federator.simulation.faults.running import play_plan
 from federator.simulation.faults.truth import Finding
-from federator_agent.core import admitting, draft, ending, machine
-from federator_agent.core.events import DesiredChanged
+from federator_agent.core import admitting, draft, machine
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
 from federator_agent.core.reporting import free_now
 from federator_policies.documents import compile_set
@@ -69,31 +66,6 @@ def forget_a_lease(patch: Patch) -> None:
     patch.setattr(sweeper.Sweeper, "end_leaks", sleep)
 
 
-def launch_again(patch: Patch) -> None:
-    """A launch whose answer is lost counts as failed."""
-    launching = executor.Executor._launching
-
-    async def hasty(self: Any, lease: Any) -> None:
-        try:
-            await launching(self, lease)
-        except Transient as error:
-            await self._failed(lease, error.message)
-
-    patch.setattr(executor.Executor, "_launching", hasty)
-
-
-def free_before_it_is_gone(patch: Patch) -> None:
-    """Work on a machine that is given back counts as over when that is asked for, not when it is done."""
-    draining = executor.Executor._draining
-
-    async def early(self: Any, lease: Any) -> None:
-        for placement in placements_on(self._records, lease):
-            await self._progress.lose(placement.id, "given back", acknowledged=True)
-        await draining(self, lease)
-
-    patch.setattr(executor.Executor, "_draining", early)
-
-
 def drop_a_terminal_status(patch: Patch) -> None:
     """One success in three is acknowledged and not written."""
     changes = progress.Progress._changes
@@ -136,19 +108,6 @@ def write_as_a_deposed_leader(patch: Patch) -> None:
 def act_as_a_deposed_leader(patch: Patch) -> None:
     """Agents are answered and providers asked although the term is over; only writes are refused."""
     patch.setattr(leadership.Reign, "holds", property(lambda self: self._guard is not None))
-
-
-def stop_on_absence(patch: Patch) -> None:
-    """An agent stops what its desired set does not name."""
-    changed = machine._desired_changed
-
-    def strict(made: Any, event: Any) -> None:
-        changed(made, event)
-        for record in list(made.records.values()):
-            if record.entry.placement not in made.state.desired:
-                ending.stop(made, record, Cause.STOPPED, "it is not desired")
-
-    patch.setitem(machine._HANDLERS, DesiredChanged, strict)
 
 
 def start_before_it_is_written(patch: Patch) -> None:
@@ -246,9 +205,11 @@ PLANTS: tuple[Plant, ...] = (
     Plant(skip_the_fence, 4),
     Plant(replace_by_the_clock, 1),
     Plant(dispatch_twice, 0),
+    Plant(act_as_a_deposed_leader, 13),
     Plant(write_as_a_deposed_leader, 4),
     Plant(forget_a_lease, 1),
     Plant(drop_a_terminal_status, 0),
+    Plant(acknowledge_before_it_is_durable, 11),
     Plant(start_before_it_is_written, 0),
     Plant(start_again_after_a_restart, 0),
     Plant(believe_what_a_wiped_disk_forgot, 1),
