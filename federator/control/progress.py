@@ -234,7 +234,8 @@ class Progress:
             **{"stop_acknowledged": ended, **fields},
         )
         known, job = job, book_moves(changes, self._scribe, placement, moved, job)
-        if ended and not placement.ended:
+        # Of one that was given up before it was known to run, the use is only known now.
+        if ended and not (placement.ended and placement.started_at is not None):
             job = book_use(changes, self._scribe, moved, job)
         if job is not known:
             changes.put(job)

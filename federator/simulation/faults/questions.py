@@ -109,7 +109,7 @@ class Questions:
             for job in pending
             if job.queue not in self._world.plan.limits
             and (job.not_before_at or 0.0) < now_at - 60.0
-            and not job.after
+            and job.resume_site is None  # it goes on from what it saved, there and nowhere else
             and job.deadline_at is None
         ]
 

@@ -7,6 +7,7 @@ import pytest
 
 from federator.control.fencing import margin_s
 from federator.kernel.clock import ManualClock
+from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator.store.memory import MemoryStore
@@ -135,6 +136,31 @@ async def test_a_late_word_of_the_old_attempt_does_not_disturb_the_new_one(
     assert (world.job(job).status, world.job(job).placement) == (JobStatus.RUNNING, second.id)
     owed = world.core.records.open_placements.get(first.id)
     assert (owed is not None) == (said is PlacementStatus.RUNNING), "only what may still run is owed a stop"
+
+
+@pytest.mark.parametrize("heard", [PlacementStatus.STARTING, PlacementStatus.RUNNING])
+async def test_the_use_of_an_attempt_that_was_given_up_is_booked_once_whenever_it_becomes_known(
+    heard: PlacementStatus,
+) -> None:
+    """Cut off before it was heard to run, it ran all the same: its site says so when it is back."""
+    world = await a_world()
+    lab = await world.add_site("lab")
+    lab.report(self_fencing=True)
+    asked: dict[str, Any] = {**STOP, "resources": {"gpus": 1}}
+    job = await world.submit(**asked)
+    await world.core.turn.once()
+    first, began_at = world.placement(job), world.clock.now()
+    started = {"started_at": began_at} if heard is PlacementStatus.RUNNING else {}
+    await lab.say(first, heard, **started)
+    world.core.inventory.answered("lab")
+    world.clock.advance(2 * WITHIN_S)
+    await world.core.fences.step()
+    ended_at = began_at + WITHIN_S
+    await lab.say(first, PlacementStatus.STOPPED, cause=Cause.STOPPED, started_at=began_at, ended_at=ended_at)
+    uses = [line for line in await world.core.views.ledger() if line.kind is LedgerKind.USAGE]
+    assert len(uses) == 1
+    assert uses[0].gpu_s > 0
+    assert world.job(job).gpu_s == uses[0].gpu_s
 
 
 async def test_a_late_success_of_the_old_attempt_completes_the_job() -> None:
