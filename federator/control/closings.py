@@ -4,27 +4,38 @@ Looked at with every turn, and by what is true at that moment alone: after a res
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement
 from federator.model.rules import Opening, selects
-from federator.planning.openings import takes_work
+from federator.planning.openings import changes_at, takes_work
 
 LOOK_S = 30.0
-"""Turns are at most so far apart; work is told to stop that much earlier than its grace needs."""
+"""Work is told to stop that much earlier than its grace needs: a turn may be as late."""
+
+
+class Leaving(NamedTuple):
+    """A placement that the rule lets run until its place closes, and when it has to be told to stop."""
+
+    placement: Placement
+    rule: Opening
+    at: float
 
 
 async def close_places(records: Records, scribe: Scribe) -> None:
     """Tell what has to be gone to stop; nothing is written when there is nothing."""
-    openings = [rule for rule in records.policies.rules if isinstance(rule, Opening) and rule.stops]
-    if not openings or not list(_leaving(records, openings, scribe.clock.now())):
+    if not any(each.at <= scribe.clock.now() for each in _leaving(records, scribe.clock.now())):
         return
 
     def compute() -> Changes:
         changes = Changes()
-        for placement, rule in _leaving(records, openings, scribe.clock.now()):
+        now = scribe.clock.now()
+        for placement, rule, at in list(_leaving(records, now)):
+            if at > now:
+                continue
             job, because = records.jobs[placement.job], f"policy {rule.policy} closes {placement.site}"
             reserved = placement.order is Order.RESERVE
             scribe.stop(changes, placement, because, sent=not reserved)
@@ -36,19 +47,34 @@ async def close_places(records: Records, scribe: Scribe) -> None:
     await records.transact(compute)
 
 
-def _leaving(records: Records, openings: list[Opening], now: float) -> Iterator[tuple[Placement, Opening]]:
-    """Placements of ours that have to end now to be gone when their place closes."""
-    for placement in records.open_placements.values():
+def next_stop_at(records: Records, now: float) -> float | None:
+    """When `close_places` has something to do next; None: nothing runs where a place closes in the days ahead."""
+    return min((each.at for each in _leaving(records, now)), default=None)
+
+
+def _leaving(records: Records, now: float) -> Iterator[Leaving]:
+    """Placements of ours that run where a place is closed, or is to close: with the first moment, by any rule, to tell each to stop."""
+    stopping = [rule for rule in records.policies.rules if isinstance(rule, Opening) and rule.stops]
+    closings = [(rule, at) for rule in stopping if (at := _closes_at(rule, now)) is not None]
+    for placement in records.open_placements.values() if closings else ():
         job = records.jobs[placement.job]
         if placement.ended or placement.order is Order.STOP or job.placement != placement.id:
             continue
         if not allows(job.status, "suspend"):
             continue
         grace_s = records.spec(placement.spec_hash).grace_s
-        for rule in openings:
-            if _about(records, rule, placement) and not takes_work(rule, now + grace_s + LOOK_S):
-                yield placement, rule
-                break
+        about = [
+            Leaving(placement, rule, at - grace_s - LOOK_S)
+            for rule, at in closings
+            if _about(records, rule, placement)
+        ]
+        if about:
+            yield min(about, key=lambda each: each.at)
+
+
+def _closes_at(rule: Opening, now: float) -> float | None:
+    """When it closes next; now, where it is closed."""
+    return changes_at(rule, now) if takes_work(rule, now) else now
 
 
 def _about(records: Records, rule: Opening, placement: Placement) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.control.closings import close_places
+from federator.control.closings import close_places, next_stop_at
 from federator.control.committer import Committed, Committer, fatal_by_subject
 from federator.control.decisions import DecisionLog
 from federator.control.dependencies import settle_dependents
@@ -79,7 +79,7 @@ class Turn:
         self._clock = clock
         self._ids = ids
         self._settings = settings
-        self.occasion = Occasion(records, observer.pools)
+        self.occasion = Occasion(records, observer.pools, observer.offers)
         self._warm_prices: dict[str, float] = {}
         self.last: tuple[Problem, Plan] | None = None
         """The newest problem and plan: what `explain`, lists and `preview` read."""
@@ -238,10 +238,11 @@ class Turn:
         self.waiting = {waiting.job: waiting for waiting in plan.waiting}
 
     async def _wait(self, plan: Plan | None) -> None:
-        """Until there is an occasion, the plan's own wake-up, or the heartbeat."""
-        until_s = self._settings.heartbeat_s
-        if plan is not None and plan.wake_at is not None:
-            until_s = min(until_s, max(0.0, plan.wake_at - self._clock.now()))
+        """Until there is an occasion, the plan's own wake-up, something to stop because its place closes, or the heartbeat."""
+        until_s, now = self._settings.heartbeat_s, self._clock.now()
+        for at in (plan.wake_at if plan else None, next_stop_at(self._records, now)):
+            if at is not None:
+                until_s = min(until_s, max(0.0, at - now))
         delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from federator.control.closings import LOOK_S, next_stop_at
 from federator.kernel.clock import ManualClock
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
@@ -105,3 +106,43 @@ async def test_a_price_by_the_hour_moves_work(hour: float, site: str) -> None:
     job = await world.submit(resources={"gpus": 4}, estimate="1h")
     await world.turn()
     assert world.placement(job).site == site
+
+
+async def test_a_close_that_nobody_looked_at_in_time_stops_work_all_the_same() -> None:
+    """The closed hours are shorter than the grace, so that at no look the place is closed just when the grace would end."""
+    world = await a_world('{where: {sites: [lab]}, closed: [{from: "18:00", to: "18:30"}], at_close: stop}')
+    job = await world.submit(
+        resources={"gpus": 4}, estimate="20h", checkpoint={"signal": "TERM", "grace": "30m"}
+    )
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    world.clock.advance(6 * HOUR + 60)  # another leader takes over at 18:01
+    await world.core.turn.once()
+    assert world.placement(job).order is Order.STOP
+
+
+async def test_the_next_close_wakes_a_turn_when_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await a_world('{where: {sites: [lab]}, closed: [{from: "18:00", to: "22:00"}], at_close: stop}')
+    records, now = world.core.records, world.clock.now
+    assert next_stop_at(records, now()) is None
+    job = await world.submit(resources={"gpus": 4}, estimate="20h", checkpoint=CHECKPOINT)
+    await world.turn()
+    at = next_stop_at(records, now())
+    assert at is not None
+    assert at == MIDDAY + 6 * HOUR - GRACE_S - LOOK_S
+    world.clock.advance(at - 1 - now())
+    await world.core.turn.once()
+    assert world.job(job).status is JobStatus.RUNNING
+    slept: list[float] = []
+
+    def sleep(_: ManualClock, delay_s: float) -> float:
+        slept.append(delay_s)
+        return 0.0
+
+    monkeypatch.setattr(ManualClock, "real_delay_s", sleep)
+    await world.core.turn._wait(None)
+    assert slept == [1.0]
+    world.clock.advance(1)
+    await world.core.turn.once()
+    assert world.placement(job).order is Order.STOP
+    assert next_stop_at(records, now()) is None
