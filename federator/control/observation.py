@@ -117,7 +117,7 @@ class Observer:
             revision=records.revision,
             jobs=jobs,
             pools=pools,
-            offers=tuple(self._offers()),
+            offers=tuple(self.offers()),
             rules=rules,
             policy_version=records.policies.version,
             spend=spend(records, now, rules),
@@ -129,6 +129,10 @@ class Observer:
     def pools(self) -> list[PoolView]:
         """All capacity that exists or boots, as a decision would see it now."""
         return list(self._pools(self._clock.now()))
+
+    def offers(self) -> list[OfferView]:
+        """All that could be rented, as a decision would see it now."""
+        return list(self._offers())
 
     def _away(self) -> Iterator[str]:
         """Home sites whose absence justifies no rental yet: they have had no time to come back, after a start of theirs or of ours."""

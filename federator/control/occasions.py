@@ -6,7 +6,7 @@ would cost a busy dispatcher most of its time, and find the plan that stands.
 
 A turn follows at once on what may let work start, or change which: a job that waits or has ended, a placement that is over, any other row that rules,
 sites or money are made of. All else is looked at: where a pool differs from what the last turn left behind in anything but times – when its work is
-expected to end, how old its report is – a turn follows, too. What differs in nothing else could only be told to wait again; forecasts that have moved
+expected to end, how old its report is – or an offer differs in price, number or whether it is avoided, a turn follows, too. What differs in nothing else could only be told to wait again; forecasts that have moved
 are taken up by the next turn, which the plan itself or the heartbeat asks for at the latest.
 """
 
@@ -20,7 +20,7 @@ from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
-from federator.model.snapshot import BusyView, PoolView
+from federator.model.snapshot import BusyView, OfferView, PoolView
 
 UNREAD = (Event, LedgerEntry, ClientKey, Spec, Outputs, Token, JoinToken)
 """Rows that no decision reads."""
@@ -34,14 +34,19 @@ PLACED = frozenset({JobStatus.PLACED, JobStatus.STARTING, JobStatus.RUNNING})
 class Occasion:
     """Tells when a turn is due."""
 
-    def __init__(self, records: Records, pools: Callable[[], list[PoolView]]) -> None:
-        """`pools`: all capacity as a decision would see it now."""
+    def __init__(
+        self, records: Records, pools: Callable[[], list[PoolView]], offers: Callable[[], list[OfferView]]
+    ) -> None:
+        """`pools`, `offers`: all capacity as a decision would see it now."""
         self._index = records.index
         self._pools = pools
+        self._offers = offers
         self._waits = True
         """Whether the last turn left work waiting: if not, it is all one what is free."""
         self._left: list[PoolView] = []
         """The capacity that it left behind."""
+        self._offered: list[OfferView] = []
+        """What it could have rented."""
         self._woken = self._freed = self._heard = False
         self.stirred = asyncio.Event()
         """Something has happened."""
@@ -88,6 +93,7 @@ class Occasion:
         self._waits = bool(self._index.pending_by_queue())
         self._woken = self._woken or (self._waits and self._heard)
         self._left = self._pools() if self._waits else []
+        self._offered = self._offers() if self._waits else []
 
     async def come(self) -> None:
         """Return when a turn is due."""
@@ -100,6 +106,8 @@ class Occasion:
 
     def _differs(self) -> bool:
         """Whether capacity is not as the last turn left it."""
+        if self._offers() != self._offered:
+            return True
         now = self._pools()
         return len(now) != len(self._left) or any(map(_another, self._left, now))
 

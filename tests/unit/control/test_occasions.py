@@ -1,12 +1,14 @@
 """What is an occasion for a turn: whatever may let work start, and nothing that a turn would find to be as it left it."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from federator.control.occasions import Occasion
 from federator.model.capacity import Shape
 from federator.wire.http import JobPatch
-from tests.support.dispatch import ADA, World, make_world
+from tests.support.dispatch import ADA, OFFER, World, make_world
 
 
 class Watched:
@@ -124,4 +126,33 @@ async def test_what_is_heard_while_a_turn_plans_is_an_occasion_for_the_next(watc
     await world.core.turn.once()
     watched.occasion.hear()
     watched.occasion.end()
+    assert watched.due()
+
+
+@pytest.mark.parametrize("change", [{"price_usd_h": 0.01}, {"available": 7}])
+async def test_an_offer_that_changes_is_an_occasion_where_work_waits(
+    watched: Watched, change: dict[str, Any]
+) -> None:
+    world, inventory = watched.world, watched.world.core.inventory
+    inventory.offered("cloudy", [OFFER])
+    await world.submit(resources={"gpus": 8})
+    await watched.turn()
+    inventory.offered("cloudy", [OFFER])
+    watched.occasion.hear()
+    assert not watched.due(), "it is what it was"
+    inventory.offered("cloudy", [msgspec.structs.replace(OFFER, **change)])
+    assert watched.due()
+    await watched.turn()
+    assert not watched.due(), "it has been planned with"
+
+
+async def test_an_offer_that_need_not_be_avoided_any_more_is_an_occasion(watched: Watched) -> None:
+    world, inventory = watched.world, watched.world.core.inventory
+    inventory.offered("cloudy", [OFFER])
+    inventory.avoid("cloudy", OFFER.name, until_at=world.clock.now() + 60, because="it failed")
+    await world.submit(resources={"gpus": 8})
+    await watched.turn()
+    assert not watched.due()
+    world.clock.advance(61)
+    watched.occasion.hear()
     assert watched.due()
