@@ -10,7 +10,7 @@ a decision recorded before the field was there has its default.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -94,9 +94,19 @@ def split(problem: Problem, plan: Plan) -> Parts:
 
 
 def join(parts: Sequence[bytes]) -> tuple[Problem, Plan]:
-    """What `split` took apart."""
-    rest = iter(parts)
-    head = _head.decode(next(rest))
+    """What `split` took apart. Raises `Damaged`."""
+    try:
+        head = _head.decode(parts[0])
+        expected = 1 + sum(head.counts.values()) + sum(head.busy)
+        if len(parts) != expected or len(head.busy) != head.counts["pools"]:
+            raise Damaged(f"a recorded decision cannot be read: {len(parts)} parts instead of {expected}")
+        return _put_together(head, iter(parts[1:]))
+    except (msgspec.MsgspecError, LookupError, ValueError) as error:
+        raise Damaged(f"a recorded decision cannot be read: {error}") from None
+
+
+def _put_together(head: _Head, rest: Iterator[bytes]) -> tuple[Problem, Plan]:
+    """`rest`: as many parts as the head says."""
 
     def read(name: str) -> tuple[Any, ...]:
         return tuple(_readers[name].decode(next(rest)) for _ in range(head.counts[name]))
@@ -151,6 +161,10 @@ def unpack(before: Parts, data: bytes) -> Parts:
         delta = _delta.decode(zlib.decompressobj(zdict=_words(before)).decompress(data))
     except (zlib.error, msgspec.MsgspecError) as error:
         raise Damaged(f"a recorded decision cannot be read: {error}") from None
+    if sum(count for start, count in delta.runs if start < 0) != len(delta.new):
+        raise Damaged(
+            f"a recorded decision cannot be read: {len(delta.new)} new parts are too few or too many"
+        )
     new = iter(delta.new)
     parts: Parts = []
     for start, count in delta.runs:

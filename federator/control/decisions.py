@@ -15,7 +15,7 @@ import msgspec
 
 from federator.control.decision_parts import Parts, join, pack, split, unpack
 from federator.control.records import Records
-from federator.kernel.errors import NotFound
+from federator.kernel.errors import Damaged, NotFound
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.differences import completed, differences
@@ -142,8 +142,7 @@ class DecisionLog:
             run.append(record)
             name = record.base
         if run[0].problem:
-            problem = msgspec.json.decode(zlib.decompress(run[0].problem), type=Problem)
-            return problem, msgspec.json.decode(zlib.decompress(run[0].plan), type=Plan)
+            return _read_whole(run[0])
         parts: Parts = []
         for record in reversed(run):
             parts = unpack(parts, record.parts)
@@ -166,7 +165,10 @@ class DecisionLog:
                 f"no recorded decision {asked}",
                 remedy="'federator decisions list' shows those that are kept",
             )
-        return msgspec.msgpack.decode(item.value, type=Record)
+        try:
+            return msgspec.msgpack.decode(item.value, type=Record)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"the recorded decision {name} cannot be read: {error}") from None
 
     def _continued(self, at: float) -> _Newest | None:
         """The record that the next one is written against; None: it begins a run."""
@@ -199,3 +201,12 @@ class DecisionLog:
 
 def _keys(names: list[str]) -> tuple[str, ...]:
     return tuple(prefix + name for name in names for prefix in (PREFIX, INDEX))
+
+
+def _read_whole(record: Record) -> tuple[Problem, Plan]:
+    """A record of before there were parts. Raises `Damaged`."""
+    try:
+        problem = msgspec.json.decode(zlib.decompress(record.problem), type=Problem)
+        return problem, msgspec.json.decode(zlib.decompress(record.plan), type=Plan)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise Damaged(f"a recorded decision cannot be read: {error}") from None

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from federator.control import decisions
-from federator.control.decision_parts import join, pack, split, unpack
+from federator.control.decision_parts import Delta, join, pack, split, unpack
 from federator.control.decisions import DecisionLog, Record
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.model.plans import Plan
@@ -161,5 +161,33 @@ async def test_a_damaged_record_says_so() -> None:
     await world.core.records.commit(
         Transaction(puts=(Put("decision/dec-0001", msgspec.msgpack.encode(Record(parts=b"no"))),))
     )
+    with pytest.raises(Damaged, match="cannot be read"):
+        await log.load("dec-0001")
+
+
+async def test_parts_that_are_lost_or_damaged_say_so() -> None:
+    _, problem, plan = await _seen(8)
+    parts = split(problem, plan)
+    for wrong in (
+        [],
+        parts[:3],
+        parts[:-1],
+        [*parts, parts[-1]],
+        [b"\xc1", *parts[1:]],
+        [*parts[:-1], b"\xc1"],
+    ):
+        with pytest.raises(Damaged, match="cannot be read"):
+            join(wrong)
+    few = Delta(runs=((-1, 2),), new=(parts[0],))
+    with pytest.raises(Damaged, match="cannot be read"):
+        unpack([], zlib.compress(msgspec.msgpack.encode(few)))
+
+
+@pytest.mark.parametrize("stored", [b"\xc1", msgspec.msgpack.encode({"problem": b"no", "plan": b"no"})])
+async def test_a_record_that_is_damaged_as_a_whole_says_so(stored: bytes) -> None:
+    world, problem, plan = await _seen(4)
+    log = _log(world)
+    await log.record(*_next(problem, plan, 1))
+    await world.core.records.commit(Transaction(puts=(Put("decision/dec-0001", stored),)))
     with pytest.raises(Damaged, match="cannot be read"):
         await log.load("dec-0001")
