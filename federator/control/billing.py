@@ -11,7 +11,7 @@ from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job
-from federator.model.placements import PLACEMENT_BEGUN, Placement
+from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
 
 
 async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: float) -> None:
@@ -80,10 +80,16 @@ def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -
     return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
 
 
+def has_moved(placement: Placement) -> bool:
+    """Whether its data was brought: it has run, or has failed in its own preparation. A site that refuses, even late, has brought nothing."""
+    begun = placement.status in PLACEMENT_BEGUN and placement.status is not PlacementStatus.STARTING
+    return begun or placement.started_at is not None
+
+
 def book_moves(changes: Changes, scribe: Scribe, before: Placement, placement: Placement, job: Job) -> Job:
-    """Data that its site begins to bring: once per attempt, as soon as it is known to have begun. The job pays for it."""
+    """Data that its site has brought: once per attempt, as soon as that is known. The job pays for it."""
     moves = placement.moves
-    if moves is None or before.status in PLACEMENT_BEGUN or placement.status not in PLACEMENT_BEGUN:
+    if moves is None or has_moved(before) or not has_moved(placement):
         return job
     changes.put(
         scribe.ledger(

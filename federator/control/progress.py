@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from federator.control import gangs
-from federator.control.billing import book_moves, book_use
+from federator.control.billing import book_moves, book_use, has_moved
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -22,7 +22,6 @@ from federator.model.events import Event
 from federator.model.jobs import Job
 from federator.model.lifecycle import TOLD, allows
 from federator.model.placements import (
-    PLACEMENT_BEGUN,
     Cause,
     Order,
     Part,
@@ -181,7 +180,7 @@ class Progress:
         if part is not None:
             changes.put(gangs.acknowledge(placement, part.member).placement)
         elif placement.order is Order.STOP:
-            changes.put(msgspec.structs.replace(placement, stop_acknowledged=True))
+            changes.put(_without_moves(msgspec.structs.replace(placement, stop_acknowledged=True)))
         return changes
 
     def _part_company(
@@ -230,9 +229,10 @@ class Progress:
             started_at=started_at,
             ended_at=(report.ended_at or report.at) if ended else None,
             expected_end_at=_expected_end(placement, started_at),
-            moves=placement.moves if _begun(placement.status, report.status) else None,
             **{"stop_acknowledged": ended, **fields},
         )
+        moved = _without_moves(moved)
+        changes.put(moved)
         known, job = job, book_moves(changes, self._scribe, placement, moved, job)
         # Of one that was given up before it was known to run, the use is only known now.
         if ended and not (placement.ended and placement.started_at is not None):
@@ -306,6 +306,7 @@ def _expected_end(placement: Placement, started_at: float | None) -> float | Non
     return placement.expected_end_at + max(0.0, started_at - placement.assigned_at) - moves_s
 
 
-def _begun(before: PlacementStatus, after: PlacementStatus) -> bool:
-    """Whether data was brought for it, or may still be."""
-    return before in PLACEMENT_BEGUN or after in PLACEMENT_BEGUN or after not in _ENDINGS
+def _without_moves(placement: Placement) -> Placement:
+    """Of one that never ran, no data is counted once that is certain: what is only given up may still be found to have run."""
+    certain = placement.ended and placement.stop_acknowledged and not has_moved(placement)
+    return msgspec.structs.replace(placement, moves=None) if certain else placement

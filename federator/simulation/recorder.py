@@ -6,12 +6,13 @@ It listens to every change that becomes durable, and keeps a few numbers of each
 import asyncio
 from collections.abc import Callable
 
+from federator.control.billing import has_moved
 from federator.control.records import Changes, Records
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.datasets import BYTES_PER_GB
 from federator.model.events import LedgerEntry
 from federator.model.jobs import Job
-from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
+from federator.model.placements import Placement, PlacementStatus
 from federator.simulation.schedule import NO_ATTEMPT, Attempt, LeaseRow, Schedule
 from federator.simulation.work import TraceJob
 
@@ -105,7 +106,7 @@ class Recorder:
     def _attempt(self, placement: Placement) -> Attempt:
         job = self._jobs[placement.job]
         start_s, end_s = self._since(placement.started_at), self._since(placement.ended_at)
-        moves = placement.moves if placement.ended or placement.status in PLACEMENT_BEGUN else None
+        moves = placement.moves if has_moved(placement) else None
         held_h = 0.0 if start_s is None or end_s is None else (end_s - start_s) / 3600.0
         return Attempt(
             job=job.name,

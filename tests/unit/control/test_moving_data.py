@@ -1,4 +1,4 @@
-"""Data that is moved for a job: planned, committed, booked once when its site begins to bring it, and counted by budgets."""
+"""Data that is moved for a job: planned, committed, booked once when its site has brought it, and counted by budgets."""
 
 from typing import Any
 
@@ -33,6 +33,13 @@ apiVersion: federator/v1
 kind: BurstPolicy
 metadata: {name: deadlines}
 spec: {who: {queues: [default]}, limits: {usd: {per_day: 500}}}
+"""
+BUDGET = """
+---
+apiVersion: federator/v1
+kind: Budget
+metadata: {name: purse}
+spec: {usd: {per_day: 100}}
 """
 JOB: dict[str, Any] = {
     "resources": {"gpus": 4},
@@ -70,7 +77,7 @@ async def until_rented(world: World) -> None:
     raise AssertionError("nothing was rented")
 
 
-async def test_it_is_booked_when_its_site_begins_to_bring_it_and_once() -> None:
+async def test_it_is_booked_when_its_site_has_brought_it_and_once() -> None:
     world = await a_world()
     job = await world.submit(**JOB)
     await world.core.turn.once()
@@ -82,6 +89,7 @@ async def test_it_is_booked_when_its_site_begins_to_bring_it_and_once() -> None:
     assert await moved(world, job) == []
     assert world.job(job).spent_usd == 0.0
     await site.say(placement, PlacementStatus.STARTING)
+    assert await moved(world, job) == [], "as long as its site can still refuse"
     world.clock.advance(1200.0)
     await site.say(placement, PlacementStatus.RUNNING, started_at=world.clock.now())
     (line,) = await moved(world, job)
@@ -105,6 +113,43 @@ async def test_what_never_began_is_not_paid_for() -> None:
     assert await moved(world, job) == []
     assert world.job(job).spent_usd == 0.0
     assert all(p.moves is None for p in world.core.records.placements.values())
+
+
+@pytest.mark.parametrize("how", [PlacementStatus.REFUSED, PlacementStatus.STOPPED])
+async def test_a_site_that_gives_up_while_it_starts_is_not_paid_however_often(how: PlacementStatus) -> None:
+    world = await a_world(POLICIES + BUDGET)
+    job = await world.submit(**JOB)
+    for _ in range(3):
+        await world.core.turn.once()
+        site = world.sites["lab"]
+        placement = world.placement(job)
+        assert not placement.ended
+        (row,) = world.core.views.budgets()
+        assert row.spent + row.committed == pytest.approx(12.0), "what is on its way counts"
+        for status in (PlacementStatus.ACCEPTED, PlacementStatus.STARTING, how):
+            await site.say(placement, status)
+        (row,) = world.core.views.budgets()
+        assert row.spent + row.committed == 0.0
+        world.clock.advance(4000)
+        site.report()
+    assert await moved(world, job) == []
+    assert world.job(job).spent_usd == 0.0
+
+
+async def test_what_was_given_up_while_it_started_and_ran_after_all_is_paid() -> None:
+    world = await a_world(POLICIES + BUDGET)
+    job = await world.submit(**JOB)
+    await world.core.turn.once()
+    site, placement = world.sites["lab"], world.placement(job)
+    for status in (PlacementStatus.ACCEPTED, PlacementStatus.STARTING):
+        await site.say(placement, status)
+    await world.core.progress.lose(placement.id, "it is silent", acknowledged=False)
+    assert await moved(world, job) == []
+    (row,) = world.core.views.budgets()
+    assert row.spent + row.committed == pytest.approx(12.0), "it may still run"
+    await site.say(placement, PlacementStatus.SUCCEEDED, started_at=world.clock.now())
+    assert [line.usd for line in await moved(world, job)] == [pytest.approx(12.0)]
+    assert world.job(job).spent_usd == pytest.approx(12.0)
 
 
 async def test_where_its_data_is_nothing_is_moved() -> None:
