@@ -18,6 +18,7 @@ from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, Schedule
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
+from federator.simulation.worth import valued
 
 Times = Mapping[str, float | None]
 TOLERANCE_S = 1.0
@@ -64,6 +65,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Figures:
     """All of them, and what is wrong."""
+    jobs = valued(jobs, world)
     rows = _by_job(outcome.schedule)
     ends = {job.name: _end(rows.get(job.name, ())) for job in jobs}
     starts = {job.name: _start(rows.get(job.name, ())) for job in jobs}
@@ -113,7 +115,7 @@ def _waits(jobs: Sequence[TraceJob], starts: Times, ends: Times) -> dict[str, An
         "wait_median_s": quantile(waits, 0.5),
         "wait_p95_s": quantile(waits, 0.95),
         "slowdown_mean": _share(sum(slowdowns), len(slowdowns)),
-        "wait_usd": sum(job.wait_usd_h * wait_s / 3600.0 for job, wait_s in waited),
+        "wait_usd": sum((job.wait_usd_h or 0.0) * wait_s / 3600.0 for job, wait_s in waited),
     }
 
 

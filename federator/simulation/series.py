@@ -9,6 +9,7 @@ from federator.simulation.accounting import DONE, quantile
 from federator.simulation.schedule import Attempt, Schedule
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
+from federator.simulation.worth import valued
 
 BINS = 240
 SLACKS = ((0.0, 1.5), (1.5, 2.0), (2.0, 4.0), (4.0, 8.0), (8.0, float("inf")))
@@ -70,7 +71,7 @@ def series(schedule: Schedule, world: World, jobs: Sequence[TraceJob], scheduler
             for name, end_s in ends.items()
             if end_s is not None
         ),
-        usd=_usd(schedule, jobs, ends),
+        usd=_usd(schedule, valued(jobs, world), ends),
         leases=_bars(schedule, span_s),
     )
 

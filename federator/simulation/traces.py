@@ -121,7 +121,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             max_cost_usd=number("max_cost_usd"),
             inputs=tuple(_input(uri, size) for uri, size in _pairs(row.get("inputs")).items()),
             max_duration_s=number("max_duration_s"),
-            wait_usd_h=number("wait_usd_h") or 0.0,
+            wait_usd_h=number("wait_usd_h"),
         )
     )
 

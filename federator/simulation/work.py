@@ -53,7 +53,7 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     max_duration_s: float | None = None
     inputs: tuple[Input, ...] = ()
     """Data that it reads."""
-    wait_usd_h: float = 0.0
+    wait_usd_h: float | None = None
     """What an hour of its waiting costs, where the trace says; it is accounted, and told to nobody."""
 
     @property

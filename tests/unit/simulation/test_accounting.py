@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from federator.model.capacity import Instance, InstanceStatus
+from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, DEFAULT_WAIT_USD_GPU_H
 from federator.simulation.accounting import figures, violations
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, LeaseRow, Schedule, attempts_csv, leases_csv
@@ -114,7 +115,7 @@ def test_money_is_conserved(leases: tuple[LeaseRow, ...], charged: float, words:
 
 JOBS = [
     job("met", deadline_s=2 * HOUR_S, value_usd=7.0),
-    job("late", deadline_s=HOUR_S + 10.0, value_usd=11.0, gpus=3),
+    job("late", deadline_s=HOUR_S + 10.0, value_usd=11.0, gpus=3, wait_usd_h=0.0),
     job("free", wait_usd_h=2.0),
 ]
 ROWS = (
@@ -135,6 +136,34 @@ def test_figures() -> None:
     assert counted.slowdown_mean == pytest.approx((1.0 + 3700.0 / 3600.0 + 2.0) / 3)
     assert counted.utilisation == pytest.approx((1 + 3 + 1) / (4 * 2))
     assert not counted.violations
+
+
+PRICED = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: research}
+spec:
+  met_deadline_usd_per_gpu_hour: 5
+  waiting_usd_per_gpu_hour: 0.2
+"""
+
+
+def test_what_the_trace_does_not_price_is_priced_as_the_planner_does() -> None:
+    late = {"run_s": HOUR_S, "deadline_s": HOUR_S, "gpus": 2}
+    jobs = [
+        job("by the queue", queue="research", **late),
+        job("by default", **late),
+        job("by itself", **late, value_usd=0.0, wait_usd_h=0.0),
+    ]
+    priced = msgspec.structs.replace(WORLD, policies=PRICED)
+    rows = [attempt(each.name, 2 * HOUR_S, 3 * HOUR_S, gpus=2) for each in jobs]
+    found = outcome(*rows)
+    counted = figures(found, priced, jobs)
+    assert counted.missed_value_usd == pytest.approx(2 * 5 + 2 * DEFAULT_MISS_USD_GPU_H)
+    assert counted.loss_usd == counted.missed_value_usd
+    assert counted.wait_usd == pytest.approx(2 * 2 * (0.2 + DEFAULT_WAIT_USD_GPU_H))
+    shown = series(found.schedule, priced, jobs, "x", 0)
+    assert shown.usd["missed deadlines"] == pytest.approx(counted.missed_value_usd)
 
 
 def test_series_show_the_same() -> None:
