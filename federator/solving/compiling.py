@@ -25,7 +25,8 @@ def main() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        kernels.prepare()
+        if not kernels.prepare():
+            sys.stderr.write(kernels.trouble() + "\n")
 
 
 if __name__ == "__main__":

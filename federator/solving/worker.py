@@ -28,6 +28,9 @@ def ready_kernel() -> subprocess.Popen[bytes] | None:
     """Load the kernel; where nothing has been compiled yet, have that done and go on: later decisions find it."""
     if kernels.at_hand() is not None or shelf.folder() is None:
         return None
+    if kernels.trouble():  # what is finished and cannot be loaded, is not made better by another compiler
+        sys.stderr.write(kernels.trouble() + "\n")
+        return None
     command = (sys.executable, "-m", "federator.solving.compiling", str(os.getpid()))
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
 

@@ -6,6 +6,7 @@ quarter of a minute, once for each version of these sources and each kind of pro
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from federator.planning.kernels import shelf
@@ -14,25 +15,44 @@ Kernel = Callable[[Any], None]
 """Carries out what a `tables.Sheet` says."""
 
 _known: list[Kernel] = []
+_failed: list[str] = []
+"""Why there is none: it is not tried again for every decision."""
 
 
 def at_hand() -> Kernel | None:
-    """The kernel, if it need not be compiled first; loading it takes a quarter of a second, once."""
-    if not _known and shelf.done():
-        prepare()
+    """The kernel, if it need not be compiled first; loading it takes a quarter of a second, once. Raises nothing."""
+    if not _known and not _failed and shelf.done():
+        _load(compiling=False)
     return _known[0] if _known else None
 
 
 def prepare() -> bool:
-    """Load the kernel, or compile it; whether there is one now."""
+    """Load the kernel, or compile it; whether there is one now. Raises nothing."""
     if not _known:
-        try:
-            from federator.planning.kernels import deciding, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
+        _load(compiling=True)
+    return bool(_known)
 
-            decide: Kernel = deciding.decide
+
+def trouble() -> str:
+    """Why decisions are made in plain Python, for people; empty: they are not, or nobody has tried to load the kernel."""
+    return _failed[-1] if _failed and not _known else ""
+
+
+def _load(*, compiling: bool) -> None:
+    """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – only costs speed: no decision may fail for it."""
+    try:
+        from federator.planning.kernels import compiled, deciding, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
+
+        decide: Kernel = deciding.decide
+        with nullcontext() if compiling else compiled.refused():
             decide(tables.nothing())
-        except (ImportError, OSError):  # no numba, or the disk is full: plain Python it is
-            return False
         shelf.finish()
-        _known.append(decide)
-    return True
+    except Exception as error:  # noqa: BLE001 - numba raises what it likes
+        place = shelf.folder()
+        where = "" if place is None else f" from {place}, which can be removed if it is damaged"
+        _failed.append(
+            f"plans are made without the compiled planner, some thirty times slower: it could not be loaded{where}"
+            f" ({type(error).__name__}: {error})"
+        )
+        return
+    _known.append(decide)

@@ -2,6 +2,6 @@
 
 import sys
 
-from federator.planning.kernels import prepare
+from federator.planning.kernels import prepare, trouble
 
-sys.exit(0 if prepare() else 1)
+sys.exit(0 if prepare() else trouble())

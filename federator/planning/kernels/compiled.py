@@ -1,9 +1,11 @@
 """The one door to numba: functions of this package are compiled through it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numba
+from numba.core import caching, event
 
 from federator.planning.kernels import shelf
 
@@ -14,6 +16,49 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
 PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 njit: Any = numba.njit  # its hints know neither of these options
 config: Any = numba.config
+
+
+class _Place(caching.UserProvidedCacheLocator):
+    """The shelf's folder. numba opens only what it can write; what is finished need only be read."""
+
+    def ensure_cache_path(self) -> None:
+        """Raises `OSError`."""
+        try:
+            super().ensure_cache_path()  # type: ignore[no-untyped-call]
+        except OSError:
+            if not shelf.done():
+                raise
+
+
+class _Files(caching.CompileResultCacheImpl):
+    """No other place: what is compiled must lie where `shelf.done` looks."""
+
+    _locator_classes = [_Place]  # noqa: RUF012 - as numba has it
+
+
+class _Cache(caching.FunctionCache):
+    _impl_class = _Files
+
+
+cache_of: Any = _Cache  # numba's are without hints
+
+
+class _Refusal(event.Listener):
+    """Stops the compiler before it begins; what is read from disk is no matter of it."""
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's signature
+        """Raises `RuntimeError`."""
+        raise RuntimeError("it is not there as compiled for these sources and this processor")
+
+    def on_end(self, event: Any) -> None:
+        """It has not begun."""
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Nothing is compiled meanwhile: what would have to be raises `RuntimeError`."""
+    with event.install_listener("numba:compile", _Refusal()):
+        yield
 
 
 def compiled(function: F) -> F:
@@ -27,5 +72,8 @@ def kernel(function: F) -> F:
     where = shelf.folder()
     if where is not None and not config.CACHE_DIR:
         config.CACHE_DIR = str(where)
-    made: F = njit(**OPTIONS, cache=where is not None)(function)
-    return made
+    made: Any = njit(**OPTIONS)(function)
+    if where is not None:
+        made._cache = cache_of(function)  # noqa: SLF001 - `cache=True` would take numba's own places
+    kept: F = made
+    return kept

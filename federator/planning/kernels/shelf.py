@@ -1,7 +1,8 @@
 """Where compiled kernels lie: a folder named after all that they depend on, so that nothing stale is ever run and no change is missed.
 
-Beside these sources, so that all who share an installation share it; where that cannot be written, in the user's own cache; where there is
-neither, nowhere. `NUMBA_CACHE_DIR` in the environment says otherwise. This module asks without importing numba.
+Beside these sources, so that all who share an installation share it: what is finished need only be read. Where nothing is finished and that cannot be
+written, in the user's own cache; where there is neither, nowhere. `NUMBA_CACHE_DIR` in the environment says otherwise. This module asks without
+importing numba.
 """
 
 from functools import cache
@@ -20,17 +21,15 @@ def folder() -> Path | None:
     name = _name()
     if name is None:
         return None
-    for above in (HERE / "__pycache__", Path("~/.cache/federator").expanduser()):
-        place = above / f"kernels-{name}"
-        if (place / DONE).exists() or _can_be_written(place):
-            return place
-    return None
+    places = [above / f"kernels-{name}" for above in _above()]
+    finished = (place for place in places if _finished(place))
+    return next(finished, None) or next(filter(_can_be_written, places), None)
 
 
 def done() -> bool:
     """Whether everything has been compiled."""
     place = folder()
-    return place is not None and (place / DONE).exists()
+    return place is not None and _finished(place)
 
 
 def finish() -> None:
@@ -46,11 +45,30 @@ def _name() -> str | None:
         from llvmlite.binding import get_host_cpu_features, get_host_cpu_name  # noqa: PLC0415 - may be missing
 
         known = [version("numba"), version("numpy"), get_host_cpu_name(), get_host_cpu_features().flatten()]
-    except (ImportError, PackageNotFoundError, RuntimeError):
+    except (ImportError, PackageNotFoundError, RuntimeError, OSError):
         return None
+    known.append(str(HERE))  # numba looks by it, too: a copy elsewhere would find nothing
     for path in sorted(HERE.glob("*.py")):
         known += [path.name, str(path.stat().st_mtime_ns), path.read_text()]
     return sha256("\0".join(known).encode()).hexdigest()[:16]
+
+
+def _above() -> list[Path]:
+    try:
+        return [HERE / "__pycache__", Path("~/.cache/federator").expanduser()]
+    except RuntimeError:  # nobody's home
+        return [HERE / "__pycache__"]
+
+
+def _finished(place: Path) -> bool:
+    """Whether everything is there, and may be read by us: another user may have compiled it for himself alone."""
+    try:
+        (place / DONE).open("rb").close()
+        for path in place.glob("*/*.nb[ic]"):
+            path.open("rb").close()
+    except OSError:
+        return False
+    return True
 
 
 def _can_be_written(place: Path) -> bool:

@@ -1,0 +1,160 @@
+"""No decision fails or waits for the compiled kernel: what cannot be loaded is done without, and what may only be read is used."""
+
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from federator.planning import kernels
+from federator.planning.greedy import plan_greedily
+from federator.planning.kernels import compiled, shelf
+from federator.solving import worker
+from tests.support.worlds import a_job, a_pool, a_world
+
+
+def one_more(number: int) -> int:
+    """Stands for a kernel: it is quick to compile."""
+    return number + 1
+
+
+def size_of(sheet: Any) -> int:
+    """As the kernel does, it takes a sheet."""
+    return len(sheet)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty shelf, and nothing loaded."""
+    monkeypatch.setattr(shelf, "folder", lambda: tmp_path)
+    monkeypatch.setattr(compiled.config, "CACHE_DIR", "")
+    monkeypatch.setattr(kernels, "_known", [])
+    monkeypatch.setattr(kernels, "_failed", [])
+    return tmp_path
+
+
+def _read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can write anywhere: to root, as whom tests may run, no permission says so."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+
+
+def _stub(monkeypatch: pytest.MonkeyPatch, decide: Any) -> None:
+    stub = SimpleNamespace(decide=decide)
+    monkeypatch.setitem(sys.modules, "federator.planning.kernels.deciding", stub)
+    monkeypatch.setattr(kernels, "deciding", stub, raising=False)
+
+
+def _no_locator(_sheet: object) -> None:
+    raise RuntimeError("cannot cache function: no locator available")
+
+
+def test_what_is_finished_is_read_where_nobody_can_write(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: Any = compiled.kernel(one_more)
+    assert made(1) == 2
+    shelf.finish()
+    assert list(place.glob("*/*.nbc")), "numba has kept it there"
+    _read_only(monkeypatch)
+    again: Any = compiled.kernel(one_more)
+    with compiled.refused():
+        assert again(1) == 2
+    assert sum(again.stats.cache_hits.values()) == 1
+
+
+@pytest.mark.usefixtures("place")
+def test_what_is_not_there_is_not_compiled_where_that_is_refused() -> None:
+    made: Any = compiled.kernel(one_more)
+    with compiled.refused(), pytest.raises(RuntimeError, match="not there"):
+        made(1)
+    assert made(1) == 2
+
+
+def test_a_decision_does_not_compile_what_only_seems_finished(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / shelf.DONE).touch()
+    _stub(monkeypatch, compiled.kernel(size_of))
+    assert kernels.at_hand() is None
+    assert "RuntimeError: it is not there" in kernels.trouble()
+    assert str(place) in kernels.trouble()
+
+
+def test_plain_python_plans_where_the_kernel_cannot_be_loaded(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / shelf.DONE).touch()
+    _stub(monkeypatch, _no_locator)
+    plan = plan_greedily(a_world([a_job()], [a_pool()]))
+    assert plan.actions
+    assert "no locator available" in kernels.trouble()
+    _stub(monkeypatch, lambda _sheet: None)
+    assert kernels.at_hand() is None, "it is not tried for every decision"
+    assert worker.ready_kernel() is None
+    assert "no locator available" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("place")
+def test_what_goes_wrong_while_compiling_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _stub(monkeypatch, _no_locator)
+    assert not kernels.prepare()
+    assert "no locator available" in kernels.trouble()
+    _stub(monkeypatch, lambda _sheet: None)
+    assert kernels.prepare()
+    assert not kernels.trouble()
+
+
+@pytest.fixture
+def homes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]:
+    """The shelf's folders: beside the sources, and at home."""
+    monkeypatch.setattr(shelf, "folder", shelf.folder.__wrapped__)
+    monkeypatch.setattr(shelf, "_name", lambda: "a")
+    monkeypatch.setattr(shelf, "_above", lambda: [tmp_path / "sources", tmp_path / "home"])
+    return tmp_path / "sources/kernels-a", tmp_path / "home/kernels-a"
+
+
+def test_the_first_place_that_is_finished_or_can_be_written(
+    homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, home = homes
+    assert shelf.folder() == sources
+    home.mkdir(parents=True)
+    (home / shelf.DONE).touch()
+    assert shelf.folder() == home
+    (sources / shelf.DONE).touch()
+    _read_only(monkeypatch)
+    assert shelf.folder() == sources
+    (sources / shelf.DONE).unlink()
+    (home / shelf.DONE).unlink()
+    assert shelf.folder() is None
+
+
+def test_what_only_another_user_may_read_is_not_finished(
+    homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, home = homes
+    sources.mkdir(parents=True)
+    (sources / shelf.DONE).touch()
+    opened, written = Path.open, Path.touch
+
+    def deny(path: Path, *args: Any, **options: Any) -> Any:
+        if path.is_relative_to(sources):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *args, **options)
+
+    def deny_touch(path: Path, *args: Any, **options: Any) -> None:
+        if path.is_relative_to(sources):
+            raise PermissionError(13, "Permission denied")
+        written(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(Path, "touch", deny_touch)
+    assert shelf.folder() == home
+    assert not shelf.done()
