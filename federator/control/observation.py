@@ -228,6 +228,7 @@ class Observer:
         for name in dict.fromkeys(names):
             here = [holding for holding in held if holding.placement.pool == name]
             placements = [holding.placement for holding in here]
+            nodes, gpus = (1, lease.offer.gpus) if lease else _held(placements)
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -240,8 +241,8 @@ class Observer:
                 market=member.market,
                 price_usd_gpu_h=_price_usd_gpu_h(site, lease, NOTHING_HEARD),
                 model=lease.offer.model if lease else placements[0].model,
-                nodes=1 if lease else sum(placement.nodes for placement in placements),
-                gpus_per_node=lease.offer.gpus if lease else max(p.gpus_per_node for p in placements),
+                nodes=nodes,
+                gpus_per_node=gpus,
                 busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
@@ -325,6 +326,15 @@ def _lease_fields(lease: Lease | None, slack_s: float) -> dict[str, Any]:
         "paid_until_at": paid_until_at(lease) - tail_s if lease.offer.price_usd_h > 0 else None,
         "tail_s": tail_s,
     }
+
+
+def _held(placements: Iterable[Placement]) -> tuple[int, int]:
+    """Hosts, and GPUs of each, that have together what the placements hold: as many as the largest rank has where that comes out even, else one."""
+    ranks = [placement.gpus_per_node for placement in placements for _ in range(placement.nodes)]
+    held, largest = sum(ranks), max(ranks)
+    if not held:
+        return len(ranks), 0
+    return (held // largest, largest) if held % largest == 0 else (1, held)
 
 
 def expected_ready_at(lease: Lease, now: float) -> float:

@@ -1,5 +1,7 @@
 """The first moments after a start: what nobody has reported yet is unknown, not absent."""
 
+import pytest
+
 from federator.model.jobs import JobStatus
 from tests.support.dispatch import World, make_world
 from tests.unit.control.test_bursting import JOB, POLICIES, until_rented
@@ -110,3 +112,21 @@ async def test_a_site_that_stays_away_makes_a_deadline_rent() -> None:
     world.clock.advance(31)
     await world.core.turn.once()
     assert len(world.leases()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"), [((4, 1, 1, 1, 1), (2, 4)), ((3, 2), (1, 5)), ((4, 4), (2, 4)), ((0, 0), (2, 0))]
+)
+async def test_a_site_not_yet_heard_has_what_is_known_to_run_there_and_no_more(
+    asked: tuple[int, ...], shape: tuple[int, int]
+) -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=8)
+    await world.policies(POLICIES)
+    jobs = [await world.submit(resources={"gpus": gpus}) for gpus in asked]
+    await world.turn()
+    assert {world.job(job).status for job in jobs} == {JobStatus.RUNNING}
+    again = await restarted(world)
+    (pool,) = again.core.turn._observer.pools()
+    assert (pool.open, pool.nodes, pool.gpus_per_node) == (False, *shape)
+    assert sum(busy.nodes * busy.gpus for busy in pool.busy) == sum(asked)
