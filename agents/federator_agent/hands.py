@@ -152,18 +152,19 @@ class Hands:
     async def _collect(self, record: Record, spec: JobSpec) -> None:
         """Logs first: they are what a person waits for. Whatever goes wrong, the end is told."""
         placement = record.entry.placement
-        notes = []
+        notes, unkept = [], ""
         try:
             await self._runtime.finish_logs(record)
             notes.append(await self.logs.finish(placement))
-            notes.append(await self._stop_saving(record, spec))
+            unkept = await self._stop_saving(record, spec)
             archive = self._around.spool.placements / placement / "outputs.tar.gz"
             if await self._runtime.pack_outputs(record, spec, archive):
                 await self._around.bulk.put_outputs(placement, archive)
         except Exception as error:
             log.exception("collecting %s failed", placement)
             notes.append(f"logs or outputs could not be kept: {error}")
-        self._tell(ev.Collected(placement, "; ".join(note for note in notes if note)))
+        detail = "; ".join(note for note in (*notes, unkept) if note)
+        self._tell(ev.Collected(placement, detail, unkept=bool(unkept)))
 
     async def _discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Removing is for tidiness: it may fail, and is done again when the placement is forgotten."""

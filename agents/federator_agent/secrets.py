@@ -1,7 +1,7 @@
 """Named secrets: a job says `secrets: [wandb]`, and only its site knows what that is.
 
 The site file names for each a file of `NAME=value` lines, or on a Kubernetes site a Secret of the namespace. Values are read when a rank starts and given to it as
-variables: they are in no spec, no report, no log, and not on the agent's disk. Who may use which is the site's to say, by queues.
+variables: they are in no spec, no report and no log. On a Slurm site the rank's command file, which only its user can read, holds them until the placement is discarded. Who may use which is the site's to say, by queues.
 """
 
 import re

@@ -70,6 +70,7 @@ def hear(placement: Placement, member: str, report: PlacementReport, *, acknowle
         ended_at=(report.ended_at or report.at) if ended else None,
         rank=_first(report.ranks) if ended else None,
         checkpointed=report.checkpointed,
+        unkept=report.unkept,
         rendezvous=report.rendezvous or part.rendezvous,
         stop_acknowledged=ended and acknowledged,
     )
@@ -230,6 +231,7 @@ def _end(placement: Placement, at: float) -> PlacementReport:
         ended_at=max((p.ended_at for p in parts if p.ended_at is not None), default=at),
         ranks=(part.rank or RankStatus(placement.members.index(part.member)),),
         checkpointed=all(p.checkpointed or p.status is PlacementStatus.SUCCEEDED for p in parts),
+        unkept=any(p.unkept for p in parts),
     )
 
 

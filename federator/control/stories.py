@@ -173,7 +173,7 @@ class Stories:
         report, placement, job = told
         tied = job.resume_site, job.resume_members
         checkpoint = self._records.spec(job.spec_hash).checkpoint
-        if checkpoint is not None and checkpoint.uri and report.checkpointed:
+        if checkpoint is not None and checkpoint.uri and report.checkpointed and not report.unkept:
             # Any site can bring it; one that has it on its disk is as good as another.
             return f"after a checkpoint, which is kept at {checkpoint.uri}", None, ()
         if placement.lease is not None:

@@ -107,6 +107,8 @@ class PlacementReport(
     ranks: tuple[RankStatus, ...] = ()
     checkpointed: bool = False
     """It was asked to save itself and ended within its grace."""
+    unkept: bool = False
+    """What it saved is on this site's disk alone: it could not be brought to where the job keeps it."""
     rendezvous: str = ""
     """With ACCEPTED of a reservation: `host:port` at this member where the other ranks would find its rank 0."""
     job: str = ""
@@ -127,6 +129,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     rank: RankStatus | None = None
     """Its rank that was lost, or the first that its member told of: names the host."""
     checkpointed: bool = False
+    unkept: bool = False
     rendezvous: str = ""
     stop_acknowledged: bool = False
     """The member has said itself that it is over, or can never come back with it."""

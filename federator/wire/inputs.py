@@ -5,7 +5,7 @@ before anything is moved: a password in it would be shown to everybody who may l
 """
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input
@@ -75,7 +75,13 @@ def read_uri(value: object, path: str) -> str:
             field=path,
             remedy="leave it out: sites have credentials of their own",
         )
-    if ".." in parts.path.split("/"):
+    if parts.query or parts.fragment:
+        raise Invalid(
+            "has a '?' or '#': what follows would be shown to everybody who may look at the job",
+            field=path,
+            remedy="name the data alone: sites have credentials of their own",
+        )
+    if ".." in unquote(parts.path).split("/"):
         raise Invalid("has '..' in its path", field=path, remedy="write the path that is meant")
     _check_place(word, parts.scheme, host, parts.path, path)
     return word.rstrip("/")

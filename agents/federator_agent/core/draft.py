@@ -128,6 +128,7 @@ class Draft:
             ended_at=verdict.ended_at if verdict else None,
             ranks=rank_statuses(record),
             checkpointed=bool(verdict and verdict.checkpointed),
+            unkept=bool(verdict and verdict.unkept),
             rendezvous=rendezvous,
             job=record.entry.job,
             pool=record.entry.pool,

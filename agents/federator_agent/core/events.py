@@ -140,10 +140,11 @@ class RankEnded(msgspec.Struct, frozen=True):
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """Logs and outputs are at the dispatcher; `detail` names what could not be kept."""
+    """Logs and outputs are at the dispatcher; `detail` names what could not be kept. `unkept`: its checkpoint is here alone."""
 
     placement: str
     detail: str = ""
+    unkept: bool = False
 
 
 class CapacitySeen(msgspec.Struct, frozen=True):

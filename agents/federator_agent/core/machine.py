@@ -320,7 +320,7 @@ def _collected(draft: Draft, event: Collected) -> None:
     if record is None or record.phase is not Phase.COLLECTING or record.verdict is None:
         return
     detail = "; ".join(part for part in (record.verdict.detail, event.detail) if part)
-    draft.end(record, replace(record.verdict, detail=detail))
+    draft.end(record, replace(record.verdict, detail=detail, unkept=event.unkept))
     _drop_specs(draft)
 
 

@@ -65,6 +65,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     detail: str = ""
     exit_code: int | None = None
     checkpointed: bool = False
+    unkept: bool = False
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -57,15 +57,28 @@ class Carrier:
 
         try:
             await self._bring_inputs(spec, folders, note)
-            if (kept := self._kept(record, spec)) is not None:
-                job, epoch = record.entry.job, record.entry.epoch
-                await self._checkpoints.bring(kept, job, epoch, folders.checkpoints, note)
+            await self._bring_checkpoint(record, spec, folders, note)
+        except StagingError:
+            raise
         except (Transient, NoRoom) as error:
             raise StagingRefused(fault_of(error)) from None
         except Permanent as error:
             raise StagingError(Cause.STAGING, fault_of(error)) from None
         except OSError as error:
             raise StagingRefused(f"its data cannot be written: {error}") from None
+
+    async def _bring_checkpoint(
+        self, record: Record, spec: JobSpec, folders: Folders, note: Callable[[str], None]
+    ) -> None:
+        """Raises `StagingRefused` for whatever goes wrong: nothing is lost by it, and another site may have it, or the right to it."""
+        kept = self._kept(record, spec)
+        if kept is None:
+            return
+        job, epoch = record.entry.job, record.entry.epoch
+        try:
+            await self._checkpoints.bring(kept, job, epoch, folders.checkpoints, note)
+        except FederatorError as error:
+            raise StagingRefused(f"its checkpoint cannot be brought: {error.describe()}") from None
 
     async def _bring_inputs(self, spec: JobSpec, folders: Folders, note: Callable[[str], None]) -> None:
         wanted = spec.inputs or ()

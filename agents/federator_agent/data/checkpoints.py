@@ -1,7 +1,8 @@
 """Checkpoints that outlive their site: what a job saves goes to the place that it names, and comes back wherever it runs next.
 
 What is kept at `checkpoint.uri`, below the job's id: archives, each named by the attempt that made it, and a pointer to the newest whole one. The archive is
-there before the pointer changes, so whoever reads the pointer finds a whole checkpoint; and the pointer of a later attempt is never replaced by an earlier one's.
+there before the pointer, so whoever reads the pointer finds a whole checkpoint. Each attempt has a pointer of its own, and the latest attempt's counts: one that comes late, from
+a site that was cut off, takes nothing back.
 A directory that changes while it is packed is packed again: half a checkpoint is none. Only the last push, when nothing of the job runs any more, takes it as it is.
 
 A site knows from its own note which attempt the directory on its disk comes from. It is replaced only when a later attempt, elsewhere, has pushed.
@@ -11,18 +12,22 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import Damaged, NotFound
+from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.quantities import format_bytes
 from federator_agent import archives
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import Sources
 from federator_agent.spool import write_durably
 
+_POINTER = re.compile(r"latest-(\d{6,12})-(\d{1,6})\.json")
+_ARCHIVE = re.compile(r"\d{6,12}-\d{6,12}-\d{1,6}\.tar\.gz")
 KEEP = 2
 """Archives that stay at the place: a reader of the pointer may still be fetching the one before."""
 TRIES_WHILE_IT_WRITES = 3
@@ -66,13 +71,22 @@ class Kept:
             names = [item.name for item in await source.items(self._base)]
         except NotFound:
             return []
-        found = [
-            msgspec.json.decode(await source.read(self.at(name)), type=Pointer)
-            for name in names
-            if name.startswith("latest-") and name.endswith(".json")
-        ]
-        latest = max((pointer.epoch for pointer in found), default=0)
-        return [pointer for pointer in found if pointer.epoch == latest]
+        found = [(int(match[1]), name) for name in names if (match := _POINTER.fullmatch(name))]
+        latest = max((epoch for epoch, _ in found), default=0)
+        return [await self._pointer(name) for epoch, name in found if epoch == latest]
+
+    async def _pointer(self, name: str) -> Pointer:
+        try:
+            pointer = msgspec.json.decode(
+                await self._sources.of(self._base).read(self.at(name)), type=Pointer
+            )
+        except NotFound:
+            raise Unavailable(f"{self.at(name)} has just been replaced") from None
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"{self.at(name)} is not what an agent writes: {error}") from None
+        if not _ARCHIVE.fullmatch(pointer.archive):
+            raise Damaged(f"{self.at(name)} names {pointer.archive[:80]!r}, which no agent writes")
+        return pointer
 
     async def fetch(self, pointer: Pointer, into: Path) -> None:
         """Its archive. Raises `Damaged` when it is not what was pushed."""
@@ -89,20 +103,22 @@ class Kept:
         source = self._sources.of(self._base)
         name = f"{epoch:06d}-{number:06d}-{self._part}.tar.gz"
         digest, size = await asyncio.to_thread(_digest, archive)
-        if any(pointer.epoch > epoch for pointer in await self.pointers()):
-            return
         await source.put(archive, self.at(name))
         pointer = Pointer(epoch, number, name, size, digest)
         small = archive.with_suffix(".json")
         write_durably(small, msgspec.json.encode(pointer))
-        await source.put(small, self.at(f"latest-{self._part}.json"))
-        mine = sorted(
-            item.name
-            for item in await source.items(self._base)
-            if item.name.endswith(f"-{self._part}.tar.gz") and item.name <= name
-        )
-        for old in mine[:-KEEP]:
+        await source.put(small, self.at(f"latest-{epoch:06d}-{self._part}.json"))
+        names = sorted(item.name for item in await source.items(self._base))
+        mine = [each for each in names if each.endswith(f"-{self._part}.tar.gz") and each <= name]
+        told = [each for each in names if each.endswith(f"-{self._part}.json") and _epoch_of(each) < epoch]
+        for old in (*mine[:-KEEP], *told):
             await source.remove(self.at(old))
+
+
+def _epoch_of(name: str) -> int:
+    """Of a pointer; what is none is newer than all."""
+    match = _POINTER.fullmatch(name)
+    return int(match[1]) if match else 2**63
 
 
 class Checkpoints:
@@ -111,6 +127,8 @@ class Checkpoints:
     def __init__(self, directory: Path, sources: Sources) -> None:
         self._directory = directory
         self._sources = sources
+        self._begun: dict[tuple[str, int], int] = {}
+        """Pushes begun, by job and attempt: one that was given up may still be under way in its thread."""
 
     def of(self, uri: str, job: str, part: int) -> Kept:
         """A job's checkpoints at the place that it names."""
@@ -125,25 +143,37 @@ class Checkpoints:
         if pointers and (known is None or pointers[0].epoch > known.epoch):
             size = sum(pointer.size_bytes for pointer in pointers)
             note(f"checkpoint: bringing {format_bytes(size)} of attempt {pointers[0].epoch}\n")
-            for number, pointer in enumerate(pointers):
-                await self._unpack(kept, pointer, folder, number, note)
+            await self._replace(kept, pointers, folder, note)
         self._remember(job, Note(epoch, files=await asyncio.to_thread(files_in, folder)))
 
-    async def _unpack(
-        self, kept: Kept, pointer: Pointer, folder: Path, number: int, note: Callable[[str], None]
+    async def _replace(
+        self, kept: Kept, pointers: list[Pointer], folder: Path, note: Callable[[str], None]
     ) -> None:
-        """The first empties the directory; the others are of other ranks, and lie beside it."""
+        """What is there stays until all of the other is here."""
+        beside = folder.with_name(f".{folder.name}.arriving")
+        try:
+            for number, pointer in enumerate(pointers):
+                await self._unpack(kept, pointer, beside, number, note)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(beside.rename, folder)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, beside, ignore_errors=True)
+
+    async def _unpack(
+        self, kept: Kept, pointer: Pointer, beside: Path, number: int, note: Callable[[str], None]
+    ) -> None:
+        """The first makes the directory; the others are of other ranks, and lie in it beside."""
         archive = self._directory / f".{pointer.archive}.arriving"
+        more = beside.with_name(f"{beside.name}-more")
         try:
             await patiently(lambda: kept.fetch(pointer, archive), note)
-            if number == 0:
-                await asyncio.to_thread(archives.unpack, archive, folder)
-            else:
-                beside = folder.with_name(f".{folder.name}.more")
-                await asyncio.to_thread(archives.unpack, archive, beside)
-                await asyncio.to_thread(_merge, beside, folder)
+            target = more if number else beside
+            await asyncio.to_thread(archives.unpack, archive, target, limited=False)
+            if number:
+                await asyncio.to_thread(_merge, more, beside)
         finally:
             archive.unlink(missing_ok=True)
+            await asyncio.to_thread(shutil.rmtree, more, ignore_errors=True)
 
     async def push(self, kept: Kept, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
         """Push what has changed; whether anything was. Unless it is the `last`, only what stood still. Raises `Permanent`, `Transient`."""
@@ -152,12 +182,18 @@ class Checkpoints:
             files = await asyncio.to_thread(files_in, folder)
             if files == known.files or not files:
                 return False
-            archive = self._directory / f".{job}-{epoch}.leaving"
+            archive = (
+                self._directory
+                / f".{job}-{epoch}-{len(self._begun)}-{self._begun.get((job, epoch), 0)}.leaving"
+            )
             try:
                 await asyncio.to_thread(archives.pack, folder, ("**",), archive)
                 if not last and await asyncio.to_thread(files_in, folder) != files:
                     continue
-                number = known.number + 1 if known.epoch == epoch else 1
+                number = (
+                    max(known.number if known.epoch == epoch else 0, self._begun.get((job, epoch), 0)) + 1
+                )
+                self._begun[job, epoch] = number
                 await kept.push(archive, epoch, number)
                 self._remember(job, Note(epoch, number, files))
             finally:

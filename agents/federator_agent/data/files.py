@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,7 @@ def _copy(source: Path, into: Path, progress: Moved) -> None:
 def _replace(file: Path, target: Path, progress: Moved) -> None:
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.new")
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}.new")
         try:
             _copy(file, beside, progress)
             shutil.move(beside, target)

@@ -6,9 +6,11 @@ where it was. When there is no room, what nobody has read for longest goes first
 """
 
 import asyncio
+import contextlib
 import os
+import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -35,9 +37,10 @@ class NoRoom(Permanent):
 
 
 def name_of(uri: str) -> str:
-    """What an input is called where a job looks for it: the end of its address."""
+    """What an input is called where a job looks for it: the end of its address, and never a way to somewhere else."""
     parts = urlsplit(uri)
-    return unquote(PurePosixPath(parts.path).name) or parts.netloc
+    name = re.sub(r"[/\x00-\x1f]", "_", unquote(PurePosixPath(parts.path).name) or parts.netloc)[:200]
+    return name if name.strip(".") else "input"
 
 
 class Inputs:
@@ -50,6 +53,10 @@ class Inputs:
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._arriving: dict[str, int] = {}
         """Bytes still to come, by entry."""
+        self._pinned: Counter[Path] = Counter()
+        """Entries that somebody is about to link to."""
+        self._clearing = asyncio.Lock()
+        self._gone = 0
 
     async def bring(self, uri: str, in_use: Callable[[], set[Path]], note: Callable[[str], None]) -> Path:
         """Have it here; the file or directory to read. `in_use`: entries that must stay. Raises `NoRoom`, `Permanent`, `Transient`."""
@@ -62,12 +69,17 @@ class Inputs:
             _check_name(uri, item)
         key = content_hash(msgspec.json.encode([uri, items]))
         entry, size = self._directory / key, sum(max(0, item.size) for item in items)
-        async with self._locks[key]:
-            if entry.exists():
-                os.utime(entry)
-                note(f"{uri}: {format_bytes(size)} are here already\n")
-            else:
-                await self._fetch(uri, items, key, in_use, note)
+        self._pinned[entry] += 1
+        try:
+            async with self._locks[key]:
+                if entry.exists():
+                    os.utime(entry)
+                    note(f"{uri}: {format_bytes(size)} are here already\n")
+                else:
+                    await self._fetch(uri, items, key, in_use, note)
+        finally:
+            # Who called goes on at once, without a moment for others, and links to it.
+            self._pinned[entry] -= 1
         data = entry / "data"
         return data / name_of(uri) if len(items) == 1 and not items[0].name else data
 
@@ -87,7 +99,7 @@ class Inputs:
         size = sum(max(0, item.size) for item in left)
         self._arriving[key] = size
         try:
-            await asyncio.to_thread(self._make_room, {self._directory / key, part} | in_use())
+            await self._make_room(in_use)
             progress = Progress(uri, size, note)
 
             def moved(count: int) -> None:
@@ -123,27 +135,43 @@ class Inputs:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    def _make_room(self, stay: set[Path]) -> None:
-        """Drop what is not in use, least recently used first, until what arrives fits. Raises `NoRoom`."""
-        disk = shutil.disk_usage(self._directory)
-        limit = self._limit_bytes if self._limit_bytes is not None else int(disk.total * SHARE_OF_DISK)
-        sizes = {path: _size(path) for path in self._directory.iterdir() if path.is_dir()}
-        need = sum(self._arriving.values())
-        oldest = sorted(
-            (path for path in sizes if path not in stay and not self._is_arriving(path)),
-            key=lambda path: path.stat().st_mtime,
-        )
-        free, used = disk.free - SPARE_BYTES, sum(sizes.values())
-        while need > free or used + need > limit:
-            if not oldest:
+    async def _make_room(self, in_use: Callable[[], set[Path]]) -> None:
+        """Drop what is not in use, least recently used first, until what arrives fits. Raises `NoRoom`, and drops nothing then."""
+        async with self._clearing:
+            sizes = await asyncio.to_thread(self._sizes)
+            disk = shutil.disk_usage(self._directory)
+            limit = self._limit_bytes if self._limit_bytes is not None else int(disk.total * SHARE_OF_DISK)
+            need, free, used = sum(self._arriving.values()), disk.free - SPARE_BYTES, sum(sizes.values())
+            stay, doomed = in_use() | {path for path, pins in self._pinned.items() if pins}, []
+            for path in sizes:
+                if need <= free and used + need <= limit:
+                    break
+                if path not in stay and not self._is_arriving(path):
+                    doomed.append(path)
+                    free, used = free + sizes[path], used - sizes[path]
+            if need > free or used + need > limit:
                 here = min(max(free, 0), max(limit - used, 0))
                 raise NoRoom(
                     f"its inputs need {format_bytes(need)} more, and the site has room for {format_bytes(here)}",
                     remedy="raise inputs_cache in the site file, or free its disk",
                 )
-            gone = oldest.pop(0)
-            shutil.rmtree(gone, ignore_errors=True)
-            free, used = free + sizes[gone], used - sizes[gone]
+            # Nobody finds them from here on, whatever becomes of the removal.
+            gone = [self._put_aside(path) for path in doomed]
+            for path in gone:
+                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+
+    def _put_aside(self, path: Path) -> Path:
+        self._gone += 1
+        aside = self._directory / f".gone-{os.getpid()}-{self._gone}"
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(aside)
+        return aside
+
+    def _sizes(self) -> dict[Path, int]:
+        """What is here, the least recently used first; what was to be removed before all."""
+        here = [path for path in self._directory.iterdir() if path.is_dir()]
+        here.sort(key=lambda path: (not path.name.startswith(".gone-"), path.stat().st_mtime))
+        return {path: _size(path) for path in here}
 
     def _is_arriving(self, path: Path) -> bool:
         return path.name.removeprefix(".").removesuffix(".part") in self._arriving

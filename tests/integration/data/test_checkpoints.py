@@ -92,7 +92,7 @@ async def test_nothing_is_pushed_twice_and_old_archives_go(uri: str, tmp_path: P
         assert await a.end(1)
         assert not await a.end(1)
     names = [item.name for item in await a.sources.of(uri).items(f"{uri}/job")]
-    assert names == ["000001-000004-0.tar.gz", "000001-000005-0.tar.gz", "latest-0.json"]
+    assert names == ["000001-000004-0.tar.gz", "000001-000005-0.tar.gz", "latest-000001-0.json"]
 
 
 async def test_an_earlier_attempt_never_replaces_a_later_one(uri: str, tmp_path: Path) -> None:
@@ -161,3 +161,60 @@ async def test_two_pushes_at_once_leave_the_pointer_at_a_whole_one(uri: str, tmp
     await asyncio.gather(a.end(1, part=0), b.end(1, part=1))
     await c.begin(2)
     assert (c.saved("rank-0"), c.saved("rank-1")) == ("x", "y")
+
+
+async def test_a_push_that_took_long_takes_nothing_back(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began before the job went on elsewhere, and ended after that had saved."""
+    a, b, c = (Home(tmp_path / name, uri) for name in "abc")
+    await a.begin(1)
+    a.save("earlier")
+    gate, source = asyncio.Event(), a.sources.of(uri)
+    put = source.put
+
+    async def slow(file: Path, address: str) -> None:
+        await gate.wait()
+        await put(file, address)
+
+    monkeypatch.setattr(source, "put", slow)
+    late = asyncio.create_task(a.end(1))
+    await b.begin(2)
+    b.save("later")
+    assert await b.end(2)
+    gate.set()
+    await late
+    await c.begin(3)
+    assert c.saved() == "later"
+
+
+async def test_pointers_that_others_wrote_are_not_followed(uri: str, tmp_path: Path) -> None:
+    a, b = Home(tmp_path / "a", uri), Home(tmp_path / "b", uri)
+    await a.begin(1)
+    a.save("mine")
+    await a.end(1)
+    for words in ('{"epoch":9,"number":1,"archive":"../../x","size_bytes":1,"sha256":""}', "nonsense"):
+        (tmp_path / "pointer").write_text(words)
+        await a.sources.of(uri).put(tmp_path / "pointer", f"{uri}/job/latest-000009-0.json")
+        b.save("stays")
+        with pytest.raises(Damaged, match="latest-000009-0"):
+            await b.begin(2)
+        assert b.saved() == "stays"
+
+
+async def test_what_is_there_stays_until_the_other_has_come_whole(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = Home(tmp_path / "a", uri), Home(tmp_path / "b", uri)
+    await a.begin(1)
+    a.save("new")
+    await a.end(1)
+    b.save("old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("federator_agent.archives.unpack", fail)
+    with pytest.raises(OSError, match="full"):
+        await b.begin(2)
+    assert b.saved() == "old"

@@ -1,6 +1,8 @@
 """Inputs are brought once, whole, under their names; what cannot be had is said, and disks are not overrun."""
 
 import asyncio
+import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ from aiohttp import web
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator_agent.data import patience
-from federator_agent.data.inputs import Inputs, NoRoom
+from federator_agent.data.inputs import Inputs, NoRoom, name_of
 from federator_agent.data.sources import Item, Moved, Sources
+from tests.support.waiting import until
 
 
 class Disk:
@@ -221,3 +224,47 @@ async def test_nothing_is_put_to_a_web_server(tmp_path: Path) -> None:
     with pytest.raises(NotSupported) as error:
         await Sources().of("https://x/y").put(tmp_path, "https://x/y")
     assert isinstance(error.value, FederatorError)
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("s3://team/sets/imagenet", "imagenet"),
+        ("s3://team", "team"),
+        ("http://x/a/..%2F..%2F.ssh%2Fauthorized_keys", ".._.._.ssh_authorized_keys"),
+        ("http://x/%2E%2E", "input"),
+        ("http://x/.", "x"),
+        ("http://x/a%00b", "a_b"),
+    ],
+)
+def test_a_name_is_one_part_of_a_path(uri: str, name: str) -> None:
+    assert name_of(uri) == name
+
+
+async def test_what_is_being_dropped_is_not_taken_for_whole(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        s3.put_object(Bucket="team", Key=name, Body=name.encode() * 400_000)
+    disk = Disk(tmp_path / "inputs", limit_bytes=500_000)
+    await disk.bring("s3://team/a")
+    removing, go_on = threading.Event(), threading.Event()
+    rmtree = shutil.rmtree
+
+    def slow(path: Path, **options: Any) -> None:
+        removing.set()
+        go_on.wait(60)
+        rmtree(path, **options)
+
+    monkeypatch.setattr("federator_agent.data.inputs.shutil.rmtree", slow)
+    other = asyncio.create_task(disk.bring("s3://team/b"))
+    await until(removing.is_set, "the removal to begin")
+    disk.said = ""
+    again = asyncio.create_task(disk.bring("s3://team/a"))
+    await until(lambda: "bringing" in disk.said, "it to be brought anew")
+    assert "here already" not in disk.said
+    go_on.set()
+    assert (await other).read_bytes() == b"b" * 400_000
+    disk.used = {(await other).parent.parent}
+    with pytest.raises(NoRoom):
+        await again

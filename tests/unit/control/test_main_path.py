@@ -150,6 +150,22 @@ async def test_hold_of_a_running_job_frees_its_gpus_and_resumes_at_the_same_site
     assert world.placement(job).site == where
 
 
+@pytest.mark.parametrize("unkept", [False, True])
+async def test_a_checkpoint_ties_a_job_to_its_site_unless_it_is_kept_elsewhere(
+    world: World, unkept: bool
+) -> None:
+    checkpoint = {"grace": "10s", "uri": "s3://team/saved"}
+    job = await world.submit(resources={"gpus": 2}, checkpoint=checkpoint)
+    await world.turn()
+    where = world.placement(job).site
+    await world.core.intake.hold(ADA, job)
+    site = world.sites[where]
+    await site.say(
+        world.placement(job), PlacementStatus.STOPPED, cause=Cause.STOPPED, checkpointed=True, unkept=unkept
+    )
+    assert world.job(job).resume_site == (where if unkept else None)
+
+
 async def test_hold_of_a_waiting_job_keeps_it_from_starting(world: World) -> None:
     job = await world.submit()
     await world.core.intake.hold(ADA, job)

@@ -63,6 +63,8 @@ def test_a_spec_with_inputs_is_read_as_it_was_written() -> None:
         (["file://host/x"], "$.inputs[0]", "three slashes"),
         (["file:///"], "$.inputs[0]", "three slashes"),
         (["file:///a/../etc"], "$.inputs[0]", "'..'"),
+        (["http://x/a/..%2F..%2Fetc"], "$.inputs[0]", "'..'"),
+        (["https://x/a?X-Amz-Signature=secret"], "$.inputs[0]", "credentials of their own"),
         ([{"size": "1GB"}], "$.inputs[0].uri", "is missing"),
         ([{"uri": "s3://one", "size": 5}], "$.inputs[0].size", "has no unit"),
         ([{"uri": "s3://one", "size": "0GB"}], "$.inputs[0].size", "more than 0"),
