@@ -108,7 +108,9 @@ def compile_set(documents: Sequence[Document], kinds: Mapping[str, PolicyKind] =
         if not found:
             rules += _kind(document, kinds).compile(document.name, document.spec)
     raise_all(faults)
-    raise_all([located(named[fault.policy], fault.error) for fault in check_rules(rules)])
+    # One mistake shows in every rule that the document is compiled to.
+    told = [located(named[fault.policy], fault.error) for fault in check_rules(rules)]
+    raise_all(list({fault.describe(): fault for fault in told}.values()))
     return completed(rules)
 
 

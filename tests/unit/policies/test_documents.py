@@ -213,3 +213,9 @@ metadata: {name: a}
     with pytest.raises(ExceptionGroup) as envelopes:
         load("kind: Queue\n---\nkind: Queue\n")
     assert len(envelopes.value.exceptions) == 2
+
+
+def test_a_mistake_that_shows_in_several_rules_is_told_once() -> None:
+    spec = "\n  who: {queues: [nowhere]}\n  usd: {per_day: 10, per_month: 100}"
+    with pytest.raises(Invalid, match="there is no queue nowhere"):
+        compile_set(load(doc("Budget", "x", spec)))
