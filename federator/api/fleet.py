@@ -99,10 +99,10 @@ async def burst(call: Call) -> BurstStatus:
 
 
 async def approve_burst(call: Call) -> None:
-    """Let a rental for a job cost so much, or what is proposed for it now."""
+    """Let one rental for a job cost so much, or what was proposed for it."""
     request = await call.body(Approval)
     job = call.core.views.find_job(call.caller, request.job)
-    await call.core.desk.approve(call.caller, job.id, request.usd, request.reason, call.core.turn.plan)
+    await call.core.desk.approve(call.caller, job.id, request.usd, request.reason)
 
 
 async def pause_burst(call: Call) -> None:

@@ -72,7 +72,7 @@ def approve(
     job:
         The job that it is for, by id or name.
     up_to:
-        What it may cost in the worst case, in USD; left out: what is proposed now.
+        What it may cost in the worst case, in USD; left out: what was proposed.
     reason:
         Why; kept with the job and in the ledger.
     """

@@ -57,6 +57,7 @@ def _proposals(records: Records, plan: Plan | None) -> Iterator[ProposalRow]:
                 policy=proposal.policy,
                 offer=f"{proposal.provider}/{proposal.offer}",
                 cost_usd=proposal.cost_usd,
-                worst_usd=proposal.committed_usd,
+                # What approving it without an amount approves.
+                worst_usd=job.proposed_usd or proposal.committed_usd,
                 because=proposal.because,
             )

@@ -14,6 +14,7 @@ import msgspec
 
 from federator.control.gangs import parts_of
 from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
+from federator.control.proposals import with_approval_spent
 from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer
@@ -160,7 +161,7 @@ class Committer:
             model=offer.model,
         )
         changes.put(lease, placement)
-        self._scribe.place(changes, job, placement, action.because)
+        self._scribe.place(changes, with_approval_spent(job), placement, action.because)
         changes.put(
             self._scribe.ledger(
                 LedgerKind.ACT,

@@ -12,7 +12,6 @@ from federator.control.records import Changes, Flag, Records
 from federator.control.scribe import Scribe
 from federator.kernel.errors import FederatorError, Invalid, NotFound
 from federator.model.identity import Caller, Role
-from federator.model.plans import Plan
 from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
 from federator.planning.rule_words import in_words
 from federator.wire.governing import DocumentChange, PolicyDiff
@@ -113,11 +112,9 @@ class PolicyDesk:
         """All versions, oldest first."""
         return [self._records.policy_sets[key] for key in sorted(self._records.policy_sets)]
 
-    async def approve(
-        self, caller: Caller, job_id: str, usd: float | None, reason: str, plan: Plan | None
-    ) -> None:
-        """Let a rental for the job cost so much in the worst case; without an amount, what `plan` proposes for it."""
-        usd = wanted_usd(plan, job_id) if usd is None else usd
+    async def approve(self, caller: Caller, job_id: str, usd: float | None, reason: str) -> None:
+        """Let one rental for the job cost so much in the worst case; without an amount, what was proposed to people."""
+        usd = wanted_usd(self._records, job_id) if usd is None else usd
         await approve(self._records, self._scribe, caller, job_id, usd=usd, reason=reason)
 
     async def pause_burst(self, caller: Caller, *, on: bool) -> None:

@@ -23,7 +23,9 @@ async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
         for proposal in fresh:
             if not _is_new(records, proposal):
                 continue
-            job = msgspec.structs.replace(records.jobs[proposal.job], proposed=_name(proposal))
+            job = msgspec.structs.replace(
+                records.jobs[proposal.job], proposed=_name(proposal), proposed_usd=proposal.committed_usd
+            )
             changes.put(job, scribe.event(job, proposal.kind, proposal.because))
             about = {"job": job.id, "queue": job.queue, "owner": job.owner}
             scribe.act(changes, "dispatcher", f"{proposal.kind}: {proposal.because}", **about)
@@ -35,7 +37,7 @@ async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
 async def approve(
     records: Records, scribe: Scribe, caller: Caller, job_id: str, *, usd: float, reason: str
 ) -> None:
-    """Let a rental for this job cost so much in the worst case. Raises `NotFound`, or `Conflict` for a job that does not wait."""
+    """Let one rental for this job cost so much in the worst case. Raises `NotFound`, or `Conflict` for a job that does not wait."""
     caller.require(Role.PLATFORM)
 
     def compute() -> Changes:
@@ -45,13 +47,19 @@ async def approve(
         if job.status is not JobStatus.PENDING:
             raise Conflict(f"the job is {job.status}: it waits for no rental")
         changes = Changes()
-        approved = msgspec.structs.replace(job, approved_usd=usd)
+        # Should it turn out to be too little, that is told as a new proposal, with the new amount.
+        approved = msgspec.structs.replace(job, approved_usd=usd, proposed="", proposed_usd=0.0)
         text = f"{caller.name} approves a rental of at most {usd:.2f} USD" + (f": {reason}" if reason else "")
         changes.put(approved, scribe.event(approved, "approved", text))
         scribe.act(changes, f"user:{caller.name}", text, job=job.id, queue=job.queue, owner=job.owner)
         return changes
 
     await records.transact(compute)
+
+
+def with_approval_spent(job: Job) -> Job:
+    """The job, rented for. One approval is for one rental: what is proposed next, people are told of and asked for again."""
+    return msgspec.structs.replace(job, approved_usd=0.0, proposed="", proposed_usd=0.0)
 
 
 def proposed(records: Records, plan: Plan | None) -> Iterator[tuple[Proposal, Job]]:
@@ -62,11 +70,11 @@ def proposed(records: Records, plan: Plan | None) -> Iterator[tuple[Proposal, Jo
             yield proposal, job
 
 
-def wanted_usd(plan: Plan | None, job_id: str) -> float:
-    """What is waiting to be approved for the job. Raises `NotFound` where nothing is."""
-    for proposal in plan.proposals if plan else ():
-        if proposal.job == job_id and proposal.kind is ProposalKind.APPROVAL:
-            return proposal.committed_usd
+def wanted_usd(records: Records, job_id: str) -> float:
+    """What people were told is waiting to be approved for the job, whatever a plan wants by now. Raises `NotFound` where nothing is."""
+    job = records.jobs.get(job_id)
+    if job is not None and job.proposed.startswith(f"{ProposalKind.APPROVAL} "):
+        return job.proposed_usd
     raise NotFound(
         "no rental for this job waits for approval",
         remedy="'federator burst' shows those that do; --up-to approves an amount in advance",

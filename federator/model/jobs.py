@@ -200,9 +200,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     displaced_at: float | None = None
     """When it had to make room for another job last."""
     approved_usd: float = 0.0
-    """A person has approved a rental for it that costs up to so much in the worst case."""
+    """A person has approved one rental for it that costs up to so much in the worst case; 0 again once it is rented."""
     proposed: str = ""
     """What was last proposed to people for it: the sort of proposal, and the policy."""
+    proposed_usd: float = 0.0
+    """What that could cost in the worst case, as people were told: approving it without an amount approves so much."""
     because: str = "submitted; the next turn will look at it"
     started_at: float | None = None
     finished_at: float | None = None

@@ -76,7 +76,7 @@ class BurstStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/burst/approve: a rental for this job may cost so much in the worst case; without `usd`, what is proposed now."""
+    """POST /v1/burst/approve: one rental for this job may cost so much in the worst case; without `usd`, what was proposed."""
 
     job: str
     usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)] | None = None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from federator.control.proposals import approve, wanted_usd
@@ -72,11 +73,11 @@ async def test_without_need_nothing_is_advised() -> None:
 async def test_what_is_over_the_amount_waits_until_it_is_approved() -> None:
     world = await a_world("{approval_above: 40}")
     job = await world.submit(**JOB, finish_within="88m")
-    plan = await world.core.turn.once()
+    await world.core.turn.once()
     assert not world.leases()
     explanation = await world.core.views.explain(world.job(job))
     assert any(f"federator burst approve {job}" in site.change for site in explanation.sites)
-    usd = wanted_usd(plan, job)
+    usd = wanted_usd(world.core.records, job)
     assert usd == pytest.approx(WORST_USD)
     await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=usd, reason="the paper is due")
     await world.core.turn.once()
@@ -88,10 +89,10 @@ async def test_what_is_over_the_amount_waits_until_it_is_approved() -> None:
 async def test_what_is_below_the_amount_needs_nobody() -> None:
     world = await a_world("{approval_above: 60}")
     job = await world.submit(**JOB, finish_within="88m")
-    plan = await world.core.turn.once()
+    await world.core.turn.once()
     assert world.job(job).status is JobStatus.PLACED
     with pytest.raises(NotFound, match="waits for approval"):
-        wanted_usd(plan, job)
+        wanted_usd(world.core.records, job)
 
 
 async def test_an_approval_of_less_is_not_enough_and_users_cannot_approve() -> None:
@@ -103,3 +104,53 @@ async def test_an_approval_of_less_is_not_enough_and_users_cannot_approve() -> N
     await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=45.0, reason="")
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_an_approval_is_for_one_rental() -> None:
+    world = await a_world("{mode: always, approval_above: 40}")
+    job = await world.submit(**JOB, finish_within="20h")
+    await world.core.turn.once()
+    records, scribe = world.core.records, world.core.turn._scribe
+    usd = wanted_usd(records, job)
+    await approve(records, scribe, ADMIN, job, usd=usd, reason="once")
+    await world.core.turn.once()
+    await world.core.executor.step()
+    await world.core.executor.poll()
+    (lease,) = world.leases()
+    assert world.job(job).approved_usd == 0.0
+    await world.boot(lease)
+    await world.turn()
+    world.provider.vanish(lease.id)
+    for _ in range(3):
+        world.clock.advance(600)
+        await world.core.executor.poll()
+        await world.core.executor.step()
+        await world.core.turn.once()
+    assert world.job(job).status is JobStatus.PENDING
+    assert len(world.leases()) == 1, "the second is for a person to decide"
+    assert len(await ledger(world, "approval")) == 2, "who is told of it again"
+    await approve(records, scribe, ADMIN, job, usd=wanted_usd(records, job), reason="once more")
+    await world.core.turn.once()
+    assert len(world.leases()) == 2
+
+
+async def test_without_an_amount_what_people_were_told_is_approved_and_not_what_a_plan_wants_by_now() -> None:
+    world = await a_world("{approval_above: 40}")
+    job = await world.submit(**JOB, finish_within="88m")
+    await world.core.turn.once()
+    for provider, offers in list(world.core.inventory.offers.items()):
+        dearer = [msgspec.structs.replace(each, price_usd_h=1.5 * each.price_usd_h) for each in offers]
+        world.core.inventory.offered(provider, dearer)
+    plan = await world.core.turn.once()
+    assert plan is not None
+    assert plan.proposals[0].committed_usd == pytest.approx(1.5 * WORST_USD)
+    (row,) = world.core.views.burst().proposals
+    assert row.worst_usd == pytest.approx(WORST_USD)
+    await world.core.desk.approve(ADMIN, job, None, "the paper is due")
+    assert world.job(job).approved_usd == pytest.approx(WORST_USD)
+    await world.core.turn.once()
+    assert not world.leases()
+    assert wanted_usd(world.core.records, job) == pytest.approx(1.5 * WORST_USD), "it is told anew"
+    await world.core.desk.approve(ADMIN, job, None, "it is worth that, too")
+    await world.core.turn.once()
+    assert len(world.leases()) == 1
