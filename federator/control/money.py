@@ -204,13 +204,26 @@ def _in_period(records: Records, cap: CapRow, now: float) -> Iterator[Lease]:
     return (lease for lease in records.leases.values() if lease.ended_at is None or lease.ended_at >= start)
 
 
+def jobs_with_counted_moves(records: Records, now: float) -> set[str]:
+    """Jobs that retention has to keep: a cap counts, in its present period, what data costs that was moved for them."""
+    caps = [row for row in records.policies.rules if isinstance(row, CapRow) and row.unit is CapUnit.USD]
+    return {p.job for cap in caps if cap.each is not Each.JOB for p in _moved_in_period(records, cap, now)}
+
+
 def _moved_usd(records: Records, cap: CapRow, now: float) -> float:
-    """What data costs that was moved to owned capacity in the cap's present period, as far as its attempts are still on record."""
+    """What data costs that was moved to owned capacity in the cap's present period."""
+    return sum(p.moves.usd for p in _moved_in_period(records, cap, now) if p.moves)
+
+
+def _moved_in_period(records: Records, cap: CapRow, now: float) -> Iterator[Placement]:
+    """The attempts on owned capacity to which data was moved, or is, and that the cap counts in its present period."""
     if cap.pools.markets and Market.OWNED not in cap.pools.markets:
-        return 0.0
+        return
     start = period_start(cap.period, now)
-    about = (p for p in records.placements.values() if p.moves and p.lease is None and p.assigned_at >= start)
-    return sum(p.moves.usd for p in about if p.moves and _counts_move(records, cap, p))
+    for placement in records.placements.values():
+        priced = placement.moves is not None and placement.moves.usd > 0 and placement.lease is None
+        if priced and placement.assigned_at >= start and _counts_move(records, cap, placement):
+            yield placement
 
 
 def _counts_move(records: Records, cap: CapRow, placement: Placement) -> bool:

@@ -6,7 +6,8 @@ kept, the promise is, and `refuse_if_full` turns new submissions away with the l
 decisions have limits and no promise.
 
 Never dropped at any age: jobs that are not over; what an open job must follow; what a site has still to be told to stop; leases, because caps on
-money count them; policies, because decisions were made by them.
+money count them; jobs whose data was moved for money, as long as it is in a present period of such a cap; policies, because decisions were made
+by them.
 
 Bytes go before the rows that name them, so that a crash in between leaves rows without bytes, which the next sweep drops, and no bytes that
 nobody knows. Bytes that no row names yet – a work directory that was just uploaded – are kept for `unused_blob_s` after their last use.
@@ -20,6 +21,7 @@ from functools import partial
 import msgspec
 
 from federator.control.decisions import DecisionLog
+from federator.control.money import jobs_with_counted_moves
 from federator.control.records import Changes, Records
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
@@ -158,6 +160,7 @@ class Retention:
             groups.setdefault(job.array or job.id, []).append(job)
         needed = {name for job in self._records.open_jobs.values() for name in job.after}
         needed |= {placement.job for placement in self._records.open_placements.values()}
+        needed |= jobs_with_counted_moves(self._records, self._clock.now())
         for group in groups.values():
             if all(
                 job.terminal and (job.finished_at or 0.0) < before and job.id not in needed for job in group

@@ -1,5 +1,7 @@
 """Moving data is money: a budget counts it, also where nothing is rented."""
 
+import pytest
+
 from federator.model.jobs import JobStatus
 from tests.support.dispatch import World, make_world
 
@@ -48,3 +50,18 @@ async def test_data_that_is_moved_counts() -> None:
     await world.sites["lab"].finish(job)
     await world.turn()
     assert world.job(second).status is JobStatus.PENDING
+
+
+@pytest.mark.parametrize(("period", "days", "forgotten"), [("total", 400, False), ("per_day", 40, True)])
+async def test_what_a_budget_counts_is_not_forgotten_with_its_job(
+    period: str, days: int, forgotten: bool
+) -> None:
+    world, job = await submit_beside("15")
+    await world.policies((POLICIES % "15").replace("per_day", period))
+    await world.sites["lab"].finish(job)
+    await world.turn()
+    world.clock.advance(days * 86400.0)
+    await world.core.sweeper.retention.sweep()
+    (row,) = world.core.views.budgets()
+    assert round(row.spent, 2) == (0.0 if forgotten else 10.0)
+    assert (job not in world.core.records.jobs) is forgotten
