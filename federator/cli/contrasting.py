@@ -79,7 +79,21 @@ def put(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Invalid(f"{path} cannot be written: {error.strerror}", field=str(path)) from None
+        raise Invalid(f"cannot be written: {error.strerror}", field=str(path)) from None
+
+
+def writable(*paths: Path | None) -> None:
+    """Before anything takes hours: these files can be written. What is there is left as it is. Raises `Invalid`, naming the first that cannot."""
+    for path in paths:
+        if path is None:
+            continue
+        there = path.exists()
+        try:
+            path.open("a").close()
+            if not there:
+                path.unlink()
+        except OSError as error:
+            raise Invalid(f"cannot be written: {error.strerror}", field=str(path)) from None
 
 
 def _measure_columns(contrast: "Contrast") -> "list[Column[Measure]]":

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.contrasting import show_contrast, troubles, write_contrast
+from federator.cli.contrasting import show_contrast, troubles, writable, write_contrast
 from federator.cli.exits import FAILED, OK
 from federator.cli.live import LIVE, take
+from federator.cli.policy_files import Written, read_set
 from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, Permanent
 
 if TYPE_CHECKING:
     from federator.simulation.live import Live
@@ -71,6 +72,7 @@ def replay(
     from federator.simulation.loads import LoadOptions
     from federator.simulation.study import Study, summarised
 
+    writable(json, report)
     proposed = _proposed((*files, *file))
     load = _load(world, trace, since, connection)
     where, options = load.live.world, LoadOptions(limit=load.limit)
@@ -91,26 +93,35 @@ def replay(
         runs=found.runs,
         summaries=summarised(found.runs),
     )
-    write_contrast(found, study, load.live.remarks, json, report)
     show_contrast(found.contrast, load.live.remarks)
+    write_contrast(found, study, load.live.remarks, json, report)
     return FAILED if troubles(found) else OK
 
 
 def _proposed(files: tuple[Path, ...]) -> str:
-    """The proposed set as one text, checked before anything is run. Raises `Invalid`."""
-    from federator.simulation.world_files import read_policies
+    """The proposed set as one text, checked before anything is run. Raises `Invalid`, or an ExceptionGroup of all that is wrong with it."""
     from federator_policies.documents import compile_set, load
 
     if not files:
         raise Invalid(
             "no policy file", field="FILES", remedy="name one or more YAML files, or a folder: -f policies/"
         )
-    text = "\n---\n".join(read_policies(path) for path in files)
+    written = read_set(files, allow_empty=True)
     try:
-        compile_set(load(text))
-    except ExceptionGroup as group:
-        raise group.exceptions[0] from None
-    return text
+        compile_set(load(written.text))
+    except (Permanent, ExceptionGroup) as error:
+        faults = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        raise ExceptionGroup(
+            "the proposed set is not valid", [_located(each, written) for each in faults]
+        ) from None
+    return written.text
+
+
+def _located(fault: Exception, written: Written) -> Exception:
+    """The same fault, by file and its line."""
+    if not isinstance(fault, Permanent):
+        return fault
+    return type(fault)(written.located(fault.message), field=fault.field, remedy=fault.remedy)
 
 
 def _changes(in_force: str, proposed: str) -> tuple[str, ...]:

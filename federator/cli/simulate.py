@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from federator.cli.contrasting import put, show_contrast, troubles, write_contrast
+from federator.cli.contrasting import put, show_contrast, troubles, writable, write_contrast
 from federator.cli.faults import faults
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.session import HERE, Connection
@@ -102,6 +102,7 @@ def simulate(
     from federator.simulation.study import runs, summarised
     from federator.simulation.world import scaled
 
+    writable(schedule_out, json, report)
     given = _given(world, trace, policies, live, connection)
     options = LoadOptions(
         start_s=_duration_s(start, "--start") or 0.0,
@@ -122,17 +123,18 @@ def simulate(
         asked = _Asked(where, given, options, capacity, scheduler[0], seed[0])
         return _what_if(asked, what_if, progress, _Files(schedule_out, json, report))
     done: list[Run] = []
+    unwritten: list[Invalid] = []
     many = len(scheduler) * len(seed) > 1
     for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch):
         progress.end(run)
         done.append(run)
         if schedule_out is not None:
-            _write_schedule(schedule_out, run, outcome, many=many)
+            unwritten += _unwritten(schedule_out, run, outcome, many=many)
     study = _study(where, given.trace, options, capacity, done, summarised(done))
+    _show(study, given.remarks)
     _write(study, json, report)
-    for remark in given.remarks:
-        print(remark, file=sys.stderr)
-    _show(study)
+    for fault in unwritten:
+        raise fault
     return FAILED if any(run.figures.violations or run.figures.faults for run in done) else OK
 
 
@@ -208,13 +210,13 @@ def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files
         changes=other.changes,
         progress=progress,
     )
+    show_contrast(found.contrast, asked.given.remarks)
     for run, outcome in zip(found.runs, found.outcomes, strict=True):
         if files.schedule_out is not None:
             _write_schedule(files.schedule_out, run, outcome, many=True)
     runs = list(found.runs)
     study = _study(asked.world, asked.given.trace, asked.options, asked.capacity, runs, summarised(runs))
     write_contrast(found, study, asked.given.remarks, files.json, files.report)
-    show_contrast(found.contrast, asked.given.remarks)
     return FAILED if troubles(found) else OK
 
 
@@ -287,6 +289,15 @@ def _write_schedule(path: Path, run: "Run", outcome: "Outcome", *, many: bool) -
     put(path.with_name(f"{path.stem}{word}.leases{path.suffix}"), leases_csv(outcome.schedule.leases))
 
 
+def _unwritten(path: Path, run: "Run", outcome: "Outcome", *, many: bool) -> list[Invalid]:
+    """Write them; what has failed is to be said when all has been run and shown."""
+    try:
+        _write_schedule(path, run, outcome, many=many)
+    except Invalid as fault:
+        return [fault]
+    return []
+
+
 def _write(study: "Study", json: Path | None, report: Path | None) -> None:
     import msgspec
 
@@ -298,9 +309,12 @@ def _write(study: "Study", json: Path | None, report: Path | None) -> None:
         put(report, page(study))
 
 
-def _show(study: "Study") -> None:
+def _show(study: "Study", remarks: Sequence[str]) -> None:
     """The schedulers side by side, and whatever cannot be true."""
     from federator.cli.output import Column, show_rows
+
+    for remark in remarks:
+        print(remark, file=sys.stderr)
 
     def mean(field: str, scale: float = 1.0, digits: int = 1) -> "Callable[[Summary], str]":
         def text(row: "Summary") -> str:

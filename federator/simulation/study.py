@@ -73,8 +73,12 @@ def runs(
     seeds: Sequence[int],
     watch: Watch | None = None,
 ) -> Iterator[tuple[Run, Outcome]]:
-    """Simulate each scheduler with each seed, one after another. Raises `Invalid` for an unknown scheduler, before anything is run."""
+    """Simulate each scheduler with each seed, one after another. Raises `Invalid`, before anything is run, for an unknown scheduler and jobs that one cannot take."""
     chosen = [scheduler(name) for name in schedulers]
+    for seed in seeds:  # all of it before the first run: what is wrong with the last must not cost the others
+        for bind in (each.bind for each in chosen if each.bind):
+            for job in prepared(trace, options, seed, world):
+                bind(job, world, seed)
     for seed in seeds:
         jobs = prepared(trace, options, seed, world)
         for each in chosen:

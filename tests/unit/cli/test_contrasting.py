@@ -159,3 +159,24 @@ def test_a_live_world_is_simulated_and_kept(federator: Command, fake: FakeDispat
     again = federator("simulate", "--world", str(world), "--trace", str(trace), "--scheduler", "fifo")
     assert again.code == 0, again.err
     assert again.out == ran.out
+
+
+def test_all_that_is_wrong_with_a_proposed_set_is_told_by_file_and_line(
+    federator: Command, files: Path
+) -> None:
+    good, bad = files / "good.yaml", files / "bad.yaml"
+    good.write_text(QUEUE)
+    bad.write_text(
+        BURST.replace("always", "maybe") + "---\n" + QUEUE.replace("1d", "soon").replace("name: q", "name: r")
+    )
+    ran = federator("policy", "replay", "-f", str(good), str(bad), *given(files))
+    assert ran.code == 2
+    told = ran.err.splitlines()
+    assert len(told) == 2
+    assert f"{bad}, line 4: " in told[0]
+    assert f"{bad}, line 9: " in told[1]
+
+
+def test_a_proposed_file_that_is_not_there_is_named(federator: Command, files: Path) -> None:
+    ran = federator("policy", "replay", "-f", str(files / "nosuch.yaml"), *given(files))
+    assert (ran.code, ran.err) == (2, f"error: {files / 'nosuch.yaml'}: No such file or directory\n")

@@ -1,7 +1,9 @@
 """`federator simulate`: files in, a table, tables and a page out, and an exit code."""
 
 import csv
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,51 @@ def test_policies_that_are_not_valid_are_named(
     ran = federator("simulate", *given, "--policies", str(rules))
     assert ran.code == 2
     assert "mode" in ran.err
+
+
+@pytest.mark.parametrize("option", ["--json", "--report", "--schedule-out"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
+    federator: Command, given: tuple[str, ...], tmp_path: Path, option: str
+) -> None:
+    out = tmp_path / "nowhere" / "out"
+    ran = federator("simulate", *given, option, str(out))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {out}: cannot be written: No such file or directory\n"
+
+
+def test_what_was_there_is_kept_until_there_is_more(
+    federator: Command, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text("old")
+    ran = federator("simulate", *given, "--json", str(old), "--report", str(new), "--scheduler", "best")
+    assert ran.code == 2
+    assert old.read_text() == "old"
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("option", ["--json", "--report", "--schedule-out"])
+def test_a_full_disk_costs_the_file_and_not_the_table(
+    federator: Command, given: tuple[str, ...], option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, **_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    out = Path(given[1]).with_name("out")
+    ran = federator("simulate", *given, "--scheduler", "fifo", option, str(out))
+    assert ran.code == 2
+    assert any(line.startswith("fifo") for line in ran.out.splitlines())
+    assert ran.err.count(str(out)) == 1
+    assert "No space left on device" in ran.err
+
+
+def test_a_job_without_a_home_is_told_before_anything_runs(
+    federator: Command, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(trace.read_text() + "j9,600,3600,4,\n")
+    ran = federator("simulate", *given, "--scheduler", "fifo", "isolated")
+    assert ran.code == 2
+    assert "j9 has no home" in ran.err
+    assert "jobs done" not in ran.err
