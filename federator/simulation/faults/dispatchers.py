@@ -43,6 +43,8 @@ AGAIN_S = 1.0
 CLOUD_SITE = "rented"
 JOIN_WITHIN_S = 600.0
 SETTLING_S = 1.0
+TURN_S, LARGE_TURN_S, MANY = 2.0, 30.0, 100
+"""Turns are so far apart at least; where hundreds of jobs wait, each is dear, and what happens in between is planned together."""
 QUEUE = """apiVersion: federator/v1
 kind: Queue
 metadata: {{name: {name}}}
@@ -189,7 +191,12 @@ class Dispatcher:
 def settings(plan: Plan) -> Settings:
     """Production's, at a slower pace: a day has to pass in a second."""
     return Settings(
-        turn=TurnSettings(coalesce_s=0.2, minimum_gap_s=2.0, heartbeat_s=300.0, solver=plan.solver),
+        turn=TurnSettings(
+            coalesce_s=0.2,
+            minimum_gap_s=TURN_S if len(plan.jobs) < MANY else LARGE_TURN_S,
+            heartbeat_s=300.0,
+            solver=plan.solver,
+        ),
         link=LinkSettings(report_every_s=60.0, unreachable_after_s=200.0, look_s=5.0),
         leases=LeaseSettings(
             poll_s=20.0, idle_s=120.0, slack_s=300.0, join_within_s=JOIN_WITHIN_S, drain_within_s=300.0
