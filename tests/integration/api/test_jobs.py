@@ -57,7 +57,7 @@ async def test_the_same_idempotency_key_gives_the_same_job_and_another_body_is_a
         (b"{", {"Content-Type": "application/json"}, 400, "$"),
         (b"\xff\xfe", {"Content-Type": "application/json"}, 400, "$"),
         (b'{"run": "true", "nodes": "two"}', {"Content-Type": "application/json"}, 400, "$.nodes"),
-        (b'{"run": "true", "image": "x"}', {"Content-Type": "application/json"}, 422, "$.image"),
+        (b'{"run": "true", "every": "x"}', {"Content-Type": "application/json"}, 422, "$.every"),
         (b"run: [", YAML, 400, None),
         (b"\xff", YAML, 400, "$"),
         (b'{"run": "true"}', {"Content-Type": "text/plain"}, 415, "Content-Type"),
