@@ -302,6 +302,6 @@ def _folder(path: Path) -> Path:
 
 
 def _needs_data(world: RuntimeWorld) -> None:
-    """A runtime that moves none says so, and refuses such jobs."""
+    """A runtime that moves none refuses such jobs."""
     if not world.site.carries:
-        pytest.skip("this runtime brings no data to its ranks, and says so to the planner")
+        pytest.skip("this runtime brings no data to its ranks, and refuses jobs that want some")
