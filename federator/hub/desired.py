@@ -68,6 +68,7 @@ class Board:
             resume=bool(job and job.resume_site and job.resume_members in ((), placement.members)),
             queue=job.queue if job else "",
             rendezvous=placement.rendezvous,
+            form=placement.form,
         )
 
     def _follow(self, changes: Written) -> None:

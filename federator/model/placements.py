@@ -185,6 +185,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     because: str = ""
     moves: Moves | None = None
     """Data that is brought to its site before it starts; None where there is none, and where it ended before any was."""
+    form: int = 0
+    """Which of its spec's forms it runs in (`JobSpec.as_form`); `nodes`, `gpus_per_node` and the rest are of that form."""
 
     @property
     def ended(self) -> bool:
@@ -223,3 +225,5 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     """The job's queue, so that the site can refuse what it does not lend to; empty: not said, and not refused."""
     rendezvous: str = ""
     """Where all ranks of a gang over several members find each other, `host:port`; empty: at this member."""
+    form: int = 0
+    """Which of the spec's forms runs. Agents from before it are never told another than the first: they do not claim `needs.FORMS`."""
