@@ -1,0 +1,269 @@
+"""A second opinion on plans: what a plan breaks, found by trying everything, over the records alone.
+
+The checker is itself written twice over from the planner. This is a third time, for worlds of a few hosts, in the plainest way that there is: sums,
+and every way to lay ranks on hosts. It knows owned pools, offers, caps, borrowing limits and a job's own wishes; what else a world may have
+(leases, data, calendars) it is not asked about.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from federator.model.capacity import Market
+from federator.model.plans import Place, Plan, Rent
+from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Scope
+from federator.model.snapshot import JobView, OfferView, PoolView, Problem
+from tests.support.worlds import worst_usd
+
+Start = tuple[JobView, PoolView | OfferView]
+Host = tuple[int, int, int]
+CENT = 0.005
+
+
+def broken(problem: Problem, plan: Plan) -> set[str]:
+    """What the plan's starts break, taken as one: names of sorts, such as `capacity`; empty where it may be carried out."""
+    found = set(_identity(problem, plan))
+    if found:
+        return found
+    starts = list(_starts(problem, plan))
+    found |= set(_gangs(problem, plan))
+    for job, at in starts:
+        found |= set(_wishes(job, at))
+        found |= set(_policies(problem, job, at))
+    found |= set(_hosts(problem, plan))
+    for rule in problem.snapshot.rules:
+        if isinstance(rule, CapRow):
+            found |= set(_cap(problem, rule, starts))
+        elif isinstance(rule, GuaranteeRow) and rule.borrowing_limit is not None:
+            found |= set(_borrowing(problem, rule, starts))
+    return found
+
+
+def _identity(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Each job waits, as it was seen, once, and where the plan sends it there is something."""
+    waiting = {job.id: job.revision for job in problem.snapshot.jobs}
+    if any(count > 1 for count in Counter(action.job for action in plan.actions).values()):
+        yield "twice"
+    running = {work.job for pool in problem.snapshot.pools for work in pool.busy}
+    for action in plan.actions:
+        if waiting.get(action.job) != action.revision:
+            yield "changed"
+        if action.job in running:
+            yield "runs already"
+        job = next((each for each in problem.snapshot.jobs if each.id == action.job), None)
+        if job and job.not_before_at is not None and job.not_before_at > problem.snapshot.taken_at:
+            yield "too early"
+        if isinstance(action, Rent) and _offer(problem, action) is None:
+            yield "no such place"
+        if isinstance(action, Place):
+            if len(action.members) != len(action.sessions) or not action.members:
+                yield "ranks"
+            elif any(_pool(problem, action, member) is None for member in action.members):
+                yield "no such place"
+
+
+def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
+    jobs = {job.id: job for job in problem.snapshot.jobs}
+    for action in plan.actions:
+        at: PoolView | OfferView | None = None
+        if isinstance(action, Rent):
+            at = _offer(problem, action)
+        elif isinstance(action, Place):
+            at = _pool(problem, action, action.members[0])
+        if at is not None:
+            yield jobs[action.job], at
+
+
+def _pool(problem: Problem, action: Place, member: str) -> PoolView | None:
+    names = action.site, member, action.pool
+    return next((p for p in problem.snapshot.pools if (p.site, p.member, p.pool) == names), None)
+
+
+def _offer(problem: Problem, action: Rent) -> OfferView | None:
+    names = action.provider, action.offer
+    return next((o for o in problem.snapshot.offers if (o.offer.provider, o.offer.name) == names), None)
+
+
+def _gangs(problem: Problem, plan: Plan) -> Iterator[str]:
+    """All ranks, at open pools of one make, in the sessions that were seen; a rental by its offer's own terms."""
+    jobs = {job.id: job for job in problem.snapshot.jobs}
+    for action in plan.actions:
+        if isinstance(action, Rent):
+            yield from _rental(problem, action)
+        elif isinstance(action, Place):
+            yield from _gang(problem, jobs[action.job], action)
+
+
+def _rental(problem: Problem, action: Rent) -> Iterator[str]:
+    offer = _offer(problem, action)
+    if offer is None or offer.site != action.site:
+        yield "no such place"
+    elif offer.avoid_until_at is not None and offer.avoid_until_at > problem.snapshot.taken_at:
+        yield "avoided"
+
+
+def _gang(problem: Problem, job: JobView, action: Place) -> Iterator[str]:
+    if len(action.members) != job.nodes:
+        yield "ranks"
+    pools = [_pool(problem, action, member) for member in action.members]
+    makes = {(p.model, p.gpus_per_node, p.cpus_milli_per_node, p.price_usd_gpu_h) for p in pools if p}
+    if len(makes) > 1:
+        yield "makes"
+    for pool, session in zip(pools, action.sessions, strict=True):
+        if pool is not None and not pool.open:
+            yield "closed"
+        if pool is not None and pool.session != session:
+            yield "session"
+
+
+def _wishes(job: JobView, at: PoolView | OfferView) -> Iterator[str]:
+    """What the job, and the site, want."""
+    model = at.offer.model if isinstance(at, OfferView) else at.model
+    memory = at.offer.gpu_memory_mib if isinstance(at, OfferView) else at.gpu_memory_mib
+    kind = "cloud" if isinstance(at, OfferView) else at.kind
+    market = at.offer.market if isinstance(at, OfferView) else at.market
+    if job.gpus and job.models and model not in job.models:
+        yield "model"
+    if job.gpus and memory < job.gpu_memory_mib:
+        yield "gpu memory"
+    if (
+        (job.sites and at.site not in job.sites)
+        or at.site in job.not_sites
+        or (job.kinds and kind not in job.kinds)
+    ):
+        yield "site"
+    if any(at.labels.get(key) != value for key, value in job.site_labels.items()):
+        yield "labels"
+    if (market, job.spot_policy) in ((Market.SPOT, "on-demand"), (Market.ON_DEMAND, "spot")):
+        yield "market"
+    if isinstance(at, PoolView) and at.lends_to:
+        paths = [
+            at_path for at_path in at.lends_to if job.queue == at_path or job.queue.startswith(at_path + "/")
+        ]
+        if not paths:
+            yield "lending"
+
+
+def _policies(problem: Problem, job: JobView, at: PoolView | OfferView) -> Iterator[str]:
+    filters = [rule for rule in problem.snapshot.rules if isinstance(rule, Filter)]
+    about = [rule for rule in filters if _in_scope(rule.scope, job) and _selected(rule.pools, at)]
+    if any(rule.effect is Effect.DENY for rule in about):
+        yield "denied"
+    if isinstance(at, OfferView):
+        if problem.snapshot.burst_paused or not any(rule.effect is Effect.ALLOW for rule in about):
+            yield "not permitted"
+        if job.max_duration_s is None:
+            yield "endless rental"
+        elif job.max_cost_usd is not None and job.spent_usd + worst_usd(job, at) > job.max_cost_usd + CENT:
+            yield "max_cost"
+
+
+def _in_scope(scope: Scope, job: JobView) -> bool:
+    below = not scope.queues or any(job.queue == q or job.queue.startswith(q + "/") for q in scope.queues)
+    return below and (not scope.owners or job.owner in scope.owners)
+
+
+def _selected(pools: PoolSelector, at: PoolView | OfferView) -> bool:
+    model = at.offer.model if isinstance(at, OfferView) else at.model
+    market = at.offer.market if isinstance(at, OfferView) else at.market
+    return (
+        (not pools.sites or at.site in pools.sites)
+        and (not pools.models or model in pools.models)
+        and (not pools.markets or market in pools.markets)
+    )
+
+
+# -- sums ---------------------------------------------------------------------------------------------------------------
+
+
+def _used(problem: Problem, scope: Scope, pools: PoolSelector, *, owned: bool = False) -> tuple[int, int]:
+    """GPUs and jobs of the scope that run there."""
+    gpus = jobs = 0
+    for pool in problem.snapshot.pools:
+        if not _selected(pools, pool) or (owned and pool.market is not Market.OWNED):
+            continue
+        for work in pool.busy:
+            below = not scope.queues or any(
+                work.queue == q or work.queue.startswith(q + "/") for q in scope.queues
+            )
+            if work.job and below and (not scope.owners or work.owner in scope.owners):
+                gpus += work.nodes * work.gpus
+                jobs += work.leads
+    return gpus, jobs
+
+
+def _cap(problem: Problem, row: CapRow, starts: list[Start]) -> Iterator[str]:
+    about = [(job, at) for job, at in starts if _in_scope(row.scope, job) and _selected(row.pools, at)]
+    rentals = [(job, at) for job, at in about if isinstance(at, OfferView)]
+    gpus, jobs = _used(problem, row.scope, row.pools)
+    gang = sum(job.nodes * job.gpus for job, _ in about)
+    if row.unit is CapUnit.GPUS and gang and gpus + gang > row.limit:
+        yield "cap on gpus"
+    if row.unit is CapUnit.JOBS and about and jobs + len(about) > row.limit:
+        yield "cap on jobs"
+    if row.unit is CapUnit.INSTANCES and len(rentals) > row.limit:
+        yield "cap on instances"
+    rate = sum(at.offer.price_usd_h for _, at in rentals)
+    if row.unit is CapUnit.USD_PER_H and rate > row.limit + CENT:
+        yield "cap on usd per h"
+    bounded = [(job, at) for job, at in rentals if job.max_duration_s is not None]
+    if row.unit is CapUnit.USD and bounded:
+        taken = sum(s.spent_usd + s.committed_usd for s in problem.snapshot.spend if s.policy == row.policy)
+        if taken + sum(worst_usd(job, at) for job, at in bounded) > row.limit + CENT:
+            yield "cap on usd"
+
+
+def _borrowing(problem: Problem, row: GuaranteeRow, starts: list[Start]) -> Iterator[str]:
+    scope, models = Scope(queues=(row.queue,)), PoolSelector(models=(row.model,) if row.model else ())
+    gang = sum(
+        job.nodes * job.gpus
+        for job, at in starts
+        if isinstance(at, PoolView) and _in_scope(scope, job) and _selected(models, at)
+    )
+    used, _ = _used(problem, scope, models, owned=True)
+    if gang and used + gang > row.gpus + (row.borrowing_limit or 0):
+        yield "borrowing"
+
+
+# -- hosts --------------------------------------------------------------------------------------------------------------
+
+
+def _hosts(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Whether all ranks of all actions have room at once, host by host; and each offer as many instances, each big enough."""
+    jobs = {job.id: job for job in problem.snapshot.jobs}
+    ranks: dict[tuple[str, str, str], list[Host]] = {}
+    rented: Counter[str] = Counter()
+    for action in plan.actions:
+        if not isinstance(action, Place | Rent):
+            continue
+        job = jobs[action.job]
+        size = job.gpus, job.cpus_milli, job.memory_mib
+        if isinstance(action, Place):
+            for member in action.members:
+                ranks.setdefault((action.site, member, action.pool), []).append(size)
+        elif (view := _offer(problem, action)) is not None:
+            rented[view.key] += 1
+            whole = view.offer.gpus, view.offer.cpus_milli, view.offer.memory_mib
+            if not _lie([whole], [size] * job.nodes):
+                yield "instance too small"
+            if rented[view.key] > view.offer.available:
+                yield "no more instances"
+    for pool in problem.snapshot.pools:
+        wanted = ranks.get((pool.site, pool.member, pool.pool), [])
+        free = [(s.gpus, s.cpus_milli, s.memory_mib) for s in pool.free for _ in range(s.count)]
+        if not _lie(free, sorted(wanted, reverse=True)):
+            yield "capacity"
+
+
+def _lie(hosts: list[Host], ranks: list[Host]) -> bool:
+    """Whether there is any way to lay the ranks on the hosts."""
+    if not ranks:
+        return True
+    first, rest = ranks[0], ranks[1:]
+    for host in set(hosts):
+        if all(has >= want for has, want in zip(host, first, strict=True)):
+            others = list(hosts)
+            others.remove(host)
+            left = host[0] - first[0], host[1] - first[1], host[2] - first[2]
+            if _lie([*others, left], rest):
+                return True
+    return False
