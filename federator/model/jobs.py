@@ -45,12 +45,33 @@ class TerminalReason(StrEnum):
     SITE_DECLARED_DEAD = "site-declared-dead"
 
 
+WHOLE_MILLI = 1000
+"""A GPU that is shared is counted in thousandths."""
+
+
 class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """GPUs per node. `models` empty: any model. `memory_mib` is per GPU, 0: any. `count` 0: none."""
 
     count: int = 0
     models: tuple[str, ...] = ()
     memory_mib: int = 0
+    share_milli: int | msgspec.UnsetType = msgspec.UNSET
+    """Of one GPU that others use too, so many thousandths; `count` is 1 then. Unset (so that specs from before keep their hash): whole GPUs."""
+
+    @property
+    def each(self) -> int:
+        """Per node, as planning counts: GPUs, or thousandths of a shared one."""
+        return self.share_milli or self.count
+
+    @property
+    def total(self) -> float:
+        """GPUs per node, parts of one as parts."""
+        return self.share_milli / WHOLE_MILLI if self.share_milli else self.count
+
+
+def in_gpus(count: int, *, shared: bool) -> float:
+    """So many GPUs; or thousandths, where they are shared, as parts of GPUs."""
+    return count / WHOLE_MILLI if shared else count
 
 
 class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +81,16 @@ class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpus_milli: int = 1000
     memory_mib: int = 0
     shm_mib: int = 0
+
+
+class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One way to run a job: so many nodes of this size, with a throughput relative to the job's first form."""
+
+    nodes: int
+    resources: Resources
+    throughput: float = 1.0
+    option: int = 0
+    """Which entry of `any_of` or `ordered` it is a width of."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,11 +158,31 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The container image that it runs in. Unset: its site's."""
     secrets: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Names of what its site adds to its environment."""
+    forms: tuple[Form, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The other ways in which it may run, numbered from 1. Form 0 is `nodes` and `resources`, with throughput 1; `estimate_s` is of that one."""
+    elastic: bool | msgspec.UnsetType = msgspec.UNSET
+    """It may change its form while it runs, after a checkpoint. Unset: it keeps the form that it started in."""
+    ordered: bool | msgspec.UnsetType = msgspec.UNSET
+    """An entry of the list that stands earlier is taken where both could start now. Unset: the cheapest is."""
+
+    def as_form(self, form: int) -> "JobSpec":
+        """The spec as it runs in this form: its nodes and resources, and no other forms. 0: itself. Raises `IndexError`."""
+        if form == 0:
+            return self
+        chosen = (self.forms or ())[form - 1]
+        return msgspec.structs.replace(
+            self,
+            nodes=chosen.nodes,
+            resources=chosen.resources,
+            forms=msgspec.UNSET,
+            elastic=msgspec.UNSET,
+            ordered=msgspec.UNSET,
+        )
 
     @property
-    def gpus_total(self) -> int:
-        """GPUs over all nodes."""
-        return self.nodes * self.resources.gpus.count
+    def gpus_total(self) -> float:
+        """GPUs over all nodes; a whole number unless it asks for parts."""
+        return in_gpus(self.nodes * self.resources.gpus.each, shared=bool(self.resources.gpus.share_milli))
 
     @property
     def grace_s(self) -> float:

@@ -62,10 +62,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
     lease: str | None = None
     moves: Moves | None = None
     """What bringing its data there takes; None: it has all of it there."""
+    form: int = 0
+    """Which of the job's forms it runs in."""
 
 
 class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
-    """Rent this offer and start the job on it as soon as it has booted. `committed_usd` is the worst case it adds to budgets."""
+    """Rent `machines` instances of this offer, all or none, and start the job on them as soon as all have booted.
+
+    `committed_usd` is the worst case that they add to budgets together.
+    """
 
     job: str
     revision: int
@@ -79,6 +84,10 @@ class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
     because: str
     moves: Moves | None = None
     """What bringing its data there takes, beside the rent."""
+    form: int = 0
+    """Which of the job's forms it runs in."""
+    machines: int = 1
+    """A gang lies over several where one does not hold it."""
 
 
 class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
@@ -89,6 +98,8 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
     placement: str
     beneficiary: str
     because: str
+    form: int | None = None
+    """An elastic job is to go on in this form, which is what it is stopped for; it may be the beneficiary itself. None: it makes room, whatever comes of it."""
 
 
 Action = Place | Rent | Preempt

@@ -7,7 +7,7 @@ jobs and sites are reduced to views of exactly that.
 import msgspec
 
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.jobs import Input
+from federator.model.jobs import Form, Input, in_gpus
 from federator.model.rules import Rule
 
 
@@ -23,7 +23,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int = 50
     nodes: int = 1
     gpus: int = 0
-    """Per node."""
+    """Per node; of a job that asks for parts (`shared`) thousandths of one."""
     models: tuple[str, ...] = ()
     gpu_memory_mib: int = 0
     cpus_milli: int = 0
@@ -69,11 +69,46 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A person has approved a rental for it that costs up to so much in the worst case."""
     behind_s: float = 0.0
     """For how long waiting work that is before it, and that the snapshot leaves out, is expected to keep it."""
+    shared: bool = False
+    """It asks for part of a GPU per node, on GPUs that their site shares."""
+    forms: tuple[Form, ...] = ()
+    """The other ways in which it may run, numbered from 1; what stands above is form 0, with throughput 1."""
+    elastic: bool = False
+    """It may be told to change its form while it runs."""
+    ordered: bool = False
+    """An earlier `Form.option` is taken where both could start now."""
+    throughput: float = 1.0
+    """Of a view that `as_form` has made: relative to form 0. `run_s` is that much shorter already."""
+    of: "JobView | None" = None
+    """Of a view that `as_form` has made: the job as it is in form 0, which says what its deadline and its waiting are worth."""
+
+    def as_form(self, form: int) -> "JobView":
+        """The job as it runs in this form, as if it had no other. 0: itself. Raises `IndexError`."""
+        if form == 0:
+            return self
+        chosen = self.forms[form - 1]
+        gpus = chosen.resources.gpus
+        return msgspec.structs.replace(
+            self,
+            nodes=chosen.nodes,
+            gpus=gpus.each,
+            shared=bool(gpus.share_milli),
+            models=gpus.models,
+            gpu_memory_mib=gpus.memory_mib,
+            cpus_milli=chosen.resources.cpus_milli,
+            memory_mib=chosen.resources.memory_mib + chosen.resources.shm_mib,
+            run_s=self.run_s / chosen.throughput,
+            run_low_s=self.run_low_s / chosen.throughput,
+            run_high_s=self.run_high_s / chosen.throughput,
+            forms=(),
+            throughput=chosen.throughput,
+            of=self,
+        )
 
     @property
-    def gpus_total(self) -> int:
-        """GPUs over all nodes."""
-        return self.nodes * self.gpus
+    def gpus_total(self) -> float:
+        """GPUs over all nodes, for money and limits; a whole number unless it asks for parts."""
+        return in_gpus(self.nodes * self.gpus, shared=self.shared)
 
 
 class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -84,7 +119,7 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     nodes: int
     gpus: int
-    """Per node."""
+    """Per node; in a pool that is `shared` thousandths of one."""
     cpus_milli: int = 0
     memory_mib: int = 0
     ends_at: float
@@ -108,6 +143,17 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What starting it took, and would take again."""
     displaced_at: float | None = None
     """When it had to make room for another job last."""
+    shared: bool = False
+    """It has parts of GPUs."""
+    form: int = 0
+    """Which of its job's forms it runs in."""
+    waits_as: JobView | None = None
+    """An elastic job as it would wait if it were stopped now: `run_s` is what is left of its work, in form 0. None: it keeps its form."""
+
+    @property
+    def gpus_total(self) -> float:
+        """GPUs over its ranks here, for money and limits."""
+        return in_gpus(self.nodes * self.gpus, shared=self.shared)
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +199,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """For a lease: until when its rent is already committed in the worst case, `tail_s` taken off; what must end by then adds nothing to budgets."""
     tail_s: float = 0.0
     """For a lease: for how long it may be paid beyond the last end of its work: slack and teardown."""
+    shared: bool = False
+    """Its GPUs are shared: each is a host of its own, and all counts of GPUs here, in `free` and in `busy` are thousandths of one."""
 
     @property
     def key(self) -> str:
