@@ -77,6 +77,10 @@ def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
     """Give all ranks their slots, or refuse: a gang is whole. What may have been given up for lost meanwhile does not begin."""
     if fencing.stop_if_due(draft, record):
         return
+    if record.entry.form > len(spec.forms or ()):
+        ending.refuse(draft, record, f"the job has no form {record.entry.form}")
+        return
+    spec = spec.as_form(record.entry.form)
     pool = draft.state.pool(record.entry.pool)
     if pool is None:
         ending.refuse(draft, record, f"there is no pool {record.entry.pool!r} here any more")
@@ -137,4 +141,4 @@ def port_found(draft: Draft, event: PortFound) -> None:
 def stage(draft: Draft, record: Record) -> None:
     """Begin to get a seated placement ready."""
     staging = draft.tell(replace(record, phase=Phase.STAGING), PlacementStatus.STARTING)
-    draft.do(Stage(staging, draft.state.specs[record.entry.spec_hash]))
+    draft.do(Stage(staging, draft.state.spec(record)))

@@ -120,7 +120,7 @@ def conclude(draft: Draft, record: Record) -> None:
 
 def _collect(draft: Draft, record: Record, verdict: Verdict) -> None:
     record = draft.put(replace(record, phase=Phase.COLLECTING, verdict=verdict))
-    draft.do(Collect(record, draft.state.specs[record.entry.spec_hash]))
+    draft.do(Collect(record, draft.state.spec(record)))
 
 
 def judge(record: Record, now_at: float) -> Verdict:

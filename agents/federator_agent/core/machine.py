@@ -100,21 +100,21 @@ def _awake(draft: Draft, event: Awake) -> None:
 
 def _resume(draft: Draft, record: Record) -> None:
     """Take up a record where the life before left it."""
-    spec = draft.state.specs.get(record.entry.spec_hash)
+    known = record.entry.spec_hash in draft.state.specs
     if draft.state.outlives:
         record = _timed_anew(draft, record)
     if record.phase is Phase.FETCHING:
         draft.do(FetchSpec(record.entry.spec_hash))
     elif record.phase is Phase.RESERVED:
         draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + admitting.RESERVE_FOR_S))
-    elif record.phase is Phase.STAGING and spec is not None:
-        draft.do(Stage(draft.put(replace(record, setup_boot_s=None)), spec))
+    elif record.phase is Phase.STAGING and known:
+        draft.do(Stage(draft.put(replace(record, setup_boot_s=None)), draft.state.spec(record)))
     elif record.phase is Phase.UNSTAGING:
         draft.do(StopStaging(record.entry.placement))
     elif record.phase in (Phase.RUNNING, Phase.STOPPING):
         draft.do(FindRanks(record, record.live_ranks))
-    elif record.phase is Phase.COLLECTING and spec is not None:
-        draft.do(Collect(record, spec))
+    elif record.phase is Phase.COLLECTING and known:
+        draft.do(Collect(record, draft.state.spec(record)))
     draft.drop_if_done(record)
 
 
@@ -238,7 +238,7 @@ def _staged(draft: Draft, event: Staged) -> None:
     slots = tuple(replace(slot, host=event.hosts.get(slot.rank, slot.host)) for slot in record.slots)
     record = replace(record, phase=Phase.RUNNING, slots=slots, ranks=ranks, master_port=event.master_port)
     record = draft.put(replace(record, boot_id=draft.state.boot_id))
-    draft.do(StartRanks(record, draft.state.specs[record.entry.spec_hash], record.live_ranks))
+    draft.do(StartRanks(record, draft.state.spec(record), record.live_ranks))
 
 
 def _staging_failed(draft: Draft, event: StagingFailed) -> None:
@@ -277,8 +277,7 @@ def _rank_absent(draft: Draft, event: RankAbsent) -> None:
     if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING):
         return
     if record.phase is Phase.RUNNING and record.boot_id == draft.state.boot_id:
-        spec = draft.state.specs[record.entry.spec_hash]
-        draft.do(StartRanks(record, spec, (event.rank,)))
+        draft.do(StartRanks(record, draft.state.spec(record), (event.rank,)))
         return
     code = ending.NEVER_STARTED if record.boot_id == draft.state.boot_id else None
     detail = "" if code else "the machine was restarted"

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Pool, Shape
 from federator.model.sites import SiteReport
+from federator.wire.needs import FORMS
 from federator_agent.core.events import Now
 from federator_agent.core.lending import (
     Host,
@@ -70,7 +71,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         self_fencing=state.self_fencing,
         runtime=state.runtime,
         ailing=state.ailing,
-        abilities=state.abilities,
+        abilities=(FORMS, *state.abilities),
         reclaim_at=state.reclaim_at,
     )
 

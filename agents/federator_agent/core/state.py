@@ -182,6 +182,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         """The pool of that name."""
         return next((pool for pool in self.pools if pool.name == name), None)
 
+    def spec(self, record: Record) -> JobSpec:
+        """What the placement runs: its job's spec in the form that it was given. Only for what is seated, whose spec and form are known."""
+        return self.specs[record.entry.spec_hash].as_form(record.entry.form)
+
 
 def restore(state: State, changes: list[Change]) -> State:
     """The state after the changes that a disk remembers."""
