@@ -4,9 +4,9 @@ Everything here is derived once per decision and never changes. Identical jobs a
 of a thousand costs as much as one job); eligibility is asked once per class and place.
 
 **The order.** Jobs are looked at in this order, by greedy and by every forecast: (1) jobs whose queue is below its guarantee;
-(2) interactive jobs; (3) priority, in bands of ten, where every hour of waiting adds a point, so that nothing waits for ever;
-(4) the latest start that still meets the deadline, while one can be met; (5) queues' turns by their weights; (6) value per
-GPU-hour; (7) arrival.
+(2) priority, in bands of ten, where every hour of waiting adds a point, so that nothing waits for ever, and being interactive a
+hundred; (3) the latest start that still meets the deadline, while one can be met; (4) queues' turns by their weights; (5) value
+per GPU-hour; (6) arrival.
 """
 
 import math
@@ -243,9 +243,9 @@ class World:
             start = job.deadline_at - self._fastest_s[key]
             latest = start if start >= self.now else math.inf
         density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
-        owed, band = job.id in self.owed, math.floor(self.book.aged_priority(job) / BAND)
+        owed, band = job.id in self.owed, math.floor(self.book.standing(job) / BAND)
         turn = self.share.get(job.id, 0.0)
-        return (not owed, not job.interactive, -band, latest, turn, -density, job.submitted_at, job.id)
+        return (not owed, -band, latest, turn, -density, job.submitted_at, job.id)
 
 
 def under(queue: str, above: str) -> bool:

@@ -40,8 +40,10 @@ PRIORITY_DOUBLES_EVERY = 25.0
 """So many points of priority double the price of a job's waiting."""
 AGING_POINTS_PER_H = 1.0
 """Points of priority that an hour of waiting adds, in the order and in the price: so nothing waits for ever."""
-MAX_AGED = 250.0
-"""Where aging ends: far above every priority, and still a number that sums stay exact beside."""
+MAX_AGED = 600.0
+"""Where aging ends: an hour's wait then costs so much (four million times the price of priority 50) that no deadline is worth it, and sums stay exact beside it."""
+INTERACTIVE_POINTS = 100.0
+"""So much is being interactive worth in the order: before all priorities, and after what has waited for days."""
 INTERACTIVE_FACTOR = 10.0
 """Somebody sits before an interactive job: its waiting costs so many times as much."""
 
@@ -130,6 +132,10 @@ class RuleBook:
         waited_h = max(0.0, self.at - job.submitted_at) / 3600.0
         return min(MAX_AGED, job.priority + AGING_POINTS_PER_H * waited_h)
 
+    def standing(self, job: JobView) -> float:
+        """What orders jobs: aged priority, and whether somebody sits before them."""
+        return self.aged_priority(job) + (INTERACTIVE_POINTS if job.interactive else 0.0)
+
     def surcharge_usd_gpu_h(self, job: JobView, candidate: Candidate) -> float:
         """What policies add to the price of this place."""
         return sum(term.usd for term in self.surcharges(job, candidate))
@@ -151,9 +157,16 @@ def matches(scope: Scope, job: JobView) -> bool:
 
 
 def _borrowing(guarantees: Iterable[GuaranteeRow]) -> Iterator[CapRow]:
-    """A limit on borrowing, as the cap that it is: the guarantee and what may be borrowed on top."""
     for row in guarantees:
-        if row.borrowing_limit is not None:
-            owned = PoolSelector(markets=(Market.OWNED,), models=(row.model,) if row.model else ())
-            limit, scope = float(row.gpus + row.borrowing_limit), Scope(queues=(row.queue,))
-            yield CapRow(policy=row.policy, unit=CapUnit.GPUS, limit=limit, scope=scope, pools=owned)
+        cap = borrowing_cap(row)
+        if cap is not None:
+            yield cap
+
+
+def borrowing_cap(row: GuaranteeRow) -> CapRow | None:
+    """A limit on borrowing, as the cap that it is: the guarantee and what may be borrowed on top."""
+    if row.borrowing_limit is None:
+        return None
+    owned = PoolSelector(markets=(Market.OWNED,), models=(row.model,) if row.model else ())
+    limit, scope = float(row.gpus + row.borrowing_limit), Scope(queues=(row.queue,))
+    return CapRow(policy=row.policy, unit=CapUnit.GPUS, limit=limit, scope=scope, pools=owned)

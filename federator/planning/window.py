@@ -25,7 +25,7 @@ from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import PoolView
 from federator.planning.candidates import CPU_ONLY_SIZE
 from federator.planning.problem import BAND, under, weighted
-from federator.planning.rulebook import AGING_POINTS_PER_H, MAX_AGED, RuleBook
+from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 
 GLANCES = 50_000
 """Jobs × classes of a window: greedy decides on so many in a tenth or two of a second."""
@@ -180,7 +180,8 @@ class _Choice:
         self.nodes, self.gpus = self.table[:, 2], self.table[:, 3]
         self.size = np.where(self.gpus > 0, self.nodes * self.gpus, self.nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
-        self.calm = np.array([queue not in interactive for queue in line.queues])[self.table[:, 0]]
+        extra = [INTERACTIVE_POINTS if queue in interactive else 0.0 for queue in line.queues]
+        self.extra = np.array(extra)[self.table[:, 0]]
         self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
         self.order = self._order()
         self.kind = line.kind[self.order]
@@ -207,8 +208,9 @@ class _Choice:
         """The published order (see `problem`), but for its last part: value per GPU-hour."""
         line = self.line
         waited_h = np.maximum(0.0, self.now - line.submitted_at) / 3600.0
-        band = np.floor(np.minimum(MAX_AGED, line.priority + AGING_POINTS_PER_H * waited_h) / BAND)
-        keys = [line.submitted_at, self._turns(), self.latest, -band, self.calm[line.kind], ~self._owed()]
+        aged = np.minimum(MAX_AGED, line.priority + AGING_POINTS_PER_H * waited_h)
+        band = np.floor((aged + self.extra[line.kind]) / BAND)
+        keys = [line.submitted_at, self._turns(), self.latest, -band, ~self._owed()]
         return np.lexsort([key for key in keys if np.any(key != key[0])] or keys[:1])
 
     def _owed(self) -> Bools:

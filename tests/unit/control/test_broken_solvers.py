@@ -1,0 +1,118 @@
+"""A solver that is late, dead, raises, or answers nonsense: every turn still commits a valid plan, and every job starts that can."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.model.jobs import JobStatus
+from federator.model.plans import Action, Place, Plan
+from federator.model.snapshot import Problem
+from federator.settings import TurnSettings
+from federator.solving.inline import InlineSolver
+from tests.support.dispatch import World, make_world
+
+replace = msgspec.structs.replace
+Spoil = Callable[[Plan], tuple[Action, ...]]
+
+
+def _each(change: Callable[[Place], Action]) -> Spoil:
+    return lambda plan: tuple(change(action) for action in plan.actions if isinstance(action, Place))
+
+
+NONSENSE: dict[str, Spoil] = {
+    "everything twice": lambda plan: plan.actions * 2,
+    "a site that is not there": _each(lambda action: replace(action, site="nowhere")),
+    "a pool that is not there": _each(lambda action: replace(action, pool="none")),
+    "an older job": _each(lambda action: replace(action, revision=action.revision - 1)),
+    "jobs that nobody has submitted": _each(lambda action: replace(action, job="j" + action.job[1:-1])),
+    "no ranks": _each(lambda action: replace(action, members=(), sessions=())),
+    "a rank too many": _each(
+        lambda action: replace(action, members=action.members * 2, sessions=action.sessions * 2)
+    ),
+    "a session that has ended": _each(lambda action: replace(action, sessions=("gone",) * len(action.sessions))),
+    "all of it where the first is": lambda plan: tuple(
+        replace(a, site=plan.actions[0].site, members=plan.actions[0].members, sessions=plan.actions[0].sessions)
+        for a in plan.actions
+        if isinstance(a, Place) and isinstance(plan.actions[0], Place)
+    ),
+}  # fmt: skip
+
+
+class Mad(InlineSolver):
+    """Spoils its plan, or part of it."""
+
+    def __init__(self, spoil: Spoil) -> None:
+        self.spoil, self.spoiled = spoil, 0
+
+    async def decide(self, problem: Problem, **limits: Any) -> Plan | None:
+        """As it should be, spoiled."""
+        plan = await super().decide(problem, **limits)
+        assert plan is not None
+        self.spoiled += bool(plan.actions)
+        return replace(plan, winner="lp", actions=self.spoil(plan)) if plan.actions else plan
+
+
+class Unreliable(InlineSolver):
+    """Late, dead, raising or mad, as the dice fall."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+
+    async def decide(self, problem: Problem, **limits: Any) -> Plan | None:
+        """Any of it."""
+        fate = self.dice.choice(["late", "mad", "starved", "well"])
+        if fate == "late":
+            return None
+        if fate == "starved":
+            return await super().decide(problem, **(limits | {"stages": ("greedy",)}))
+        spoil: Spoil = (
+            self.dice.choice(list(NONSENSE.values())) if fate == "mad" else lambda plan: plan.actions
+        )
+        return await Mad(spoil).decide(problem, **limits)
+
+
+async def _world(solver: InlineSolver) -> World:
+    world = await make_world()
+    world.core.turn._settings = TurnSettings(solver=True, fast_path=False)
+    world.core.turn._solver = solver
+    await world.add_site("lab", nodes=2, gpus=4)
+    await world.add_site("attic", nodes=1, gpus=2)
+    return world
+
+
+@pytest.mark.parametrize("sort", NONSENSE)
+async def test_nonsense_of_any_sort_costs_the_solver_its_plan_and_no_job_its_start(sort: str) -> None:
+    solver = Mad(NONSENSE[sort])
+    world = await _world(solver)
+    jobs = [
+        await world.submit(nodes=nodes, resources={"gpus": gpus}) for nodes, gpus in ((2, 3), (1, 2), (1, 1))
+    ]
+    await world.turn()
+    assert solver.spoiled
+    assert [world.job(job).status for job in jobs] == [JobStatus.RUNNING] * 3
+    assert {world.placement(job).winner for job in jobs} == {"greedy"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_the_solver_does_all_jobs_are_done_and_never_more_than_fit(seed: int) -> None:
+    world = await _world(Unreliable(seed))
+    dice = Random(seed)
+    jobs = [
+        await world.submit(
+            nodes=dice.choice([1, 1, 2]), resources={"gpus": dice.randint(1, 4)}, estimate="1h"
+        )
+        for _ in range(12)
+    ]
+    for _ in range(40):
+        await world.turn()
+        running = [world.placement(job) for job in jobs if world.job(job).status is JobStatus.RUNNING]
+        assert sum(placement.gpus for placement in running if placement.site == "lab") <= 8
+        assert sum(placement.gpus for placement in running if placement.site == "attic") <= 2
+        for placement in running:
+            await world.sites[placement.site].finish(placement.job)
+        if all(world.job(job).terminal for job in jobs):
+            break
+    assert {world.job(job).status for job in jobs} == {JobStatus.SUCCEEDED}
