@@ -9,8 +9,10 @@ Python costs more than solving it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from federator.model.snapshot import JobView
 from federator.planning.burst import Case
 from federator.planning.candidates import size
 from federator.planning.caps import Caps
+from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, late_share, never_usd
 from federator.planning.problem import under
@@ -37,80 +40,67 @@ class Kind(IntEnum):
     SLACK = 6
 
 
-COMMITTED = frozenset({Kind.NOW, Kind.RENT})
-
-
-@dataclass
-class Row:
-    """`low` ≤ Σ coefficients × columns ≤ `high`."""
-
-    name: str
-    low: float
-    high: float
-    columns: list[int] = field(default_factory=list)
-    coefficients: list[float] = field(default_factory=list)
-
-    def add(self, column: int, coefficient: float) -> None:
-        """One more term; a zero is left out."""
-        if coefficient:
-            self.columns.append(column)
-            self.coefficients.append(coefficient)
-
-
-@dataclass
+@dataclass(frozen=True)
 class Columns:
-    """One problem in numbers. Parallel lists, one entry per column; `klass` -1 for slacks."""
+    """One problem in numbers. Parallel arrays, one entry per column; `klass` and `place` are -1 where there is none."""
 
-    classes: list[list[JobView]] = field(default_factory=list)
-    kind: list[Kind] = field(default_factory=list)
-    klass: list[int] = field(default_factory=list)
-    place: list[int] = field(default_factory=list)
-    cost: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    classes: list[list[JobView]]
+    kind: Ints
+    klass: Ints
+    place: Ints
+    cost: Floats
+    upper: Floats
+    rows: list[Row]
 
-    def add(self, kind: Kind, klass: int, place: int, price: float, upper: float) -> int:
-        """One more column; return its index."""
-        self.kind.append(kind)
-        self.klass.append(klass)
-        self.place.append(place)
-        self.cost.append(price)
-        self.upper.append(upper)
-        return len(self.kind) - 1
-
-    def committed(self) -> list[int]:
+    @cached_property
+    def committed(self) -> Ints:
         """The columns that must be integer."""
-        return [column for column, kind in enumerate(self.kind) if kind in COMMITTED]
+        return np.flatnonzero((self.kind == Kind.NOW) | (self.kind == Kind.RENT))
 
-    def jobs_for(self, values: Sequence[float], evaluator: Evaluator) -> dict[str, int]:
-        """Jobs that start now, and where, when the columns have these (integer) values. Members of a class go in their order."""
+    @cached_property
+    def terms(self) -> tuple[Ints, Ints, Floats]:
+        """All coefficients, row by row: their rows, their columns in rising order, and they themselves."""
+        lengths = [len(row.columns) for row in self.rows]
+        rows = np.repeat(np.arange(len(self.rows)), lengths)
+        columns = np.concatenate([NO_INTS, *(row.columns for row in self.rows)])
+        coefficients = np.concatenate([np.empty(0), *(row.coefficients for row in self.rows)])
+        order = np.lexsort((columns, rows))
+        return rows, columns[order], coefficients[order]
+
+    def jobs_for(self, values: Floats | Sequence[float], evaluator: Evaluator) -> dict[str, int]:
+        """Jobs that start now, and where, when the columns have these (integer) values. Members of a class go in their order; rentals first."""
+        counts = np.rint(np.asarray(values)[self.committed]).astype(np.int64)
+        chosen, counts = self.committed[counts > 0], counts[counts > 0]
+        rents = self.kind[chosen] == Kind.RENT
         starts: dict[str, int] = {}
-        for column in sorted(self.committed(), key=lambda c: (self.kind[c] is not Kind.RENT, c)):
-            count = round(values[column])
-            if count <= 0:
-                continue
-            place = self.place[column]
+        for index in np.concatenate([np.flatnonzero(rents), np.flatnonzero(~rents)]).tolist():
+            column, count = int(chosen[index]), int(counts[index])
+            place, kind = int(self.place[column]), Kind(self.kind[column])
             free = [j for j in self.classes[self.klass[column]] if j.id not in starts]
-            able = [j for j in free if _able(evaluator, j, place, self.kind[column])]
+            able = [j for j in free if _able(evaluator, j, place, kind)]
             starts.update({job.id: place for job in able[:count]})
         return starts
 
-    def known(self, starts: Mapping[str, int]) -> list[float]:
+    def known(self, starts: Mapping[str, int]) -> Floats:
         """A feasible point of the model: these starts, and everybody else never. Where a search may begin."""
-        column_of = {(self.klass[c], self.place[c]): c for c in self.committed()}
-        values = [
-            upper if kind is Kind.SLACK else 0.0 for kind, upper in zip(self.kind, self.upper, strict=True)
-        ]
-        left = [len(members) for members in self.classes]
+        mine = self.committed
+        column_of = dict(
+            zip(
+                zip(self.klass[mine].tolist(), self.place[mine].tolist(), strict=True),
+                mine.tolist(),
+                strict=True,
+            )
+        )
+        values = np.where(self.kind == Kind.SLACK, self.upper, 0.0)
+        left = np.array([len(members) for members in self.classes], dtype=np.float64)
         for klass, members in enumerate(self.classes):
             for job in members:
                 column = column_of.get((klass, starts.get(job.id, -1)))
                 if column is not None:
                     values[column] += 1.0
-                    left[klass] -= 1
-        for column, kind in enumerate(self.kind):
-            if kind is Kind.NEVER:
-                values[column] = float(left[self.klass[column]])
+                    left[klass] -= 1.0
+        never = self.kind == Kind.NEVER
+        values[never] = left[self.klass[never]]
         return values
 
 
@@ -127,6 +117,14 @@ def build(evaluator: Evaluator) -> Columns:
     return _Builder(evaluator).build()
 
 
+class _Asking(NamedTuple):
+    """Columns that start a class now, where, and what they ask of hosts: the class's first job."""
+
+    columns: Ints
+    places: Ints
+    job: JobView
+
+
 class _Builder:
     """Makes the columns of each class, noting in passing what they take; rows are written at the end."""
 
@@ -137,52 +135,54 @@ class _Builder:
         self.caps = Caps(self.world.snapshot, self.world.book.caps)
         self.edges = np.array(BUCKETS_H) * 3600.0
         self.standing = Standing(self.world, self.lots)
-        self.named: dict[str, Row] = {}
+        self.rows: list[Terms] = []
+        self.named: dict[str, Terms] = {}
         self.entries: list[tuple[int, Starts]] = []
         """Starts of a class, and the index of the first of their columns."""
-        self.out = Columns()
+        self.pile = Pile()
         grouped: dict[object, list[JobView]] = {}
         for job in self.world.jobs:
             grouped.setdefault(self.world.key(job), []).append(job)
-        self.out.classes = list(grouped.values())
+        self.classes = list(grouped.values())
         places = len(self.world.places)
-        self.gpu_hours: list[list[Row]] = [self._bucket_rows(p) for p in range(places)]
-        self.fit: list[list[tuple[int, JobView]]] = [[] for _ in range(places)]
+        self.gpu_hours: list[list[Terms]] = [self._bucket_rows(p) for p in range(places)]
+        self.fit: list[_Asking] = []
         self.cap_rows = [
-            Row(f"cap/{row.policy}/{row.unit.value}", -np.inf, max(0.0, row.limit - used))
+            Terms(f"cap/{row.policy}/{row.unit.value}", -np.inf, max(0.0, row.limit - used))
             for row, used in zip(self.caps.rows, self.caps.used, strict=True)
         ]
 
     def build(self) -> Columns:
-        for klass in range(len(self.out.classes)):
+        for klass in range(len(self.classes)):
             self._class(klass)
         self._hours()
         self._fit_rows()
         self._guarantee_rows()
         rows = [row for rows in self.gpu_hours for row in rows] + self.cap_rows
-        self.out.rows += [row for row in rows if row.columns]
-        return self.out
+        self.rows += [row for row in rows if row]
+        return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def _class(self, klass: int) -> None:
         """All columns of one class, its row, and what policies require for it."""
-        members = self.out.classes[klass]
-        serve = Row(f"class/{members[0].id}", len(members), len(members))
+        members = self.classes[klass]
+        serve = Terms(f"class/{members[0].id}", len(members), len(members))
         committed: list[int] = []
         places = self.world.open_to(members[0])
         able = {place: self._able(members, place) for place in places if not self._offered(place)}
         starts = self._starts(klass, {place: count for place, count in able.items() if count}, serve)
         committed += starts
-        for place in places:
+        needy = [job for job in members if not self.evaluator.bursting.no_need(job)]
+        for place in places if needy else ():
             if self._offered(place):
-                committed += self._rented(klass, place, serve)
+                committed += self._rented(klass, place, needy, serve)
         job = members[0]
         home = self.entries[-1][1].cheapest_run_usd if able else 0.0
         # Without the run, the model would save by never running what it could run later.
         never = never_usd(self.world.book, job).total + home
-        serve.add(self.out.add(Kind.NEVER, klass, -1, never, len(members)), 1.0)
-        self.out.rows.append(serve)
+        serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members)), 1.0)
+        self.rows.append(serve)
         self._required(klass, committed)
 
     def _offered(self, place: int) -> bool:
@@ -194,29 +194,27 @@ class _Builder:
             return len(members)
         return sum(self.evaluator.bursting.may_use_lease(job, place) for job in members)
 
-    def _starts(self, klass: int, able: Mapping[int, int], serve: Row) -> list[int]:
+    def _starts(self, klass: int, able: Mapping[int, int], serve: Terms) -> list[int]:
         """Starts at places that exist, now and later; those of now are to be whole."""
-        job, first = self.out.classes[klass][0], len(self.out.kind)
+        job = self.classes[klass][0]
         starts = self.standing.starts(job, list(able), list(able.values()))
-        count = len(starts.place)
+        kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
+        first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper)
         self.entries.append((first, starts))
-        self.out.kind += [Kind.NOW if now else Kind.FUTURE for now in starts.now.tolist()]
-        self.out.klass += [klass] * count
-        self.out.place += starts.place.tolist()
-        self.out.cost += starts.cost.tolist()
-        self.out.upper += starts.upper.tolist()
-        serve.columns += range(first, first + count)
-        serve.coefficients += [1.0] * count
-        committed = (np.flatnonzero(starts.now) + first).tolist()
-        for column in committed:
-            self.fit[self.out.place[column]].append((column, job))
-            self._use_caps(column, job, self.out.place[column])
+        serve.extend(np.arange(first, first + len(kind)), np.ones(len(kind)))
+        now = np.flatnonzero(starts.now)
+        places = starts.place[now]
+        self.fit.append(_Asking(now + first, places, job))
+        if self.cap_rows:
+            for column, place in zip((now + first).tolist(), places.tolist(), strict=True):
+                self._use_caps(column, job, place)
+        committed: list[int] = (now + first).tolist()
         return committed
 
-    def _rented(self, klass: int, place: int, serve: Row) -> list[int]:
+    def _rented(self, klass: int, place: int, needy: Sequence[JobView], serve: Terms) -> list[int]:
         """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
-        members, at = self.out.classes[klass], self.world.places[place]
-        cases = [c for job in members if isinstance(c := self.evaluator.bursting.case(job, place), Case)]
+        members, at = self.classes[klass], self.world.places[place]
+        cases = [c for job in needy if isinstance(c := self.evaluator.bursting.case(job, place), Case)]
         if not cases or members[0].id in self.world.forbidden or at.offer is None:
             return []
         job, case = members[0], cases[0]
@@ -225,7 +223,7 @@ class _Builder:
         committed = []
         if now:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
-            column = self.out.add(Kind.RENT, klass, place, price, min(now, at.offer.offer.available))
+            column = self.pile.add(Kind.RENT, klass, place, price, min(now, at.offer.offer.available))
             serve.add(column, 1.0)
             self._use_caps(column, job, place)
             self._spare(place).add(column, -(at.gpus - job.gpus_total))
@@ -236,19 +234,21 @@ class _Builder:
             start_s = rent_at - self.now + case.start_at - self.now
             risk = late_share(job, self.now + start_s, at.run_s(job))
             price = case.cost_usd + wait_h * start_s + self.world.book.value_usd(job) * risk
-            column = self.out.add(Kind.LATER, klass, place, price, len(cases) - now)
+            column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now)
             serve.add(column, 1.0)
-            self._use_caps(column, job, place)
+            self._use_caps(column, job, place, later=True)
+        if count > 1:
+            return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
         pro_rata = at.instance_usd_h * at.run_s(job) / 3600.0 * size(job) / max(1, at.gpus)
-        column = self.out.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))
+        column = self.pile.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
         return committed
 
     def _required(self, klass: int, committed: Iterable[int]) -> None:
         """Jobs that a policy wants rented now: not starting them costs the rent and a little more."""
-        members = self.out.classes[klass]
+        members = self.classes[klass]
         prices = [
             min((c.cost_usd for c in self.evaluator.bursting.required(job, self.caps)), default=None)
             for job in members
@@ -256,15 +256,15 @@ class _Builder:
         wanted = [price for price in prices if price is not None]
         if not wanted:
             return
-        row = Row(f"required/{members[0].id}", len(wanted), np.inf)
+        row = Terms(f"required/{members[0].id}", len(wanted), np.inf)
         for column in committed:
             row.add(column, 1.0)
-        row.add(self.out.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
-        self.out.rows.append(row)
+        row.add(self.pile.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
+        self.rows.append(row)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def _bucket_rows(self, place: int) -> list[Row]:
+    def _bucket_rows(self, place: int) -> list[Terms]:
         """GPU-seconds that are expected to be free in each bucket."""
         at, lot = self.world.places[place], self.lots[place]
         if at.offer is not None:
@@ -276,7 +276,7 @@ class _Builder:
         rows = []
         for low, high in zip(self.edges[:-1], self.edges[1:], strict=True):
             free = float(np.sum(gains * np.clip(high - np.maximum(times, low), 0.0, None)))
-            rows.append(Row(f"hours/{at.key}/{low / 3600.0:g}h", -np.inf, free / 3600.0))
+            rows.append(Terms(f"hours/{at.key}/{low / 3600.0:g}h", -np.inf, free / 3600.0))
         return rows
 
     def _hours(self) -> None:
@@ -292,67 +292,79 @@ class _Builder:
         for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(numbers)], strict=True):
             if begin < end:
                 place, bucket = divmod(int(numbers[begin]), BUCKETS)
-                row = self.gpu_hours[place][bucket]
-                row.columns, row.coefficients = columns[begin:end].tolist(), gpu_h[begin:end].tolist()
+                self.gpu_hours[place][bucket].extend(columns[begin:end], gpu_h[begin:end])
 
-    def _use_caps(self, column: int, job: JobView, place: int) -> None:
+    def _use_caps(self, column: int, job: JobView, place: int, *, later: bool = False) -> None:
+        """What a start takes of caps; a rental `later` only of the money."""
         for row, adds in zip(self.cap_rows, self.caps.adds(job, self.world.places[place]), strict=True):
-            later = self.out.kind[column] is Kind.LATER and not row.name.endswith(f"/{CapUnit.USD.value}")
-            row.add(column, 0.0 if later else adds)
+            row.add(column, 0.0 if later and not row.name.endswith(f"/{CapUnit.USD.value}") else adds)
 
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
-        for place, columns in enumerate(self.fit):
-            if not columns:
-                continue
-            lot, key = self.lots[place], self.world.places[place].key
-            steps = sorted({1, 2, 4, 8, *(job.gpus for _, job in columns)} - {0})
-            for step in steps:
-                row = Row(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
-                for column, job in columns:
-                    row.add(column, float(job.nodes * (job.gpus // step)))
-                self.out.rows.append(row)
-            cpus = Row(f"cpus/{key}", -np.inf, float(sum(h.cpus_milli for h in lot.hosts)))
-            memory = Row(f"memory/{key}", -np.inf, float(sum(h.memory_mib for h in lot.hosts)))
-            for column, job in columns:
-                cpus.add(column, float(job.nodes * job.cpus_milli))
-                memory.add(column, float(job.nodes * job.memory_mib))
-            self.out.rows += [cpus, memory]
+        columns = np.concatenate([NO_INTS, *(each.columns for each in self.fit)])
+        places = np.concatenate([NO_INTS, *(each.places for each in self.fit)])
+        each_asks = np.array(
+            [(j.nodes, j.gpus, j.cpus_milli, j.memory_mib) for _, _, j in self.fit], dtype=np.int64
+        ).reshape(-1, 4)
+        asks = np.repeat(each_asks, [len(each.columns) for each in self.fit], axis=0)
+        order = np.argsort(places, kind="stable")
+        columns, places, asks = columns[order], places[order], asks[order]
+        for place in np.unique(places).tolist():
+            low, high = np.searchsorted(places, (place, place + 1))
+            self._fit(place, columns[low:high], asks[low:high])
 
-    def _spare(self, place: int) -> Row:
+    def _fit(self, place: int, columns: Ints, asks: Ints) -> None:
+        """The rows of one place, of the columns that start there now and what each of their jobs asks for."""
+        lot, key = self.lots[place], self.world.places[place].key
+        nodes, gpus, cpus, memory = asks.T
+        for step in sorted({1, 2, 4, 8, *gpus.tolist()} - {0}):
+            row = Terms(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
+            row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
+            self.rows.append(row)
+        for name, amount, free in (
+            ("cpus", cpus, sum(h.cpus_milli for h in lot.hosts)),
+            ("memory", memory, sum(h.memory_mib for h in lot.hosts)),
+        ):
+            row = Terms(f"{name}/{key}", -np.inf, float(free))
+            row.extend(columns, (nodes * amount).astype(np.float64))
+            self.rows.append(row)
+
+    def _spare(self, place: int) -> Terms:
         """GPUs beside the jobs that rent there: sharers never exceed them."""
         return self._row(f"spare/{self.world.places[place].key}", 0.0)
 
-    def _available(self, place: int) -> Row:
+    def _available(self, place: int) -> Terms:
         offer = self.world.places[place].offer
         return self._row(
             f"available/{self.world.places[place].key}", float(offer.offer.available if offer else 0)
         )
 
-    def _row(self, name: str, high: float) -> Row:
+    def _row(self, name: str, high: float) -> Terms:
         if name not in self.named:
-            self.named[name] = Row(name, -np.inf, high)
-            self.out.rows.append(self.named[name])
+            self.named[name] = Terms(name, -np.inf, high)
+            self.rows.append(self.named[name])
         return self.named[name]
 
     def _guarantee_rows(self) -> None:
         """Guaranteed GPUs, as far as there is work that wants them; what is short is charged."""
         for guarantee in self.world.guarantees:
-            mine = [
-                k for k, members in enumerate(self.out.classes) if under(members[0].queue, guarantee.queue)
-            ]
-            wanted = sum(job.gpus_total for k in mine for job in self.out.classes[k] if self.world.home(job))
+            mine = [each for each in self.fit if under(each.job.queue, guarantee.queue)]
+            wanted = sum(
+                job.gpus_total
+                for members in self.classes
+                for job in members
+                if under(job.queue, guarantee.queue) and self.world.home(job)
+            )
             used = self.world.in_use(guarantee)
             target = min(guarantee.gpus, used + wanted) - used
             if target <= 0:
                 continue
-            row = Row(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
-            chosen = set(mine)
-            for column, kind in enumerate(self.out.kind):
-                if kind is Kind.NOW and self.out.klass[column] in chosen:
-                    at = self.world.places[self.out.place[column]]
-                    if not at.rented and guarantee.model in ("", at.model):
-                        row.add(column, float(self.out.classes[self.out.klass[column]][0].gpus_total))
+            row = Terms(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
+            counts = np.array(
+                [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
+            )
+            for each in mine:
+                row.extend(each.columns, counts[each.places] * float(each.job.gpus_total))
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
-            row.add(self.out.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
-            self.out.rows.append(row)
+            row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
+            self.rows.append(row)

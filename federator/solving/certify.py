@@ -4,15 +4,18 @@ The bound is the linear relaxation's, and it is proven by its dual prices with p
 sum made here is below every plan of the model. So a certificate needs no trust in the solver that found the prices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from federator.planning import columns as cut
 from federator.planning.columns import Columns
 from federator.planning.objective import Evaluator
 from federator.solving import linear
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,21 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
     return tuple(found)
 
 
-def proven_bound(table: Columns, prices: list[float]) -> float:
+def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:
     """What no plan of the model costs less than: Lagrange's sum at these row prices."""
-    total, reduced = 0.0, np.array(table.cost)
-    for row, price in zip(table.rows, prices, strict=True):
-        limit = row.low if price > 0 else row.high
-        if price and np.isfinite(limit):
-            total += price * limit
-            np.subtract.at(reduced, row.columns, price * np.array(row.coefficients))
-    return float(total + np.sum(np.minimum(reduced, 0.0) * np.array(table.upper)))
+    price = np.asarray(prices, dtype=np.float64)
+    limits = np.where(price > 0, [row.low for row in table.rows], [row.high for row in table.rows])
+    price = np.where(np.isfinite(limits), price, 0.0)
+    rows, columns, coefficients = table.terms
+    reduced = table.cost - np.bincount(columns, coefficients * price[rows], len(table.cost))
+    total = np.sum(price[price != 0.0] * limits[price != 0.0])
+    return float(total + np.sum(np.minimum(reduced, 0.0) * table.upper))
 
 
 def _fixed(table: Columns, starts: Mapping[str, int]) -> dict[int, tuple[float, float]] | None:
     """The committed columns at what these starts make them; None where the model has no column for a start."""
-    values, committed = table.known(starts), table.committed()
-    if round(sum(values[column] for column in committed)) != len(starts):
+    committed = table.committed
+    values = table.known(starts)[committed]
+    if round(float(values.sum())) != len(starts):
         return None
-    return {column: (values[column], values[column]) for column in committed}
+    return {column: (value, value) for column, value in zip(committed.tolist(), values.tolist(), strict=True)}

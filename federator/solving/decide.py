@@ -102,7 +102,7 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
     table = cut.build(evaluator)
-    if not table.committed():
+    if not len(table.committed):
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
         return race
     evaluator.work.begin_stage()

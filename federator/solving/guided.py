@@ -8,13 +8,18 @@ the work that it displaces later counted in; so the lowest per GPU goes first.
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from federator.planning.columns import Columns, Kind
 from federator.planning.objective import Evaluator
 from federator.planning.yard import need_of
 
+Floats = NDArray[np.float64]
+
 
 def fill(
-    evaluator: Evaluator, table: Columns, reduced: Sequence[float], starts: Mapping[str, int]
+    evaluator: Evaluator, table: Columns, reduced: Floats | Sequence[float], starts: Mapping[str, int]
 ) -> dict[str, int]:
     """These starts, and more on the hosts that they leave free, the lowest reduced cost per GPU first. Caps are the evaluator's to hold."""
     world = evaluator.world
@@ -24,8 +29,8 @@ def fill(
         view = world.by_id[name]
         if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
             filled[name] = place
-    for column in _in_turn(table, reduced):
-        place = table.place[column]
+    for column in _in_turn(table, np.asarray(reduced)):
+        place = int(table.place[column])
         for job in table.classes[table.klass[column]]:
             if job.id in filled or not _may(evaluator, job.id, place):
                 continue
@@ -35,14 +40,12 @@ def fill(
     return filled
 
 
-def _in_turn(table: Columns, reduced: Sequence[float]) -> list[int]:
+def _in_turn(table: Columns, reduced: Floats) -> list[int]:
     """The starts of now on capacity that is there."""
-
-    def turn(column: int) -> tuple[float, float, int]:
-        gpus = max(1, table.classes[table.klass[column]][0].gpus_total)
-        return reduced[column] / gpus, table.cost[column], column
-
-    return sorted((column for column, kind in enumerate(table.kind) if kind is Kind.NOW), key=turn)
+    now = np.flatnonzero(table.kind == Kind.NOW)
+    gpus = np.array([max(1, members[0].gpus_total) for members in table.classes], dtype=np.float64)
+    turns: list[int] = now[np.lexsort((now, table.cost[now], reduced[now] / gpus[table.klass[now]]))].tolist()
+    return turns
 
 
 def _may(evaluator: Evaluator, job: str, place: int) -> bool:

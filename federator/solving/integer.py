@@ -8,10 +8,15 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
-from federator.planning.columns import Columns, Row
+from federator.planning.columns import Columns
+from federator.planning.growing import Row
 from federator.solving.linear import LinearAnswer
+
+Floats = NDArray[np.float64]
 
 DETERMINISTIC_LIMIT = 0.5
 """CP-SAT's own unit of work, near a second of one core for one."""
@@ -29,7 +34,7 @@ SLACK_USD = 1.0
 class IntegerAnswer:
     """Values per column (whole), the objective and bound of the integer model, and whether it was proven."""
 
-    values: list[float]
+    values: Floats
     objective_usd: float
     bound_usd: float
     proven: bool
@@ -40,15 +45,14 @@ class Known(NamedTuple):
     """The best plan so far: what it costs, and the point of the model that it stands for."""
 
     usd: float
-    values: list[float]
+    values: Floats
 
 
 def solve(columns: Columns, linear: LinearAnswer, known: Known, seed: int) -> IntegerAnswer | str:
     """The best whole plan found within the limit; or why there is none: the model is too large for this stage, or too hard."""
     gap = max(0.0, known.usd - linear.bound_usd) + SLACK_USD
-    kept = [
-        c for c in range(len(columns.cost)) if linear.reduced[c] <= gap or linear.values[c] or known.values[c]
-    ]
+    used = (linear.values != 0.0) | (known.values != 0.0)
+    kept = np.flatnonzero((linear.reduced <= gap) | used).tolist()
     if len(kept) > MAX_COLUMNS:
         return f"left out: {len(kept)} columns, it takes {MAX_COLUMNS}"
     model = cp_model.CpModel()
@@ -65,9 +69,9 @@ def solve(columns: Columns, linear: LinearAnswer, known: Known, seed: int) -> In
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return "no whole plan within the limit"
-    values = [0.0] * len(columns.cost)
+    values = np.zeros(len(columns.cost))
     for column, variable in variables.items():
-        values[column] = float(solver.value(variable))
+        values[column] = solver.value(variable)
     return IntegerAnswer(
         values=values,
         objective_usd=solver.objective_value / CENTS,
@@ -81,7 +85,7 @@ def _add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row
     """One row in whole numbers: coefficients rounded up and limits down, so that what is feasible here is feasible there."""
     terms = [
         (variables[c], value)
-        for c, value in zip(row.columns, row.coefficients, strict=True)
+        for c, value in zip(row.columns.tolist(), row.coefficients.tolist(), strict=True)
         if c in variables
     ]
     if not terms:

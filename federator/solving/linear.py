@@ -5,24 +5,31 @@ on until all are whole or the dive's few steps are used up. Work is limited by i
 itself exactly.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from ortools.linear_solver.python.model_builder_helper import (
-    ModelBuilderHelper,
-    ModelSolverHelper,
-    SolveStatus,
+from numpy.typing import NDArray
+from ortools.math_opt.callback_pb2 import CallbackRegistrationProto
+from ortools.math_opt.core.python import solver
+from ortools.math_opt.model_parameters_pb2 import ModelSolveParametersProto
+from ortools.math_opt.model_pb2 import ModelProto
+from ortools.math_opt.model_update_pb2 import ModelUpdateProto
+from ortools.math_opt.parameters_pb2 import (
+    SOLVER_TYPE_GLOP,
+    SolveParametersProto,
+    SolverInitializerProto,
 )
+from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 
 from federator.planning.columns import Columns
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 ITERATIONS = 200_000
 """Simplex iterations of one solve."""
-MANY_COLUMNS = 60_000
-"""Beyond so many the dual simplex is quicker than the primal one."""
 DIVE_STEPS = 12
 DIVE_COLUMNS = 120_000
 """Solves after the first: so many, and no more columns in all of them together."""
@@ -39,11 +46,11 @@ class LinearAnswer:
 
     bound_usd: float
     prices: dict[str, float]
-    reduced: list[float]
-    rounds: list[list[float]]
+    reduced: Floats
+    rounds: list[Floats]
 
     @property
-    def values(self) -> list[float]:
+    def values(self) -> Floats:
         """The dive's end."""
         return self.rounds[0]
 
@@ -54,13 +61,15 @@ def solve(columns: Columns) -> LinearAnswer | None:
     first = model.relax({})
     if first is None:
         return None
-    committed = set(columns.committed())
-    rounds = [
-        [float(math.floor(v + WHOLE)) if c in committed else v for c, v in enumerate(step)]
-        for step in reversed([first.values, *_dive(model, columns, first.values)])
-    ]
+    rounds = []
+    for step in reversed([first.values, *_dive(model, columns, first.values)]):
+        values = step.copy()
+        values[columns.committed] = np.floor(step[columns.committed] + WHOLE)
+        rounds.append(values)
     prices = {
-        r.name: round(dual, 6) for r, dual in zip(columns.rows, first.duals, strict=True) if abs(dual) > WHOLE
+        row.name: round(dual, 6)
+        for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
+        if abs(dual) > WHOLE
     }
     return LinearAnswer(first.objective, prices, first.reduced, rounds)
 
@@ -68,26 +77,31 @@ def solve(columns: Columns) -> LinearAnswer | None:
 Bounds = dict[int, tuple[float, float]]
 
 
-def _dive(model: "Model", columns: Columns, values: list[float]) -> Iterator[list[float]]:
+def _dive(model: "Model", columns: Columns, values: Floats) -> Iterator[Floats]:
     """Make now-columns whole, the most nearly whole first; yield the values after each step."""
-    committed = columns.committed()
-    lower, upper = dict.fromkeys(committed, 0.0), {c: columns.upper[c] for c in committed}
+    committed = columns.committed
+    lower = np.zeros(len(committed))
+    upper = columns.upper[committed].copy()
     solves = 1
     steps = min(DIVE_STEPS, DIVE_COLUMNS // max(1, len(columns.cost)))
     while solves <= steps:
-        broken = [c for c in committed if abs(values[c] - round(values[c])) > WHOLE]
-        if not broken:
+        now = values[committed]
+        lower = np.maximum(lower, np.floor(now + WHOLE))
+        broken = np.flatnonzero(np.abs(now - np.rint(now)) > WHOLE)
+        if not len(broken):
             break
-        lower |= {c: max(lower[c], math.floor(values[c] + WHOLE)) for c in committed}
-        broken.sort(key=lambda c: (math.floor(values[c]) - values[c], columns.cost[c], c))
+        broken = broken[
+            np.lexsort((broken, columns.cost[committed[broken]], np.floor(now[broken]) - now[broken]))
+        ]
         batch = broken[: max(1, len(broken) // (steps - solves + 1))]
-        ups = {c: float(math.ceil(values[c])) for c in batch}
-        answer = model.relax(_bounds(lower | ups, upper))
+        raised = lower.copy()
+        raised[batch] = np.ceil(now[batch])
+        answer = model.relax(_bounds(committed, raised, upper))
         if answer is not None:
-            lower |= ups
+            lower = raised
         else:
             upper[batch[0]] = lower[batch[0]]
-            answer = model.relax(_bounds(lower, upper))
+            answer = model.relax(_bounds(committed, lower, upper))
         solves += 1
         if answer is None:
             break
@@ -95,48 +109,73 @@ def _dive(model: "Model", columns: Columns, values: list[float]) -> Iterator[lis
         yield values
 
 
-def _bounds(lower: dict[int, float], upper: dict[int, float]) -> Bounds:
-    return {column: (low, max(low, upper[column])) for column, low in lower.items()}
+def _bounds(committed: Ints, lower: Floats, upper: Floats) -> Bounds:
+    limits = zip(lower.tolist(), np.maximum(lower, upper).tolist(), strict=True)
+    return dict(zip(committed.tolist(), limits, strict=True))
 
 
 class Relaxed(NamedTuple):
     """One solve: the objective, values and reduced costs by column, duals by row."""
 
     objective: float
-    values: list[float]
-    duals: list[float]
-    reduced: list[float]
+    values: Floats
+    duals: Floats
+    reduced: Floats
 
 
 class Model:
-    """The relaxation, built once; who dives, or fixes what is decided, only moves bounds."""
+    """The relaxation, handed to GLOP once; who dives, or fixes what is decided, only moves bounds.
+
+    It goes on from the last basis then, which takes some tens of iterations instead of some thousands. Presolve would give that up: a model that
+    it has made smaller is another one each time.
+    """
 
     def __init__(self, columns: Columns) -> None:
         """Hand the columns to the solver."""
-        self._model = model = ModelBuilderHelper()
-        count = len(columns.cost)
-        dual = "true" if count > MANY_COLUMNS else "false"
-        self._parameters = f"max_number_of_iterations: {ITERATIONS} use_dual_simplex: {dual}"
-        lower, upper, whole = np.zeros(count), np.array(columns.upper), np.zeros(count, dtype=bool)
-        model.add_var_array_with_bounds(lower, upper, whole, "")  # type: ignore[arg-type]  # its stubs predate numpy 2
-        model.set_objective_coefficients(list(range(count)), columns.cost)
-        for row in columns.rows:
-            constraint = model.add_linear_constraint()
-            model.set_constraint_lower_bound(constraint, row.low)
-            model.set_constraint_upper_bound(constraint, row.high)
-            for column, coefficient in zip(row.columns, row.coefficients, strict=True):
-                model.add_term_to_constraint(constraint, column, coefficient)
-        model.set_maximize(False)
+        self._columns = len(columns.cost)
+        model, every = ModelProto(), range(self._columns)
+        model.variables.ids.extend(every)
+        model.variables.lower_bounds.extend([0.0] * self._columns)
+        model.variables.upper_bounds.extend(columns.upper.tolist())
+        model.variables.integers.extend([False] * self._columns)
+        model.objective.linear_coefficients.ids.extend(every)
+        model.objective.linear_coefficients.values.extend(columns.cost.tolist())
+        model.linear_constraints.ids.extend(range(len(columns.rows)))
+        model.linear_constraints.lower_bounds.extend([row.low for row in columns.rows])
+        model.linear_constraints.upper_bounds.extend([row.high for row in columns.rows])
+        rows, entries, coefficients = columns.terms
+        model.linear_constraint_matrix.row_ids.extend(rows.tolist())
+        model.linear_constraint_matrix.column_ids.extend(entries.tolist())
+        model.linear_constraint_matrix.coefficients.extend(coefficients.tolist())
+        self._solver = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto())
+        self._parameters = SolveParametersProto()
+        self._parameters.glop.use_preprocessing = False
+        self._parameters.glop.use_dual_simplex = True
+        self._parameters.glop.max_number_of_iterations = ITERATIONS
 
     def relax(self, bounds: Bounds) -> Relaxed | None:
         """Solve with these bounds moved, too; None unless it is solved to the end."""
-        for column, (low, high) in bounds.items():
-            self._model.set_var_lower_bound(column, low)
-            self._model.set_var_upper_bound(column, high)
-        solver = ModelSolverHelper("glop")
-        solver.set_solver_specific_parameters(self._parameters)
-        solver.solve(self._model)
-        if solver.status() != SolveStatus.OPTIMAL:
+        if bounds:
+            self._move(bounds)
+        found = self._solver.solve(
+            self._parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
+        )
+        if found.termination.reason != TERMINATION_REASON_OPTIMAL:
             return None
-        values, duals, reduced = solver.variable_values(), solver.dual_values(), solver.reduced_costs()
-        return Relaxed(solver.objective_value(), values.tolist(), duals.tolist(), reduced.tolist())
+        best = found.solutions[0]
+        return Relaxed(
+            best.primal_solution.objective_value,
+            np.array(best.primal_solution.variable_values.values),
+            np.array(best.dual_solution.dual_values.values),
+            np.array(best.dual_solution.reduced_costs.values),
+        )
+
+    def _move(self, bounds: Bounds) -> None:
+        moved, columns = ModelUpdateProto(), sorted(bounds)
+        lower, upper = moved.variable_updates.lower_bounds, moved.variable_updates.upper_bounds
+        lower.ids.extend(columns)
+        lower.values.extend([bounds[column][0] for column in columns])
+        upper.ids.extend(columns)
+        upper.values.extend([bounds[column][1] for column in columns])
+        taken = self._solver.update(moved)
+        assert taken, "GLOP takes other bounds"

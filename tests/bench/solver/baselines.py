@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from federator.model.snapshot import JobView, Problem
 from federator.planning import columns as cut
-from federator.planning.columns import Row
+from federator.planning.growing import Row
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
@@ -88,7 +88,7 @@ def _fill(world: World, jobs: Iterable[JobView], choose: Choice) -> Starts:
 def per_job_cpsat(problem: Problem, limit_s: float) -> Starts | str:
     """A variable for each job, place and time, given to CP-SAT with a limit; or why it was not."""
     table = cut.build(Evaluator(World(problem)))
-    copies = [len(table.classes[klass]) if klass >= 0 else 1 for klass in table.klass]
+    copies = [len(table.classes[klass]) if klass >= 0 else 1 for klass in table.klass.tolist()]
     if sum(copies) > MOST_BOOLEANS:
         return f"not built: {sum(copies):,} variables"
     model = cp_model.CpModel()
@@ -109,8 +109,8 @@ def per_job_cpsat(problem: Problem, limit_s: float) -> Starts | str:
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return f"no plan within {limit_s:g} s"
     return {
-        job.id: table.place[column]
-        for column in table.committed()
+        job.id: int(table.place[column])
+        for column in table.committed.tolist()
         for job, variable in zip(table.classes[table.klass[column]], variables[column], strict=True)
         if solver.value(variable)
     }

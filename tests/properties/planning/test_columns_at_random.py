@@ -22,7 +22,7 @@ at_random = settings(max_examples=60, deadline=None, suppress_health_check=[Heal
 def _gpu_h(table: Columns, column: int) -> float:
     """What a column takes of all buckets together."""
     return sum(
-        value
+        float(value)
         for row in table.rows
         if row.name.startswith("hours/")
         for at, value in zip(row.columns, row.coefficients, strict=True)
@@ -36,7 +36,7 @@ def test_a_start_costs_what_prices_say_and_takes_its_gpu_hours(problem: Problem)
     evaluator = Evaluator(World(problem))
     world, table = evaluator.world, cut.build(evaluator)
     for column, kind in enumerate(table.kind):
-        if kind is not Kind.NOW:
+        if kind != Kind.NOW:
             continue
         job, place = table.classes[table.klass[column]][0], table.place[column]
         at, lot = world.places[place], world.lot(place)
@@ -66,7 +66,7 @@ def test_there_is_a_start_now_wherever_one_fits_and_later_ones_only_once_hosts_a
             fits = lot.fits(need_of(job), job.nodes) and (job.not_before_at or 0.0) <= world.now
             assert ((klass, place, Kind.NOW) in found) == fits
             later = sum(
-                table.kind[c] is Kind.FUTURE and table.klass[c] == klass and table.place[c] == place
+                table.kind[c] == Kind.FUTURE and table.klass[c] == klass and table.place[c] == place
                 for c in range(len(table.kind))
             )
             earliest = lot.earliest(need_of(job), job.nodes)

@@ -5,7 +5,8 @@ import pytest
 from federator.model.capacity import Shape
 from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
-from federator.planning.columns import Columns, Kind, Row, build
+from federator.planning.columns import Columns, Kind, build
+from federator.planning.growing import Row
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
@@ -47,7 +48,7 @@ def test_only_commitments_are_whole() -> None:
     job = a_job("tight", gpus=4, models=("A100",), deadline_at=NOW + 1.2 * HOUR)
     other = a_pool("other", nodes=1, model="T4")
     found = table(a_world([job, a_job("any")], [FULL, other], [an_offer()], [bursting()]))
-    assert {found.kind[c] for c in found.committed()} == {Kind.NOW, Kind.RENT}
+    assert {found.kind[c] for c in found.committed} == {Kind.NOW, Kind.RENT}
 
 
 def test_a_rental_that_need_not_begin_is_no_commitment() -> None:
@@ -61,7 +62,9 @@ def test_nothing_starts_before_its_hosts_free() -> None:
     found = table(a_world([a_job("one", gpus=4)], [FULL]))
     assert Kind.NOW not in found.kind
     hours = [r for r in found.rows if r.name.startswith("hours/")]
-    assert {r.name.rsplit("/", 1)[1] for r in hours if r.columns}.isdisjoint({"0h", "0.25h", "0.5h", "1h"})
+    assert {r.name.rsplit("/", 1)[1] for r in hours if len(r.columns)}.isdisjoint(
+        {"0h", "0.25h", "0.5h", "1h"}
+    )
 
 
 def test_node_fit_counts_hosts_not_totals() -> None:
@@ -102,8 +105,8 @@ def test_what_a_policy_requires_costs_more_not_to_do() -> None:
     rule = bursting(mode=BurstMode.THRESHOLD, after_wait_s=60.0)
     found = table(a_world([a_job("patient")], [FULL], [an_offer()], [rule]))
     required = row(found, "required/patient")
-    slack = next(c for c in required.columns if found.kind[c] is Kind.SLACK)
-    rent = next(c for c in required.columns if found.kind[c] is Kind.RENT)
+    slack = next(c for c in required.columns if found.kind[c] == Kind.SLACK)
+    rent = next(c for c in required.columns if found.kind[c] == Kind.RENT)
     assert required.low == 1.0
     assert found.cost[slack] > found.cost[rent]
 
@@ -113,7 +116,7 @@ def test_the_known_point_is_feasible() -> None:
     evaluator = Evaluator(World(a_world(jobs, [a_pool()], rules=[GuaranteeRow("g", "research", 8)])))
     found, scored = build(evaluator), evaluator.score({})
     values = found.known(scored.starts)
-    assert sum(values[c] for c in found.committed()) == len(scored.starts) == 2
+    assert sum(values[c] for c in found.committed) == len(scored.starts) == 2
     for each in found.rows:
         total = sum(k * values[c] for c, k in zip(each.columns, each.coefficients, strict=True))
         assert each.low - 1e-9 <= total <= each.high + 1e-9, each.name
@@ -123,7 +126,7 @@ def test_columns_cost_what_the_evaluator_says() -> None:
     """A world in which everything starts now: both add up to the same."""
     problem = a_world([a_job("a", gpus=2), a_job("b")], [a_pool(price_usd_gpu_h=0.7)])
     found = table(problem)
-    now = sum(found.cost[c] * found.upper[c] for c in found.committed() if found.place[c] == 0)
+    now = sum(found.cost[c] * found.upper[c] for c in found.committed if found.place[c] == 0)
     assert now == pytest.approx(Evaluator(World(problem)).score({}).total)
 
 
@@ -131,5 +134,5 @@ def test_values_become_starts_of_jobs_in_their_order() -> None:
     problem = a_world([a_job("b", submitted_at=NOW), a_job("a", submitted_at=NOW - 10)], [a_pool()])
     evaluator = Evaluator(World(problem))
     found = build(evaluator)
-    values = [1.0 if kind is Kind.NOW else 0.0 for kind in found.kind]
+    values = [1.0 if kind == Kind.NOW else 0.0 for kind in found.kind]
     assert found.jobs_for(values, evaluator) == {"a": 0}

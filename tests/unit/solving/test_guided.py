@@ -41,7 +41,7 @@ def test_it_counts_per_gpu_so_that_a_large_job_is_not_kept_out_for_being_large()
 
 def test_what_has_started_keeps_its_place() -> None:
     evaluator, table = table_of(two_for_one_place())
-    place = next(table.place[c] for c, kind in enumerate(table.kind) if kind is Kind.NOW)
+    place = next(table.place[c] for c, kind in enumerate(table.kind) if kind == Kind.NOW)
     costs = reduced(table, {"first": -9.0, "second": 9.0})
     assert guided.fill(evaluator, table, costs, {"second": place}) == {"second": place}
 

@@ -1,0 +1,117 @@
+"""Columns and rows while they are made: whole arrays where there are many, one at a time where there are few, and arrays in the end.
+
+A model of a window has some ten to fifty thousand columns and a hundred thousand terms. Python objects for each of them cost more than solving it does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NO_INTS: Ints = np.empty(0, dtype=np.int64)
+NO_FLOATS: Floats = np.empty(0, dtype=np.float64)
+
+
+class Row(NamedTuple):
+    """`low` ≤ Σ coefficients × columns ≤ `high`."""
+
+    name: str
+    low: float
+    high: float
+    columns: Ints
+    coefficients: Floats
+
+
+@dataclass
+class Terms:
+    """A row that is being made. Parts come in the order of their columns."""
+
+    name: str
+    low: float
+    high: float
+    _columns: list[Ints | Sequence[int]] = field(default_factory=list)
+    _coefficients: list[Floats | Sequence[float]] = field(default_factory=list)
+
+    def add(self, column: int, coefficient: float) -> None:
+        """One more term; a zero is left out."""
+        if coefficient:
+            self._columns.append((column,))
+            self._coefficients.append((coefficient,))
+
+    def extend(self, columns: Ints, coefficients: Floats) -> None:
+        """Many more; zeros are left out."""
+        used = coefficients != 0.0
+        if used.any():
+            self._columns.append(columns[used])
+            self._coefficients.append(coefficients[used])
+
+    def __bool__(self) -> bool:
+        """Whether there are any terms."""
+        return bool(self._columns)
+
+    def row(self) -> Row:
+        """What it has come to."""
+        if not self._columns:
+            return Row(self.name, self.low, self.high, NO_INTS, NO_FLOATS)
+        columns = np.concatenate(self._columns).astype(np.int64, copy=False)
+        coefficients = np.concatenate(self._coefficients).astype(np.float64, copy=False)
+        return Row(self.name, self.low, self.high, columns, coefficients)
+
+
+class Pile:
+    """Columns that are being made: kind, class, place, cost in USD and upper limit of each."""
+
+    def __init__(self) -> None:
+        """An empty one."""
+        self._few: list[tuple[int, int, int, float, float]] = []
+        self._parts: list[tuple[Ints, Ints, Ints, Floats, Floats]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, kind: int, klass: int, place: int, price: float, upper: float) -> int:
+        """One more column; return its index."""
+        self._few.append((kind, klass, place, price, upper))
+        self._count += 1
+        return self._count - 1
+
+    def extend(self, kind: Ints, klass: int, place: Ints, price: Floats, upper: Floats) -> int:
+        """Many more of one class; return the index of the first."""
+        self._flush()
+        self._parts.append((kind, np.full(len(kind), klass, dtype=np.int64), place, price, upper))
+        self._count += len(kind)
+        return self._count - len(kind)
+
+    def arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats]:
+        """All of them."""
+        self._flush()
+        if not self._parts:
+            return NO_INTS, NO_INTS, NO_INTS, NO_FLOATS, NO_FLOATS
+        kind, klass, place, price, upper = zip(*self._parts, strict=True)
+        return (
+            np.concatenate(kind),
+            np.concatenate(klass),
+            np.concatenate(place),
+            np.concatenate(price),
+            np.concatenate(upper),
+        )
+
+    def _flush(self) -> None:
+        if self._few:
+            kind, klass, place, price, upper = zip(*self._few, strict=True)
+            self._parts.append(
+                (
+                    np.array(kind, dtype=np.int64),
+                    np.array(klass, dtype=np.int64),
+                    np.array(place, dtype=np.int64),
+                    np.array(price, dtype=np.float64),
+                    np.array(upper, dtype=np.float64),
+                )
+            )
+            self._few = []
