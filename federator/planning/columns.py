@@ -237,8 +237,6 @@ class _Builder:
             column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now)
             serve.add(column, 1.0)
             self._use_caps(column, job, place, later=True)
-        if count > 1:
-            return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
         pro_rata = at.instance_usd_h * at.run_s(job) / 3600.0 * size(job) / max(1, at.gpus)
         column = self.pile.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))
