@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import BurstEvidence, Market
+from federator.model.changes import Change, Remedy
 from federator.model.datasets import Moves
 
 
@@ -43,6 +44,8 @@ class SiteReason(msgspec.Struct, frozen=True):
     start_at: float | None = None
     finish_at: float | None = None
     change: str = ""
+    remedy: tuple[Change, ...] = ()
+    """The same as records that can be tried: applied to the problem, they make the filters pass."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
@@ -193,5 +196,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     burst: BurstEvidence | None = None
     policies: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    """What would help, as records that can be tried; the first is the smallest."""
     run_time: str = ""
     """How long it is planned to run, and how that is known; empty once it has ended."""

@@ -167,6 +167,11 @@ def of_pool(view: PoolView, data: DataBook | None = None) -> Candidate:
     return _place(view.key, [view], data)
 
 
+def made_of(at: Candidate, views: Sequence[PoolView]) -> Candidate:
+    """The same place with these pools instead of its own."""
+    return _place(at.key, views, at.data)
+
+
 def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candidate:
     usable = tuple(view for view in views if view.open) or tuple(views)
     view = usable[0]

@@ -14,6 +14,7 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.burst import Bursting, HomeForecast
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
+from federator.planning.remedies import way_in
 
 MAX_CHANGES = 5
 
@@ -47,7 +48,9 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     said = _said(plan, job_id)
     home_at = _home_finish_at(said)
     standing = _standing(problem, plan, job, home_at)
-    sites = standing.reasons(job)
+    sites = tuple(
+        _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
+    )
     if said.waiting is not None:
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
     return Explanation(
@@ -65,6 +68,15 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
         burst=said.burst,
         policies=_policies(standing, job),
     )
+
+
+def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
+    """A place that a filter closes, with all that it takes to open it; nothing is offered where nothing is known to."""
+    rejection = world.rejection(job, place)
+    if rejection is None:
+        return site
+    way = way_in(job, world.places[place], world.ground, rejection)
+    return replace(site, change=way.text, remedy=way.changes)
 
 
 def _home_finish_at(said: _Said) -> float | None:

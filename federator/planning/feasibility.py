@@ -99,6 +99,8 @@ def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
         return None
     if lacking == IMAGES:
         return "the job names an image, and no containers run there", "leave image out"
+    if at.standing is None:
+        return f"it has no {lacking.replace(':', ' ')}", f"leave {lacking.replace(':', ' ')} out"
     return f"it has no {lacking.replace(':', ' ')}", "a site's operator adds secrets to its site file"
 
 

@@ -4,13 +4,19 @@ Money counts in the worst case: a rented machine is paid until its work is made 
 """
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
+import math
+
 from federator.model.capacity import Market
-from federator.model.rules import BurstMode
+from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.asking import Answer, Ground
 from federator.planning.candidates import Candidate
 from federator.planning.openings import open_at
-from federator.planning.wording import moment, money, span
+from federator.planning.rulebook import RuleBook
+from federator.planning.wording import cents_up, moment, money, span
+
+LIMIT_STEP_S = 300.0
+"""A max_duration that is proposed is a multiple of this."""
 
 
 def burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -106,10 +112,17 @@ def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     permits = [permit for permit in ground.book.permits_for(job, at) if ground.book.in_force(permit)]
     if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
         return None
-    dearest = max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
+    dearest = dearest_permit(job, at, ground.book)
     limit, price = dearest.max_price_usd_h or 0.0, at.instance_usd_h
     text = f"it costs {money(price)} per hour; policy {dearest.policy} admits at most {money(limit)}"
-    return text, f"a platform team raises the price limit of {dearest.policy} by {money(price - limit)}"
+    more = cents_up(price - limit)
+    return text, f"a platform team raises the price limit of {dearest.policy} by {money(more)}"
+
+
+def dearest_permit(job: JobView, at: Candidate, book: RuleBook) -> Filter:
+    """Of the burst policies in force there, the one that admits most."""
+    permits = [permit for permit in book.permits_for(job, at) if book.in_force(permit)]
+    return max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
 
 
 def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -118,8 +131,13 @@ def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
         return None
     return (
         "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
-        "set max_duration",
+        f"set max_duration ({span(proposed_limit_s(job))} would do)",
     )
+
+
+def proposed_limit_s(job: JobView) -> float:
+    """A max_duration that is long enough for the run as it is forecast."""
+    return math.ceil(max(job.run_s, job.run_high_s) / LIMIT_STEP_S) * LIMIT_STEP_S
 
 
 def worst_rent_s(job: JobView, at: Candidate) -> float:
@@ -152,7 +170,10 @@ def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
         f"it could cost {money(worst)} in the worst case ({', '.join(parts)}); {whose} leaves {money(left)}"
     )
     lift = f"a higher budget in {job.cost_policy}" if job.cost_policy else "raise max_cost"
-    return text, f"{lift} by {money(worst - left)}{', or shorten max_duration' if at.rented else ''}"
+    return (
+        text,
+        f"{lift} by {money(cents_up(worst - left))}{', or shorten max_duration' if at.rented else ''}",
+    )
 
 
 def ends_by(job: JobView, at: Candidate, now: float) -> float:

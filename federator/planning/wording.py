@@ -1,5 +1,6 @@
 """The few phrases that every reason is made of, so that the same thing is always said in the same words."""
 
+import math
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -21,6 +22,11 @@ def moment(at: float, now: float) -> str:
 def money(usd: float) -> str:
     """Dollars to the cent."""
     return f"{usd:.2f} USD"
+
+
+def cents_up(usd: float) -> float:
+    """So many dollars that nothing is lacking when they are written to the cent: what people are told to add must be enough."""
+    return math.ceil(usd * 100.0 - 1e-6) / 100.0
 
 
 def request(job: JobView) -> str:

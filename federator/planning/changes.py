@@ -1,0 +1,139 @@
+"""Applies changes to a problem: the world as it would be if somebody did what an explanation advises.
+
+Pure, and the same for everybody: the tests that hold advice to its word, a person who tries it out, and the search for what opens a place, which asks only
+for the part of the world that a filter looks at.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from federator.kernel.errors import Invalid
+from federator.model.capacity import Shape
+from federator.model.changes import (
+    AskFor,
+    Change,
+    ChangeRule,
+    Federation,
+    MoreHosts,
+    Offers,
+    Open,
+    Permit,
+    RaiseCap,
+    WaitUntil,
+)
+from federator.model.rules import (
+    BurstMode,
+    CapRow,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    PoolSelector,
+    Rule,
+    Scope,
+)
+from federator.model.snapshot import JobView, OfferView, PoolView, Problem, Snapshot
+from federator.planning.rulebook import borrowing_cap
+from federator.planning.yard import Lot, expected_end
+
+LIFTED = "lifted"
+
+
+def apply(problem: Problem, changes: Iterable[Change]) -> Problem:
+    """The problem with all of these done, one after the other. `Invalid` where one is about nothing that the problem holds."""
+    snapshot = problem.snapshot
+    for change in changes:
+        after = changed(snapshot, change)
+        if after == snapshot and not isinstance(change, WaitUntil):
+            raise Invalid("the problem holds nothing that this would change", field=type(change).__name__)
+        snapshot = after
+    return replace(problem, snapshot=snapshot)
+
+
+def changed(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The snapshot with one change."""
+    match change:
+        case AskFor():
+            return replace(snapshot, jobs=tuple(job_with(job, change) for job in snapshot.jobs))
+        case MoreHosts() | Open() | Offers():
+            return replace(
+                snapshot,
+                pools=tuple(pool_with(view, change) for view in snapshot.pools),
+                offers=tuple(_offer_with(view, change) for view in snapshot.offers),
+            )
+        case RaiseCap() | ChangeRule() | Permit():
+            return replace(snapshot, rules=rules_with(snapshot.rules, change))
+        case WaitUntil():
+            later = tuple(_later(view, snapshot.taken_at, change.at) for view in snapshot.pools)
+            return replace(snapshot, taken_at=max(snapshot.taken_at, change.at), pools=later)
+        case Federation():
+            return replace(snapshot, **{change.field: () if change.field == "away" else False})
+
+
+def job_with(job: JobView, change: Change) -> JobView:
+    """The job as it would then be."""
+    if not isinstance(change, AskFor) or change.job != job.id:
+        return job
+    return replace(job, **{change.field: change.value})
+
+
+def pool_with(view: PoolView, change: Change) -> PoolView:
+    """The pool as it would then be."""
+    if isinstance(change, Open) and view.key in change.keys:
+        return replace(view, open=True, closed_because="")
+    if isinstance(change, Offers) and view.key in change.keys:
+        return replace(view, abilities=tuple(sorted({*view.abilities, change.ability})))
+    if isinstance(change, MoreHosts) and view.key == change.key:
+        whole = Shape(view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node, change.hosts)
+        return replace(view, nodes=view.nodes + change.hosts, free=(*view.free, whole))
+    return view
+
+
+def _offer_with(view: OfferView, change: Change) -> OfferView:
+    if not isinstance(change, MoreHosts) or view.key != change.key:
+        return view
+    return replace(view, offer=replace(view.offer, available=view.offer.available + change.hosts))
+
+
+def rules_with(rules: tuple[Rule, ...], change: Change) -> tuple[Rule, ...]:
+    """The rules as they would then be."""
+    if isinstance(change, RaiseCap):
+        return tuple(_raised(rule, change) for rule in rules)
+    if isinstance(change, ChangeRule):
+        return tuple(found for rule in rules if (found := _rule_with(rule, change)) is not None)
+    if isinstance(change, Permit):
+        scope, pools = Scope(queues=(change.queue,)), PoolSelector(sites=(change.site,))
+        name = f"{change.queue} at {change.site}"
+        return (*rules, Filter(name, Effect.ALLOW, scope, pools, mode=BurstMode.ECONOMIC))
+    return rules
+
+
+def _raised(rule: Rule, change: RaiseCap) -> Rule:
+    if rule == change.row and isinstance(rule, CapRow):
+        return replace(rule, limit=change.limit)
+    if isinstance(rule, GuaranteeRow) and borrowing_cap(rule) == change.row:
+        return replace(rule, borrowing_limit=int(change.limit) - rule.gpus)
+    return rule
+
+
+def _rule_with(rule: Rule, change: ChangeRule) -> Rule | None:
+    if not isinstance(rule, Filter) or (rule.policy, rule.effect.value) != (change.policy, change.effect):
+        return rule
+    if change.field == LIFTED:
+        return None
+    value = BurstMode(str(change.value)) if change.field == "mode" else change.value
+    return replace(rule, **{change.field: value})
+
+
+def _later(view: PoolView, now: float, at: float) -> PoolView:
+    """The pool at a later moment: what is expected to end by then has given its part back, and what boots has booted."""
+    if at <= now:
+        return view
+    lot = Lot.of_pool(view, now)
+    lot.advance(at)
+    still = tuple(work for work in view.busy if expected_end(work, now) > at)
+    boots = view.ready_at is not None and view.ready_at > at
+    if len(still) == len(view.busy) and (view.ready_at is None or boots):
+        return view
+    free = view.free if boots else tuple(Shape(*host) for host in lot.hosts)
+    return replace(view, busy=still, free=free)
