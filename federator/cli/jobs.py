@@ -260,7 +260,7 @@ def _outcome(job: Job) -> str:
 
 def _asks_for(spec: JobSpec) -> str:
     wanted = spec.resources
-    count = gpus(spec.nodes, wanted.gpus.count, "|".join(wanted.gpus.models))
+    count = gpus(spec.nodes, wanted.gpus.total, "|".join(wanted.gpus.models))
     parts = [_counted(count, "GPU") if wanted.gpus.count else f"{spec.nodes} nodes" if spec.nodes > 1 else ""]
     parts.append(_counted(f"{wanted.cpus_milli / 1000:g}", "CPU"))
     parts.append(f"{format_mib(wanted.memory_mib)} memory" if wanted.memory_mib else "")

@@ -37,7 +37,7 @@ def usd(amount: float | None) -> str:
     return f"{amount:.3f} USD" if 0 < abs(amount) < 0.1 else f"{amount:,.2f} USD"
 
 
-def gpus(nodes: int, per_node: int, models: str = "") -> str:
+def gpus(nodes: int, per_node: float, models: str = "") -> str:
     """What a job asks for: `4`, `2x4 A100`."""
     count = f"{nodes}x{per_node}" if nodes > 1 else str(per_node)
     return f"{count} {models}".strip() if per_node else (f"{nodes}x0" if nodes > 1 else NONE)

@@ -10,7 +10,7 @@ from federator.control.scribe import Scribe
 from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerKind
-from federator.model.jobs import Job
+from federator.model.jobs import Job, in_gpus
 from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
 
 
@@ -65,7 +65,7 @@ def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -
         scribe.ledger(
             LedgerKind.USAGE,
             "dispatcher",
-            f"{placement.nodes} × {placement.gpus_per_node} GPUs, {placement.status}",
+            f"{placement.nodes} × {in_gpus(placement.gpus_per_node, shared=placement.shared)} GPUs, {placement.status}",
             job=job.id,
             queue=job.queue,
             owner=job.owner,

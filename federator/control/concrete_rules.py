@@ -4,7 +4,6 @@ A cap for each owner becomes one for every owner whose waiting work could exceed
 that there are at this moment. Planner and checker then know nothing but caps.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
@@ -12,6 +11,7 @@ import msgspec
 
 from federator.control.records import Records
 from federator.model.capacity import Market
+from federator.model.jobs import in_gpus, tidy
 from federator.model.rules import (
     CapRow,
     CapUnit,
@@ -61,18 +61,19 @@ def of_owner(cap: CapRow, owner: str) -> CapRow:
 
 
 def _per_owner(cap: CapRow, jobs: Sequence[JobView], pools: Sequence[PoolView]) -> Iterator[CapRow]:
-    wanted: Counter[str] = Counter()
+    wanted: dict[str, float] = {}
     for job in jobs:
         if in_scope(cap.scope, queue=job.queue, owner=job.owner, labels=job.labels):
-            wanted[job.owner] += job.gpus_total if cap.unit is CapUnit.GPUS else 1
+            adds = job.gpus_total if cap.unit is CapUnit.GPUS else 1
+            wanted[job.owner] = wanted.get(job.owner, 0) + adds
     if cap.unit is not CapUnit.USD:  # what cannot reach its limit needs no row
-        used = Counter(wanted)
+        used = dict(wanted)
         for busy in _ours(pools):
             if busy.owner in wanted and in_scope(
                 cap.scope, queue=busy.queue, owner=busy.owner, labels=busy.labels
             ):
-                used[busy.owner] += busy.nodes * busy.gpus if cap.unit is CapUnit.GPUS else int(busy.leads)
-        wanted = Counter({owner: count for owner, count in wanted.items() if used[owner] > cap.limit})
+                used[busy.owner] += busy.gpus_total if cap.unit is CapUnit.GPUS else int(busy.leads)
+        wanted = {owner: count for owner, count in wanted.items() if tidy(used[owner]) > cap.limit}
     yield from (of_owner(cap, owner) for owner in sorted(wanted))
 
 
@@ -85,8 +86,10 @@ def _kept_free(keeping: Sequence[GuaranteeRow], pools: Sequence[PoolView]) -> It
     if not keeping:
         return
     owned = [pool for pool in pools if pool.market is Market.OWNED]
-    there = sum(s.gpus * s.count for pool in owned if pool.open for s in pool.free)
-    there += sum(busy.nodes * busy.gpus for busy in _ours(owned))
+    there: float = sum(
+        in_gpus(s.gpus * s.count, shared=pool.shared) for pool in owned if pool.open for s in pool.free
+    )
+    there += sum(busy.gpus_total for busy in _ours(owned))
     for some in _together(keeping):
         names = [row.queue for row in some]
         kept = sum(row.gpus - (row.lending_limit or 0) for row in some)

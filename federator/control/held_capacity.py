@@ -3,7 +3,7 @@
 from federator.control.money import outstanding_usd
 from federator.control.records import Records
 from federator.kernel.errors import Conflict, Invalid
-from federator.model.jobs import Job
+from federator.model.jobs import Job, tidy
 from federator.model.placements import Placement
 from federator.model.rules import CapRow, CapUnit, in_scope, selects
 
@@ -60,9 +60,9 @@ def _check_room(records: Records, placement: Placement, old: Job, new: Job) -> N
             if not other.ended and _counts(records, row, other, records.jobs[other.job])
         ]
         adds = placement.gpus if row.unit is CapUnit.GPUS else 1
-        if adds and sum(use) + adds > row.limit:
+        if adds and tidy(sum(use) + adds) > row.limit:
             raise Conflict(
-                f"limit of {row.limit:g} {row.unit} of policy {row.policy}: {sum(use)} in use, this adds {adds}",
+                f"limit of {row.limit:g} {row.unit} of policy {row.policy}: {tidy(sum(use))} in use, this adds {adds}",
                 field="$.queue",
                 remedy="requeue it first, so that it waits for room there",
             )

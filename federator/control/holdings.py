@@ -165,5 +165,6 @@ class Holdings:
             saves_every_s=spec.checkpoint.every_s if spec.checkpoint else None,
             startup_s=max(0.0, part.started_at - part.assigned_at) if part.started_at else 0.0,
             displaced_at=job.displaced_at,
+            shared=part.shared,
         )
         return Holding(member, part, view, grace_s if part.grace_s is None else min(grace_s, part.grace_s))

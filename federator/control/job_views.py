@@ -14,7 +14,7 @@ from federator.control.money import job_limit
 from federator.control.records import Records
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
-from federator.model.snapshot import JobView
+from federator.model.snapshot import JobView, asked
 from federator.planning.forecast import (
     UNKNOWN,
     Leaning,
@@ -176,12 +176,7 @@ def view_of_job(
         owner=job.owner,
         submitted_at=job.submitted_at,
         priority=job.priority,
-        nodes=spec.nodes,
-        gpus=spec.resources.gpus.count,
-        models=spec.resources.gpus.models,
-        gpu_memory_mib=spec.resources.gpus.memory_mib,
-        cpus_milli=spec.resources.cpus_milli,
-        memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
+        **asked(spec.nodes, spec.resources),
         **_run_times(runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)),
         speed=spec.speed,
         max_duration_s=job.max_duration_s,

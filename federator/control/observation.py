@@ -216,6 +216,7 @@ class Observer:
             self_fencing=report.self_fencing,
             open=not of.because,
             closed_because=of.because,
+            shared=bool(pool.shared),
             **_lease_fields(of.lease, self.slack_s),
         )
         return _PoolKept(pool, here, settled_until_at, view)
@@ -243,6 +244,7 @@ class Observer:
                 model=lease.offer.model if lease else placements[0].model,
                 nodes=nodes,
                 gpus_per_node=gpus,
+                shared=any(placement.shared for placement in placements),
                 busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),

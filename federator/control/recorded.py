@@ -88,6 +88,8 @@ class Recorded:
         spec = self._records.spec(job.spec_hash)
         before = list(self._records.followed(job))
         run = self._run(job, spec, span, now)
+        if spec.resources.gpus.share_milli:  # simulations know whole GPUs only
+            return None
         if run is None or any(each.status is not JobStatus.SUCCEEDED for each in before):
             return None
         gpus, where = spec.resources.gpus, spec.placement
@@ -179,7 +181,9 @@ class Recorded:
                 labels={**site.labels, **{key: value for r in reports for key, value in r.labels.items()}},
                 price_usd_gpu_h=prices[0] if prices else site.price_usd_gpu_h,
                 draining=site.draining,
-                pools=tuple(_together([pool for report in reports for pool in report.pools])),
+                pools=tuple(
+                    _together([pool for report in reports for pool in report.pools if not pool.shared])
+                ),
             )
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from typing import TypeGuard
 
+from msgspec import UNSET
+
 from federator.control.intake_checks import QueueBook
 from federator.control.inventory import Inventory
 from federator.control.money import outstanding_usd, period_end, period_start, spend, spend_rows
 from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
+from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSelector, Rule, admits_queue
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
@@ -43,14 +46,14 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         status="DRAINING" if site.draining else _status([str(each) for each in statuses]),
         region=site.region,
         labels=site.labels,
-        gpus=sum(_lent(pool, inventory) for pool in pools),
-        busy=sum(row.busy_gpus for row in rows),
+        gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in pools)),
+        busy=tidy(sum(row.busy_gpus for row in rows)),
         running=sum(
             1
             for p in records.open_placements.values()
             if p.site == site.name and p.status is PlacementStatus.RUNNING
         ),
-        largest_gang=max((gang(_free(place)) for place in of_pools(pools)), key=_gang_size, default=""),
+        largest_gang=max(map(_gang, of_pools(pools)), key=_gang_size, default=""),
         age_s=min(ages, default=None),
         draining=site.draining,
         paused=any(report is not None and report.paused for report in reports),
@@ -102,9 +105,9 @@ def _closed(pools: list[PoolView]) -> str:
     return f"{len(shut)} of {len(members)} members take no work; {member}: {because}"
 
 
-def _free(place: Candidate) -> list[Shape]:
-    """What is free over all members of a place."""
-    return [shape for view in place.views for shape in view.free]
+def _gang(place: Candidate) -> str:
+    """The largest that fits over all members of a place."""
+    return gang((shape for view in place.views for shape in view.free), shared=place.shared)
 
 
 def _lent(pool: PoolView, inventory: Inventory) -> int:
@@ -133,19 +136,20 @@ def _pool_row(pool: PoolView, lent: int, report: SiteReport | None) -> PoolRow:
         memory_mib_per_node=pool.memory_mib_per_node,
         free=pool.free,
         lent_gpus=lent,
+        shared=pool.shared or UNSET,
     )
     return PoolRow(
         pool=reported,
         member=pool.member,
         free=pool.free,
-        busy_gpus=max(0, lent - free),
-        largest_gang=gang(pool.free),
+        busy_gpus=in_gpus(max(0, lent - free), shared=pool.shared),
+        largest_gang=gang(pool.free, shared=pool.shared),
         ailing=tuple(each for each in report.ailing if each.pool == pool.pool) if report else (),
         local_work=tuple(each for each in report.local_work if each.pool == pool.pool) if report else (),
     )
 
 
-def gang(free: Iterable[Shape]) -> str:
+def gang(free: Iterable[Shape], *, shared: bool = False) -> str:
     """The gang of most GPUs that fits now, as `nodes×GPUs`: for each size of node, as many nodes as there are."""
     shapes = [shape for shape in free if shape.gpus and shape.count]
     sizes = {shape.gpus for shape in shapes}
@@ -154,12 +158,12 @@ def gang(free: Iterable[Shape]) -> str:
         key=lambda g: (g[0] * g[1], g[1]),
         default=None,
     )
-    return "" if best is None else f"{best[0]}×{best[1]}"
+    return "" if best is None else f"{best[0]}×{in_gpus(best[1], shared=shared)}"
 
 
-def _gang_size(text: str) -> int:
+def _gang_size(text: str) -> float:
     nodes, _, gpus = text.partition("×")
-    return int(nodes) * int(gpus) if gpus else 0
+    return int(nodes) * float(gpus) if gpus else 0
 
 
 def queue_rows(records: Records) -> list[QueueRow]:
@@ -183,7 +187,7 @@ def queue_rows(records: Records) -> list[QueueRow]:
                 guaranteed_gpus=guarantee.gpus if guarantee else 0,
                 limit_gpus=limits.get(path),
                 weight=guarantee.weight if guarantee else 1.0,
-                gpus=sum(placement.gpus for placement in placements),
+                gpus=tidy(sum(placement.gpus for placement in placements)),
                 running=len(placements),
                 pending=sum(count for queue, count in waiting.items() if admits_queue((path,), queue)),
                 interactive=terms.interactive,

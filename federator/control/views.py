@@ -153,7 +153,7 @@ class Views:
             status=job.status,
             priority=job.priority,
             nodes=spec.nodes,
-            gpus=spec.resources.gpus.count,
+            gpus=spec.resources.gpus.total,
             models="|".join(spec.resources.gpus.models),
             site=placement.site if placement else "",
             market=placement.market if placement else "",

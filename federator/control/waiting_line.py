@@ -223,9 +223,10 @@ class WaitingLine:
     def _new_sort(self, job: Job, spec: JobSpec) -> _Sort:
         gpus, where = spec.resources.gpus, spec.placement
         sites = (job.resume_site,) if job.resume_site else where.sites
-        eligible = Eligible(gpus.models if gpus.count else (), sites, where.not_sites, where.kinds)
+        models, shared = (gpus.models, bool(gpus.share_milli)) if gpus.count else ((), None)
+        eligible = Eligible(models, sites, where.not_sites, where.kinds, shared)
         memory_mib = spec.resources.memory_mib + spec.resources.shm_mib
-        kind = Kind(job.queue, eligible, spec.nodes, gpus.count, spec.resources.cpus_milli, memory_mib)
+        kind = Kind(job.queue, eligible, spec.nodes, gpus.each, spec.resources.cpus_milli, memory_mib)
         run = self._run((job.queue, job.name) if spec.estimate_s is None else spec.estimate_s)
         others = (
             job.owner,

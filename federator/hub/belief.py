@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Pool
+from federator.model.jobs import WHOLE_MILLI
 from federator.model.placements import PlacementReport
 from federator.model.sites import LocalWork, SiteReport
 
@@ -61,6 +62,8 @@ def _check_pool(pool: Pool, where: str) -> None:
     _short(pool.name + pool.model, f"{where}.name")
     _between(pool.nodes, 0, MAX_HOSTS, f"{where}.nodes")
     _between(pool.gpus_per_node, 0, MAX_GPUS_PER_NODE, f"{where}.gpus_per_node")
+    if pool.shared and pool.gpus_per_node != WHOLE_MILLI:
+        raise Invalid(f"is not {WHOLE_MILLI}, for GPUs that are shared", field=f"{where}.gpus_per_node")
     _between(pool.lent_gpus, 0, pool.nodes * pool.gpus_per_node, f"{where}.lent_gpus")
     for name in ("gpu_memory_mib", "cpus_milli_per_node", "memory_mib_per_node"):
         _between(getattr(pool, name), 0, MAX_NUMBER, f"{where}.{name}")

@@ -61,6 +61,8 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     free: tuple[Shape, ...] = ()
     lent_gpus: int = 0
     """GPUs that the site lends at this hour, busy or free."""
+    shared: bool | msgspec.UnsetType = msgspec.UNSET
+    """Its GPUs are shared: each is a host of its own, and all counts of GPUs here and in `free` are thousandths of one. Unset, so that dispatchers from before read it: they are not."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

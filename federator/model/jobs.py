@@ -66,12 +66,17 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def total(self) -> float:
         """GPUs per node, parts of one as parts."""
-        return self.share_milli / WHOLE_MILLI if self.share_milli else self.count
+        return in_gpus(self.each, shared=bool(self.share_milli))
 
 
 def in_gpus(count: int, *, shared: bool) -> float:
     """So many GPUs; or thousandths, where they are shared, as parts of GPUs."""
-    return count / WHOLE_MILLI if shared else count
+    return tidy(count / WHOLE_MILLI) if shared else count
+
+
+def tidy(gpus: float) -> float:
+    """A sum of GPUs and of parts, to the thousandth; a whole number as such, for people and programs that expect one."""
+    return int(gpus) if gpus == int(gpus) else round(gpus, 3)
 
 
 class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

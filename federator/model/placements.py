@@ -10,6 +10,7 @@ import msgspec
 
 from federator.model.capacity import Market
 from federator.model.datasets import Moves
+from federator.model.jobs import in_gpus
 
 
 class PlacementStatus(StrEnum):
@@ -187,6 +188,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Data that is brought to its site before it starts; None where there is none, and where it ended before any was."""
     form: int = 0
     """Which of its spec's forms it runs in (`JobSpec.as_form`); `nodes`, `gpus_per_node` and the rest are of that form."""
+    shared: bool = False
+    """Its ranks are on parts of GPUs: `gpus_per_node` are thousandths."""
 
     @property
     def ended(self) -> bool:
@@ -198,9 +201,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return next((part for part in self.parts if part.member == member), None)
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> float:
         """GPUs over all ranks."""
-        return self.nodes * self.gpus_per_node
+        return in_gpus(self.nodes * self.gpus_per_node, shared=self.shared)
 
 
 class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):

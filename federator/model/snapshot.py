@@ -4,10 +4,12 @@ Commands, environment and secrets never enter it. Everything that planning reads
 jobs and sites are reduced to views of exactly that.
 """
 
+from typing import Any
+
 import msgspec
 
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.jobs import Form, Input, in_gpus
+from federator.model.jobs import Form, Input, Resources, in_gpus
 from federator.model.rules import Rule
 
 
@@ -87,16 +89,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if form == 0:
             return self
         chosen = self.forms[form - 1]
-        gpus = chosen.resources.gpus
         return msgspec.structs.replace(
             self,
-            nodes=chosen.nodes,
-            gpus=gpus.each,
-            shared=bool(gpus.share_milli),
-            models=gpus.models,
-            gpu_memory_mib=gpus.memory_mib,
-            cpus_milli=chosen.resources.cpus_milli,
-            memory_mib=chosen.resources.memory_mib + chosen.resources.shm_mib,
+            **asked(chosen.nodes, chosen.resources),
             run_s=self.run_s / chosen.throughput,
             run_low_s=self.run_low_s / chosen.throughput,
             run_high_s=self.run_high_s / chosen.throughput,
@@ -109,6 +104,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def gpus_total(self) -> float:
         """GPUs over all nodes, for money and limits; a whole number unless it asks for parts."""
         return in_gpus(self.nodes * self.gpus, shared=self.shared)
+
+
+def asked(nodes: int, resources: Resources) -> dict[str, Any]:
+    """The fields of a view that say what so many nodes of that size ask for."""
+    return {
+        "nodes": nodes,
+        "gpus": resources.gpus.each,
+        "shared": bool(resources.gpus.share_milli),
+        "models": resources.gpus.models,
+        "gpu_memory_mib": resources.gpus.memory_mib,
+        "cpus_milli": resources.cpus_milli,
+        "memory_mib": resources.memory_mib + resources.shm_mib,
+    }
 
 
 class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from federator.model.capacity import Market
+from federator.model.jobs import in_gpus
 from federator.model.rules import PoolSelector, selects
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.data import NOTHING, DataBook, Transfer
@@ -47,6 +48,8 @@ class Candidate:
     shut: tuple[PoolView, ...] = ()
     data: DataBook | None = None
     """What is known of data and links; None: nothing."""
+    shared: bool = False
+    """Its GPUs are shared: each is a host of its own, and is counted in thousandths."""
 
     @property
     def shown(self) -> str:
@@ -92,6 +95,11 @@ class Candidate:
             return self.source.offer.price_usd_h
         return self.price_usd_gpu_h * max(1, self.gpus * self.nodes) if self.rented else 0.0
 
+    @property
+    def gpus_in_all(self) -> float:
+        """GPUs of all its hosts, parts of one as parts."""
+        return in_gpus(self.gpus * self.nodes, shared=self.shared)
+
     def selected_by(self, pools: PoolSelector) -> bool:
         """Whether a rule's selector means it."""
         return selects(
@@ -133,6 +141,7 @@ def make(view: PoolView) -> tuple[object, ...]:
         view.model,
         view.gpu_memory_mib,
         view.gpus_per_node,
+        view.shared,
         view.cpus_milli_per_node,
         view.memory_mib_per_node,
         tuple(sorted(view.labels.items())),
@@ -195,6 +204,7 @@ def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candid
         views=usable,
         shut=tuple(each for each in views if not each.open) if usable[0].open else (),
         data=data,
+        shared=view.shared,
     )
 
 

@@ -117,7 +117,7 @@ def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
         return 0.0
     if not of_pool(pool).selected_by(row.pools):
         return 0.0
-    return float(busy.nodes * busy.gpus) if row.unit is CapUnit.GPUS else float(busy.leads)
+    return float(busy.gpus_total) if row.unit is CapUnit.GPUS else float(busy.leads)
 
 
 def _standing_use(row: CapRow, pool: PoolView) -> float:

@@ -11,6 +11,7 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
 from federator.kernel.quantities import format_mib
+from federator.model.jobs import in_gpus
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning import permits
 from federator.planning.asking import Answer, Ground, Rejection, Test
@@ -131,6 +132,15 @@ def _gpu_memory(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
+def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    if not job.gpus or job.shared == at.shared:
+        return None
+    if not job.shared:
+        return "its GPUs are shared, and the job asks for whole ones", "ask for part of a GPU"
+    change = "ask for a whole GPU" if at.gpus else ""
+    return "the job asks for part of a GPU, and none there is shared", change
+
+
 def _gpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.gpus <= at.gpus:
         return None
@@ -186,7 +196,7 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
         text = f"its open members hold {holds} of the gang's {job.nodes} nodes even empty; {first.member}: {first.closed_because}"
         return text, f"when {names} of {at.site} {'takes' if len(at.shut) == 1 else 'take'} work again"
     return (
-        f"even empty it holds {holds} of the gang's {job.nodes} nodes; a host there has {gpus(at.gpus)} and {at.cpus_milli / 1000:g} CPUs",
+        f"even empty it holds {holds} of the gang's {job.nodes} nodes; a host there has {gpus(in_gpus(at.gpus, shared=at.shared))} and {at.cpus_milli / 1000:g} CPUs",
         f"ask for {holds} node{'s' if holds != 1 else ''}",
     )
 
@@ -224,6 +234,11 @@ FILTERS: tuple[Test, ...] = (
     ),
     Test("gpu-model", "The job asks for certain GPU models.", _gpu_model),
     Test("gpu-memory", "The job asks for more memory per GPU.", _gpu_memory),
+    Test(
+        "shared-gpus",
+        "The job asks for part of a GPU and none there is shared; or it asks for whole ones, and they are.",
+        _shared_gpus,
+    ),
     Test("gpus-per-node", "No host there has so many GPUs.", _gpus_per_node),
     Test("cpus-per-node", "No host there has so many CPUs.", _cpus_per_node),
     Test("memory-per-node", "No host there has so much memory.", _memory_per_node),

@@ -191,7 +191,7 @@ class Evaluator:
         """What guarantees are short of after this decision, as far as there is work that wants it."""
         total = 0.0
         for row in self.world.guarantees:
-            used, wanted = self.world.in_use(row), 0
+            used, wanted = self.world.in_use(row), 0.0
             for job in self.world.jobs:
                 if not under(job.queue, row.queue) or not job.gpus_total:
                     continue

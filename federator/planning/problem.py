@@ -40,6 +40,10 @@ _NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_node
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 
 
+PARTS = 3
+"""Decimals of a sum of GPUs: parts are thousandths, and rounding must not make a queue borrow."""
+
+
 class World:
     """One problem, cut for planning. `forbidden` names jobs for which nothing may be rented: that is how a rental is tried without."""
 
@@ -167,23 +171,25 @@ class World:
         return whole
 
     @cached_property
-    def running_gpus(self) -> dict[tuple[str, str], int]:
+    def running_gpus(self) -> dict[tuple[str, str], float]:
         """GPUs in use by our placements, by queue and GPU model, on owned capacity."""
-        use: dict[tuple[str, str], int] = {}
+        use: dict[tuple[str, str], float] = {}
         for pool in self.snapshot.pools:
             for busy in pool.busy:
                 if busy.placement is not None and pool.market is Market.OWNED:
-                    use[busy.queue, pool.model] = (
-                        use.get((busy.queue, pool.model), 0) + busy.nodes * busy.gpus
-                    )
+                    key = busy.queue, pool.model
+                    use[key] = round(use.get(key, 0) + busy.gpus_total, PARTS)
         return use
 
-    def in_use(self, row: GuaranteeRow) -> int:
+    def in_use(self, row: GuaranteeRow) -> float:
         """GPUs that a guaranteed queue uses now."""
-        return sum(
-            count
-            for (queue, model), count in self.running_gpus.items()
-            if under(queue, row.queue) and row.model in ("", model)
+        return round(
+            sum(
+                count
+                for (queue, model), count in self.running_gpus.items()
+                if under(queue, row.queue) and row.model in ("", model)
+            ),
+            PARTS,
         )
 
     @cached_property
@@ -199,7 +205,7 @@ class World:
             )
             for job in sorted(mine, key=lambda j: (-j.priority, j.submitted_at, j.id)):
                 if job.gpus_total and used + job.gpus_total <= row.gpus:
-                    used += job.gpus_total
+                    used = round(used + job.gpus_total, PARTS)
                     covered.add(job.id)
         return frozenset(covered)
 

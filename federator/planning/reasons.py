@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
@@ -209,7 +210,7 @@ def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:
     if not job.gpus:
         cores = sum(host.cpus_milli for host in lot.hosts) / 1000
         return f"{cores:g} CPUs free", "more CPUs or memory free on one host"
-    free = gpus(sum(host.gpus for host in lot.hosts))
+    free = gpus(in_gpus(sum(host.gpus for host in lot.hosts), shared=job.shared))
     fits = sum(host.gpus // job.gpus for host in lot.hosts)
     if fits < job.nodes:
         part = f", on hosts that hold {fits} of its {job.nodes} nodes" if job.nodes > 1 else ""

@@ -14,7 +14,7 @@ from federator.model.plans import Preempt
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView
 from federator.planning.objective import Scored
-from federator.planning.problem import World, under
+from federator.planning.problem import PARTS, World, under
 from federator.planning.rulebook import matches
 from federator.planning.wording import span
 from federator.planning.yard import Lot, Release, need_of
@@ -31,7 +31,7 @@ Victim = Callable[[BusyView, str], bool]
 """Whether a running placement, on GPUs of that model, may be stopped."""
 
 
-Used = dict[GuaranteeRow, int]
+Used = dict[GuaranteeRow, float]
 """GPUs in use under each guarantee."""
 
 
@@ -39,7 +39,9 @@ def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
     """For each job that may make others stop: what stops. A placement is stopped once, and never for two jobs."""
     found: dict[str, Reclaim] = {}
     stopped: dict[str, BusyView] = {}
-    used: Used = {row: world.in_use(row) + _started(world, scored, row) for row in world.guarantees}
+    used: Used = {
+        row: round(world.in_use(row) + _started(world, scored, row), PARTS) for row in world.guarantees
+    }
     for job in world.jobs:
         if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
             continue
@@ -91,7 +93,7 @@ def lost_gpu_s(busy: BusyView, now: float) -> float:
     ran_s = max(0.0, now - busy.started_at)
     if busy.saves:
         ran_s = ran_s % busy.saves_every_s if busy.saves_every_s else 0.0
-    return busy.nodes * busy.gpus * (ran_s + busy.startup_s)
+    return busy.gpus_total * (ran_s + busy.startup_s)
 
 
 def _borrows(used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
@@ -105,12 +107,12 @@ def _borrows(used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool
 def _give_up(used: Used, busy: BusyView, model: str) -> None:
     for row in used:
         if under(busy.queue, row.queue) and row.model in ("", model):
-            used[row] -= busy.nodes * busy.gpus
+            used[row] = round(used[row] - busy.gpus_total, PARTS)
 
 
-def _started(world: World, scored: Scored, row: GuaranteeRow) -> int:
+def _started(world: World, scored: Scored, row: GuaranteeRow) -> float:
     """GPUs that this decision gives a guaranteed queue."""
-    total = 0
+    total = 0.0
     for name, place in scored.starts.items():
         at, job = world.places[place], world.by_id[name]
         if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):

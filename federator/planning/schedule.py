@@ -370,7 +370,7 @@ def _estimate(
             continue
         place = min(places, key=lambda p: (backlog_s[p], p))
         candidate = world.places[place]
-        capacity = max(size(job), float(candidate.gpus * candidate.nodes))
+        capacity = max(size(job), float(candidate.gpus_in_all))
         start, run_s = at + backlog_s[place], candidate.run_s(job)
         backlog_s[place] += size(job) * run_s / capacity
         yield job.id, Booking(place, start, start + run_s, exact=False)

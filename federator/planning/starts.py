@@ -168,6 +168,6 @@ class Standing:
         """GPU-hours that each start takes of each bucket."""
         begin, end = start_s[:, np.newaxis], (start_s + run_s)[:, np.newaxis]
         overlap = np.minimum(self._edges[1:], end) - np.maximum(self._edges[:-1], begin)
-        gpu_h = np.clip(overlap, 0.0, None) * job.gpus_total / 3600.0
+        gpu_h = np.clip(overlap, 0.0, None) * (job.nodes * job.gpus) / 3600.0
         column, bucket = np.nonzero(gpu_h)
         return column, bucket, gpu_h[column, bucket]

@@ -263,7 +263,7 @@ def _places(candidates: Sequence[Candidate]) -> Records:
     places["gpus"] = [c.gpus for c in candidates]
     places["cpus"] = [c.cpus_milli for c in candidates]
     places["memory"] = [c.memory_mib for c in candidates]
-    places["all_gpus"] = [c.gpus * c.nodes for c in candidates]
+    places["all_gpus"] = [c.gpus_in_all for c in candidates]
     places["soonest"], places["latest"] = -1, -1
     return places
 

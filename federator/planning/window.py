@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.model.capacity import Market
+from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import PoolView
 from federator.planning.candidates import CPU_ONLY_SIZE
@@ -53,6 +54,8 @@ class Eligible(NamedTuple):
     sites: tuple[str, ...] = ()
     not_sites: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    shared: bool | None = None
+    """Whether it asks for parts of GPUs; None: it asks for none at all."""
 
     def admits(self, pool: PoolView) -> bool:
         """Whether the pool passes these few filters."""
@@ -61,6 +64,7 @@ class Eligible(NamedTuple):
             and (not self.sites or pool.site in self.sites)
             and pool.site not in self.not_sites
             and (not self.kinds or pool.kind in self.kinds)
+            and self.shared in (None, pool.shared)
         )
 
 
@@ -177,8 +181,11 @@ class _Choice:
     ) -> None:
         self.pools, self.book, self.now, self.recent = pools, RuleBook(rules, now), now, recent_gpus
         self.line, self.table = line, line.table
-        self.nodes, self.gpus = self.table[:, 2], self.table[:, 3]
-        self.size = np.where(self.gpus > 0, self.nodes * self.gpus, self.nodes * CPU_ONLY_SIZE)
+        self.nodes = self.table[:, 2]
+        parts = np.array([bool(each.shared) for each in line.eligibles], dtype=bool)[self.table[:, 1]]
+        self.gpus = self.nodes * self.table[:, 3] / np.where(parts, WHOLE_MILLI, 1)
+        """Of all nodes, parts as parts."""
+        self.size = np.where(self.gpus > 0, self.gpus, self.nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         extra = [INTERACTIVE_POINTS if queue in interactive else 0.0 for queue in line.queues]
         self.extra = np.array(extra)[self.table[:, 0]]
@@ -221,14 +228,14 @@ class _Choice:
             queues = np.array([under(queue, row.queue) for queue in line.queues])
             models = np.array([not row.model or row.model in each.models for each in line.eligibles])
             covered = queues[self.table[:, 0]] & models[self.table[:, 1]]
-            gpus = np.where(covered, self.nodes * self.gpus, 0)[line.kind]
+            gpus = np.where(covered, self.gpus, 0.0)[line.kind]
             mine = np.flatnonzero(gpus)
             mine = mine[np.lexsort((line.submitted_at[mine], -line.priority[mine]))]
             while len(mine := mine[gpus[mine] <= free]):
                 # As many as fit in a row; whoever is next is too large, and all of its size with it.
                 taken = mine[np.cumsum(gpus[mine]) <= free]
                 owed[taken] = True
-                free -= int(gpus[taken].sum())
+                free -= float(gpus[taken].sum())
                 mine = mine[len(taken) :]
         return owed
 
@@ -249,10 +256,10 @@ class _Choice:
             turns[mine] = (had + np.cumsum(sizes[mine])) / weights.get(head, 1.0)
         return turns
 
-    def _in_use(self, queue: str, model: str, but_for: Container[str] = ()) -> int:
+    def _in_use(self, queue: str, model: str, but_for: Container[str] = ()) -> float:
         """GPUs of owned pools that placements of a queue, or below it, have; without those of some queues."""
         return sum(
-            busy.nodes * busy.gpus
+            busy.gpus_total
             for pool in self.pools
             if pool.market is Market.OWNED and model in ("", pool.model)
             for busy in pool.busy
@@ -330,7 +337,7 @@ class _Choice:
     def _capacity(self, *eligibles: Eligible) -> float:
         """GPUs (or nodes without any, as `size` counts them) of owned pools that pass all of these."""
         return sum(
-            pool.nodes * (pool.gpus_per_node or CPU_ONLY_SIZE)
+            in_gpus(pool.nodes * pool.gpus_per_node, shared=pool.shared) or pool.nodes * CPU_ONLY_SIZE
             for pool in self.pools
             if pool.open and pool.market is Market.OWNED and all(each.admits(pool) for each in eligibles)
         )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from federator.kernel.quantities import format_duration, format_mib
+from federator.model.jobs import in_gpus
 from federator.model.snapshot import JobView
 
 DAY_S = 86400.0
@@ -37,7 +38,7 @@ def request(job: JobView) -> str:
         memory = f" and {format_mib(job.memory_mib)}" if job.memory_mib else ""
         return f"{nodes} with {cores:g} CPU{'' if cores == 1 else 's'}{memory}"
     models = f" ({' or '.join(job.models)})" if job.models else ""
-    return f"{nodes} with {job.gpus} GPU{'s' if job.gpus > 1 else ''}{models}"
+    return f"{nodes} with {gpus(in_gpus(job.gpus, shared=job.shared))}{models}"
 
 
 def gpus(count: float) -> str:

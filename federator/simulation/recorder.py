@@ -115,7 +115,7 @@ class Recorder:
             pool=placement.pool,
             market=str(placement.market),
             nodes=placement.nodes,
-            gpus=placement.gpus,
+            gpus=int(placement.gpus),
             submit_s=job.submit_s,
             start_s=start_s,
             end_s=end_s,

@@ -82,7 +82,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     priority: int
     nodes: int
-    gpus: int
+    gpus: int | float
+    """Per node; a part of one for a job that asks for a part."""
     models: str
     site: str = ""
     market: str = ""
@@ -111,12 +112,12 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class PoolRow(msgspec.Struct, frozen=True):
-    """A pool of a site: its report, and the largest gang (nodes × GPUs) that fits now."""
+    """A pool of a site: its report, and the largest gang (nodes × GPUs) that fits now. In `pool` and `free`, shared GPUs are counted in thousandths."""
 
     pool: Pool
     member: str
     free: tuple[Shape, ...]
-    busy_gpus: int
+    busy_gpus: int | float
     largest_gang: str
     ailing: tuple[AilingGpu, ...] = ()
     """GPUs of it that take no new work, and why; those that are in use count as lent."""
@@ -143,8 +144,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     region: str = ""
     labels: dict[str, str] = {}
-    gpus: int = 0
-    busy: int = 0
+    gpus: int | float = 0
+    busy: int | float = 0
     running: int = 0
     largest_gang: str = ""
     age_s: float | None = None
@@ -166,7 +167,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     guaranteed_gpus: int = 0
     limit_gpus: int | None = None
     weight: float = 1.0
-    gpus: int = 0
+    gpus: int | float = 0
     running: int = 0
     pending: int = 0
     interactive: bool = False

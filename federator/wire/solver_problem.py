@@ -64,7 +64,9 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     nodes: Positive = 1
     """Ranks of the gang."""
     gpus_per_node: Count = 0
-    """GPUs of each rank."""
+    """GPUs of each rank; of a job that is `shared` thousandths of one."""
+    shared: bool = False
+    """It asks for part of a GPU per rank, on GPUs that their site shares."""
     cpus_milli_per_node: Count = 0
     """CPUs of each rank, in thousandths of a core."""
     memory_mib_per_node: Count = 0
@@ -142,7 +144,9 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     nodes: Positive
     """Ranks here."""
     gpus_per_node: Count
-    """GPUs of each rank."""
+    """GPUs of each rank; in a pool that is `shared` thousandths of one."""
+    shared: bool = False
+    """It has parts of GPUs."""
     cpus_milli_per_node: Count = 0
     """CPUs of each rank, in thousandths of a core."""
     memory_mib_per_node: Count = 0
@@ -209,7 +213,9 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     nodes: Positive = 1
     """Hosts, busy or free."""
     gpus_per_node: Count = 0
-    """GPUs of each host."""
+    """GPUs of each host; 1000 where they are `shared`."""
+    shared: bool = False
+    """Its GPUs are shared: each is a host of its own with a share of CPUs and memory, and GPUs, free and busy, are counted in thousandths."""
     cpus_milli_per_node: Count = 0
     """CPUs of each host, in thousandths of a core."""
     memory_mib_per_node: Count = 0

@@ -105,7 +105,7 @@ def _job(row: JobRow, job: Job, lease: LeaseResult | None) -> JobResult:
         deadline_at=row.deadline_at,
         met=None if missed is None else not missed,
         attempts=job.epoch,
-        gpus=row.nodes * row.gpus,
+        gpus=int(row.nodes * row.gpus),
         lease=lease.id if lease else "",
         burst=lease.evidence if lease else None,
     )

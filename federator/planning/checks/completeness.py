@@ -104,7 +104,7 @@ def _likeness(job: JobView, *, with_deadline: bool) -> object:
         job.queue,
         job.owner,
         tuple(sorted(job.labels.items())),
-        (job.nodes, job.gpus, job.cpus_milli, job.memory_mib),
+        (job.nodes, job.gpus, job.shared, job.cpus_milli, job.memory_mib),
         (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites, job.refused),
         (tuple(sorted(job.site_labels.items())), job.needs, job.needs_fencing, job.inputs),
         (job.deadline_at, job.run_s, tuple(sorted(job.speed.items()))) if with_deadline else None,

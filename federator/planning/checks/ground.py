@@ -38,7 +38,7 @@ TOLERANCE = 1e-6
 
 ALIKE = (
     *("site", "pool", "market", "kind", "region", "provider", "lends_to", "abilities", "self_fencing"),
-    *("model", "gpu_memory_mib", "gpus_per_node", "cpus_milli_per_node", "memory_mib_per_node"),
+    *("model", "gpu_memory_mib", "gpus_per_node", "shared", "cpus_milli_per_node", "memory_mib_per_node"),
     *("price_usd_gpu_h", "ready_at"),
 )
 """What pools of several members must have in common to be one place, beside their labels."""
@@ -209,7 +209,7 @@ class Ground:
         self.rented: dict[str, int] = {}
         self.acted: set[str] = set()
         self.stopped: set[str] = set()
-        self.given_up = [0] * len(self.guarantees)
+        self.given_up = [0.0] * len(self.guarantees)
         """GPUs that preempted work of each guaranteed queue gives up: they count against taking more, never for starting."""
         self.accepted: list[Action] = []
 
@@ -269,7 +269,7 @@ class Ground:
         self.stopped.add(action.placement)
         for target, victim in self.running[action.placement]:
             for index in self.guarantees_on(victim, target):
-                self.given_up[index] += victim.nodes * victim.gpus
+                self.given_up[index] += victim.gpus_total
 
     def _use_now(self, cap: CapRow) -> float:
         if cap.unit is CapUnit.USD:
@@ -281,7 +281,7 @@ class Ground:
         ]
         if cap.unit is CapUnit.JOBS:
             return len({busy.placement for busy in ours})
-        return sum(busy.nodes * busy.gpus for busy in ours)
+        return sum(busy.gpus_total for busy in ours)
 
     def _spent_now(self, cap: CapRow) -> float:
         return sum(
@@ -304,10 +304,10 @@ class Ground:
             return len(counted)
         return sum(target.price_usd_h for target in counted.values())
 
-    def _guaranteed_now(self, row: GuaranteeRow) -> int:
+    def _guaranteed_now(self, row: GuaranteeRow) -> float:
         scope = Scope(queues=(row.queue,))
         return sum(
-            busy.nodes * busy.gpus
+            busy.gpus_total
             for target, busy in self.parts
             if target.owned and concerns(scope, busy) and row.model in ("", target.model)
         )

@@ -47,6 +47,8 @@ def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
             PERMISSION,
             f"GPUs of {target.key} have {target.gpu_memory_mib} MiB, the job wants {job.gpu_memory_mib}",
         )
+    if job.gpus and job.shared != (target.pool is not None and target.pool.shared):
+        yield Fault(PERMISSION, f"{target.key} {'has no shared GPUs' if job.shared else 'shares its GPUs'}")
     unwanted = {"spot": Market.ON_DEMAND, "on-demand": Market.SPOT}.get(job.spot_policy)
     if target.market is unwanted:
         yield Fault(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from federator.model.plans import Preempt
 from federator.model.rules import PreemptRule
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.checks.ground import Fault, Ground, Target, concerns
+from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, concerns
 
 
 def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
@@ -51,11 +51,13 @@ def _by_guarantee(ground: Ground, beneficiary: JobView, victim: BusyView, target
     owed = {
         index
         for index in ground.guarantees_on(beneficiary, target)
-        if 0 < beneficiary.gpus_total <= ground.guarantees[index].gpus - ground.guarantee_use[index]
+        if 0
+        < beneficiary.gpus_total
+        <= ground.guarantees[index].gpus - ground.guarantee_use[index] + TOLERANCE
     }
     theirs = set(ground.guarantees_on(victim, target))
     borrowed = all(
-        ground.guarantee_use[index] - ground.given_up[index] > ground.guarantees[index].gpus
+        ground.guarantee_use[index] - ground.given_up[index] > ground.guarantees[index].gpus + TOLERANCE
         for index in theirs
     )
     return bool(owed - theirs) and borrowed

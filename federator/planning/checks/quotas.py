@@ -17,7 +17,7 @@ def check_in_use(ground: Ground, job: JobView, target: Target) -> Iterator[Fault
         if more and ground.cap_use[index] + more > cap.limit + TOLERANCE:
             yield Fault(
                 5,
-                f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {ground.cap_use[index]:g} are in use, this adds {more}",
+                f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {ground.cap_use[index]:g} are in use, this adds {more:g}",
             )
 
 
@@ -28,9 +28,9 @@ def check_borrowing(ground: Ground, job: JobView, target: Target) -> Iterator[Fa
         if row.borrowing_limit is None or not job.gpus_total:
             continue
         most = row.gpus + row.borrowing_limit
-        if ground.guarantee_use[index] + job.gpus_total > most:
+        if ground.guarantee_use[index] + job.gpus_total > most + TOLERANCE:
             yield Fault(
                 5,
                 f"queue {row.queue} may have {row.gpus} GPUs and borrow {row.borrowing_limit}: "
-                f"it has {ground.guarantee_use[index]}, this adds {job.gpus_total}",
+                f"it has {ground.guarantee_use[index]:g}, this adds {job.gpus_total:g}",
             )

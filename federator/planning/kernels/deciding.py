@@ -86,7 +86,7 @@ def unmet(s, number):
 def shortfall(s, number):
     """GPUs that a guarantee is short of after this decision, as far as there is work that wants them."""
     state, promise = s.state[0], s.promises[number]
-    used, wanted = promise.used, 0
+    used, wanted = promise.used, 0.0
     for index in range(len(s.jobs)):
         job = s.jobs[index]
         kind = s.classes[job.klass]
@@ -94,10 +94,10 @@ def shortfall(s, number):
             continue
         if job.starts == 0:
             at_home = kind.first_way < kind.last_way and s.places[s.ways[kind.first_way].place].kind == OWNED
-            wanted += kind.gpus if at_home else 0
+            wanted += kind.gpus if at_home else 0.0
         elif s.flags[state.promised_at + number, s.ways[job.way].place] != 0:
             used += kind.gpus
-    return max(0, min(promise.gpus, used + wanted) - used)
+    return max(0.0, min(float(promise.gpus), used + wanted) - used)
 
 
 @compiled

@@ -67,12 +67,12 @@ GIVEN = _record("host chosen", "")
 WAY = _record("place nodes gpus cpus memory left_over", "run_s run_usd egress_usd whole_usd worst_usd")
 """`run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money."""
 CLASS = _record(
-    "gpus first_way last_way first_row last_row"
+    "first_way last_way first_row last_row"
     # What stops it now: which, the row or the job, the place; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
     # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.
     " asks next first_member last_member head",
-    "not_before deadline value size typical steep stuck_x stopped_x",
+    "not_before deadline value gpus size typical steep stuck_x stopped_x",
 )
 JOBS_RECORD = _record(
     "klass forbidden forced first_avoided last_avoided first_case last_case first_required last_required"
@@ -83,7 +83,7 @@ JOBS_RECORD = _record(
 ROW = _record("unit", "limit used used_now")
 """A cap; `used_now`: after what starts now."""
 CASE = _record("way", "rent_at start_at usd")
-PROMISE = _record("gpus used", "usd")
+PROMISE = _record("gpus", "used usd")
 PAIR = _record("a b", "x")
 """Caps that a class counts for (a); where a job was lost, place and member (a, b); what a release gives back to a cap (a, x)."""
 
