@@ -8,7 +8,7 @@ same free GPU. A gang is one action: all of it or nothing.
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -109,7 +109,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.place(changes, job, placement, action.because)
+        self._scribe.place(changes, self._free_to_change(job), placement, action.because)
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, job, action.moves)
@@ -161,7 +161,7 @@ class Committer:
             model=offer.model,
         )
         changes.put(lease, placement)
-        self._scribe.place(changes, with_approval_spent(job), placement, action.because)
+        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, action.because)
         changes.put(
             self._scribe.ledger(
                 LedgerKind.ACT,
@@ -196,6 +196,8 @@ class Committer:
         )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
+        form = action.form if job.form is None else job.form
+        spec = spec.as_form(form)
         parts = parts_of(action.members) if isinstance(action, Place) else ()
         return Placement(
             id=self._scribe.ids.new("pl"),
@@ -222,6 +224,7 @@ class Committer:
             winner_because=plan.winner_because,
             because=action.because,
             moves=action.moves,
+            form=form,
         )
 
     def _preempt(self, changes: Changes, action: Preempt, job: Job) -> str:
@@ -235,22 +238,37 @@ class Committer:
             return "the placement is over or being stopped"
         reserved = placement.order is Order.RESERVE
         self._scribe.stop(changes, placement, action.because, sent=not reserved)
-        job = self._scribe.job(
-            changes,
-            job,
-            "suspend",
-            action.because,
-            pause_for="preemption",
-            displaced_at=self._scribe.clock.now(),
-        )
+        why: dict[str, Any] = {"pause_for": "preemption"}
+        if action.form is not None:
+            why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
+        at = self._scribe.clock.now()
+        job = self._scribe.job(changes, job, "suspend", action.because, displaced_at=at, **why)
         if reserved:
             self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
         return ""
 
+    def _free_to_change(self, job: Job) -> Job:
+        """An elastic job was kept to a form for this one start."""
+        elastic = job.form is not None and self._records.spec(job.spec_hash).elastic
+        return msgspec.structs.replace(job, form=None) if elastic else job
+
+    def _kept_to(self, placement: Placement, form: int) -> int | None:
+        """One that gives something up is kept to that: what it gives up is for another. One that grows may do so as it can, once it is to start again."""
+        spec = self._records.spec(placement.spec_hash).as_form(form)
+        gpus = spec.resources.gpus.each
+        smaller = spec.nodes <= placement.nodes and gpus <= placement.gpus_per_node
+        return form if smaller else None
+
 
 def _in_order(members: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
-    """The same hosts as before in the same order, so that each rank finds what it saved: to a plan their order is all one."""
-    return before if sorted(members) == sorted(before) else members
+    """Hosts of before in the same order, so that each rank finds what it saved, and then new ones: to a plan their order is all one."""
+    new = list(members)
+    known = []
+    for name in before:
+        if name in new:
+            new.remove(name)
+            known.append(name)
+    return (*known, *new)
 
 
 def _named(actions: Sequence[Action]) -> set[str]:

@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class History:
-    """Run times in seconds at speed 1, and errors of estimates as ln(run / estimate), newest last, by queue and name."""
+    """Run times in seconds of form 0 at speed 1, and errors of estimates as ln(run / estimate), newest last, by queue and name."""
 
     def __init__(self, *, corrects: bool = True) -> None:
         """`corrects`: whether estimates are corrected by what earlier ones of their kind turned out to be worth."""
@@ -43,8 +43,8 @@ class History:
             return
         key, spec = (job.queue, job.name), records.spec(job.spec_hash)
         placement = records.placements.get(job.placement or "")
-        speed = spec.speed.get(placement.model, 1.0) if placement is not None else 1.0
-        run_s = max(0.0, job.finished_at - job.started_at) * speed
+        pace = spec.pace(placement.form, placement.model) if placement is not None else 1.0
+        run_s = job.saved_s + max(0.0, job.finished_at - job.started_at) * pace
         self._runs[key].append(run_s)
         self._learned[key] += 1
         self._news.add(key)

@@ -7,19 +7,20 @@ changed since the last one, and nothing else.
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from federator.control.job_views import OVERDUE_SHARE, left_s
 from federator.control.records import Changes, Records
-from federator.model.jobs import Job
-from federator.model.placements import Order, Placement
-from federator.model.snapshot import BusyView
+from federator.model.jobs import Job, JobSpec
+from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.snapshot import BusyView, JobView
 
 OVERDUE_S = 60.0
-"""Work that has outrun its forecast is expected to end this much later than now, again and again,"""
-OVERDUE_SHARE = 0.15
-"""or later by this share of the time it has run, if that is more: about the middle of what is left, where runs err by e^±0.4."""
+"""Work that has outrun its forecast is expected to end this much later than now, or by `OVERDUE_SHARE` of its run, again and again."""
+RUN_TIMES = ("run_s", "run_low_s", "run_high_s")
 PLACEMENT_KEYS = "placement/"
 """What the key of a placement's row begins with."""
 
@@ -31,16 +32,30 @@ class Holding(NamedTuple):
     placement: Placement
     view: BusyView
     grace_s: float
+    pace: float = 1.0
+    """Of its job's work, seconds of form 0 at speed 1 in one second here."""
 
     @property
     def settled_until_at(self) -> float:
         """Up to when `seen` is the same whenever it is asked for."""
-        return -math.inf if self.placement.order is Order.STOP else self.view.ends_at
+        moves = self.placement.order is Order.STOP or self.view.waits_as is not None
+        return -math.inf if moves else self.view.ends_at
 
     def seen(self, now: float) -> BusyView:
         """The view at that moment: ended as planned; a while from now, once that is past; after its grace, once it is told to stop."""
         if self.placement.order is Order.STOP:
-            return replace(self.view, ends_at=now + self.grace_s)
+            return replace(self.view, ends_at=now + self.grace_s, waits_as=None)
+        if self.view.waits_as is not None and now > self.view.started_at:
+            return self._elastic(self.view.waits_as, now)
+        return self._rigid(now)
+
+    def _elastic(self, waits_as: JobView, now: float) -> BusyView:
+        """With what is left of its work by then."""
+        done_s = self.pace * (now - self.view.started_at)
+        times = {name: left_s(getattr(waits_as, name), done_s) for name in RUN_TIMES}
+        return replace(self._rigid(now), waits_as=replace(waits_as, **times))
+
+    def _rigid(self, now: float) -> BusyView:
         if self.view.ends_at < now:
             more_s = (
                 max(OVERDUE_S, OVERDUE_SHARE * (now - self.view.started_at))
@@ -61,8 +76,10 @@ class _Where(NamedTuple):
 class Holdings:
     """Knows what is held where, and makes anew only what has changed."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, view_of: Callable[[Job, JobSpec], JobView]) -> None:
+        """`view_of` says how a job would wait."""
         self._records = records
+        self._view_of = view_of
         self._changed: dict[str, None] | None = None
         """Placements to look at again, in the order in which they changed; None: all, for nothing was read yet."""
         self._at: dict[str, _Where] = {}
@@ -166,5 +183,19 @@ class Holdings:
             startup_s=max(0.0, part.started_at - part.assigned_at) if part.started_at else 0.0,
             displaced_at=job.displaced_at,
             shared=part.shared,
+            form=part.form,
+            waits_as=self._waits_as(placement, job, spec) if leads else None,
         )
-        return Holding(member, part, view, grace_s if part.grace_s is None else min(grace_s, part.grace_s))
+        grace_s = grace_s if part.grace_s is None else min(grace_s, part.grace_s)
+        return Holding(member, part, view, grace_s, spec.pace(part.form, part.model))
+
+    def _waits_as(self, placement: Placement, job: Job, spec: JobSpec) -> JobView | None:
+        """An elastic job that runs and can save itself, as it would wait if it were stopped, where it has saved itself."""
+        runs = placement.status is PlacementStatus.RUNNING and job.placement == placement.id
+        if not (runs and spec.elastic and spec.checkpoint):
+            return None
+        if not spec.checkpoint.uri:
+            if placement.lease is not None:
+                return None  # what it saves there is gone with the machine
+            job = replace(job, resume_site=placement.site, resume_members=placement.members)
+        return self._view_of(job, spec)

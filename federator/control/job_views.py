@@ -29,6 +29,8 @@ TELLING = -0.2
 """ln(run so far / estimate) from which on a job that still runs tells something about its namesakes,"""
 STEP = 0.1
 """and how much further it must be to tell more: a view is not made anew for every second."""
+OVERDUE_SHARE = 0.15
+"""Of work that has outrun its forecast this share of what it has done is expected to be left: about the middle of what is, where runs err by e^±0.4."""
 
 
 class _Kept(NamedTuple):
@@ -101,7 +103,7 @@ class JobViews:
         )
         limit = job_limit(self._records, job, spec.labels)
         return msgspec.structs.replace(
-            view,
+            _kept_to(view, job.form),
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             saves=spec.checkpoint is not None,
@@ -141,7 +143,7 @@ class JobViews:
             spec = self._records.spec(placement.spec_hash)
             if not spec.estimate_s or job.epoch > 1:
                 continue
-            ran_s = (now - placement.started_at) * spec.speed.get(placement.model, 1.0)
+            ran_s = (now - placement.started_at) * spec.pace(placement.form, placement.model)
             beyond = math.floor(math.log(ran_s / spec.estimate_s) / STEP) * STEP
             if beyond >= TELLING:
                 key = (job.queue, job.name)
@@ -177,7 +179,7 @@ def view_of_job(
         submitted_at=job.submitted_at,
         priority=job.priority,
         **asked(spec.nodes, spec.resources),
-        **_run_times(runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)),
+        **_run_times(runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors), job.saved_s),
         speed=spec.speed,
         max_duration_s=job.max_duration_s,
         grace_s=spec.grace_s,
@@ -206,11 +208,25 @@ def view_of_job(
     )
 
 
+def _kept_to(view: JobView, form: int | None) -> JobView:
+    """Of one that goes on in a certain form, that: it is planned as if it had no other."""
+    if form is None:
+        return view
+    return msgspec.structs.replace(view.as_form(form), forms=(), elastic=False)
+
+
 def _reads(job: Job, spec: JobSpec) -> tuple[Input, ...]:
     """What is brought to wherever it starts: its inputs, and of one that goes on from what it has kept elsewhere, that. Nobody knows how much it is."""
     kept = spec.checkpoint.uri if spec.checkpoint and job.epoch and not job.resume_site else None
     return (*(spec.inputs or ()), *((Input(kept),) if kept else ()))
 
 
-def _run_times(forecast: RunForecast) -> dict[str, Any]:
-    return {"run_s": forecast.run_s, "run_low_s": forecast.low_s, "run_high_s": forecast.high_s}
+def _run_times(forecast: RunForecast, saved_s: float) -> dict[str, Any]:
+    """What is left of its run when it goes on from what it has saved."""
+    times = {"run_s": forecast.run_s, "run_low_s": forecast.low_s, "run_high_s": forecast.high_s}
+    return {name: left_s(time_s, saved_s) for name, time_s in times.items()}
+
+
+def left_s(run_s: float, done_s: float) -> float:
+    """What is left of a run of which so much is done: never nothing, as long as it has not ended."""
+    return max(run_s - done_s, OVERDUE_SHARE * done_s)

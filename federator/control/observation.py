@@ -27,6 +27,7 @@ from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
+from federator.wire.needs import FORMS
 
 RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
@@ -88,7 +89,7 @@ class Observer:
         self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
         self.jobs = JobViews(records, history)
-        self._holdings = Holdings(records)
+        self._holdings = Holdings(records, self.jobs.imagined)
         self._kept: dict[str, _MemberKept] = {}
         """By member: between two looks most of them have not changed."""
         self._rules = ConcreteRules(records)
@@ -281,6 +282,7 @@ class Observer:
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, [holding.placement for holding in held]),
             busy=tuple(_busy(held, NOTHING_HEARD, pool, now)),
+            abilities=(FORMS,),
             ready_at=expected_ready_at(lease, now),
             **_lease_fields(lease, self.slack_s),
         )

@@ -218,6 +218,7 @@ class Reconciliation:
 
 def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, because: str) -> Placement:
     """The attempt as the store would have it, before its site has said how far it is."""
+    spec = spec.as_form(report.form)
     return Placement(
         id=report.placement,
         job=job.id,
@@ -238,4 +239,5 @@ def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, b
         assigned_at=report.started_at or report.at,
         max_duration_s=job.max_duration_s,
         because=because,
+        form=report.form,
     )

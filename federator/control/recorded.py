@@ -132,13 +132,13 @@ class Recorded:
         if placement is None or began_at is None:
             waits = not job.terminal and job.status is not JobStatus.HELD
             return _Run(self._expected_s(job, spec), ended=False) if waits else None
-        speed = spec.speed.get(placement.model, 1.0)
-        lasted_s = ((placement.ended_at or now) - began_at) * speed
-        if spec.checkpoint is not None and spec.gpus_total:
+        pace = spec.pace(placement.form, placement.model)
+        lasted_s = ((placement.ended_at or now) - began_at) * pace
+        if spec.checkpoint is not None:
             # It has gone on from what it saved: all its attempts together are its run.
-            lasted_s = max(lasted_s, job.gpu_s / spec.gpus_total * speed)
+            lasted_s += job.saved_s
         run_s = lasted_s if job.terminal else max(self._expected_s(job, spec), lasted_s * BEYOND)
-        before_s = min(run_s, max(0.0, (span.since_at - began_at) * speed))
+        before_s = min(run_s, max(0.0, (span.since_at - began_at) * pace))
         return _Run(max(1.0, run_s), job.terminal, before_s)
 
     def _expected_s(self, job: Job, spec: JobSpec) -> float:

@@ -158,7 +158,9 @@ class Sites:
             changes = Changes()
             for job in (self._records.open_jobs.get(each) for each in names):
                 if job is not None and self._saved_at(job, name, member):
-                    freed = msgspec.structs.replace(job, resume_site=None, resume_members=())
+                    freed = msgspec.structs.replace(
+                        job, resume_site=None, resume_members=(), saved_s=0.0, form=None
+                    )
                     changes.put(freed, self._scribe.event(freed, "checkpoint-lost", because, site=name))
             return changes
 

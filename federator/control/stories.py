@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from federator.control.records import Changes, Records
 from federator.control.refusals import refused_again
 from federator.control.scribe import Scribe
-from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
+from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Cause, Placement, PlacementReport, PlacementStatus
 
@@ -136,9 +136,8 @@ class Stories:
 
     def _stopped(self, changes: Changes, told: Told) -> None:
         report, placement, job = told
-        saved, resume, members = self._saved(told)
-        fields: dict[str, Any] = {"placement": None, "pause_for": None, "resume_site": resume}
-        fields["resume_members"] = members
+        saved, kept = self._saved(told)
+        fields: dict[str, Any] = {"placement": None, "pause_for": None, **kept}
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
         elif job.status is JobStatus.SUSPENDING and job.pause_for == "hold":
@@ -168,19 +167,24 @@ class Stories:
                 **fields,
             )
 
-    def _saved(self, told: Told) -> tuple[str, str | None, tuple[str, ...]]:
-        """What has become of its checkpoint, in words, and the site and members that it is tied to by it."""
+    def _saved(self, told: Told) -> tuple[str, dict[str, Any]]:
+        """What has become of its checkpoint, in words; and what the job keeps of it: where it is, how much, and in which form it goes on."""
         report, placement, job = told
-        tied = job.resume_site, job.resume_members
-        checkpoint = self._records.spec(job.spec_hash).checkpoint
-        if checkpoint is not None and checkpoint.uri and report.checkpointed and not report.unkept:
+        spec = self._records.spec(job.spec_hash)
+        checkpoint = spec.checkpoint
+        if checkpoint is None or not report.checkpointed:
+            return "after a checkpoint" if report.checkpointed else "without a checkpoint", {}
+        kept: dict[str, Any] = {"saved_s": job.saved_s + ran_s(spec, placement)}
+        if spec.forms and not spec.elastic:
+            kept["form"] = placement.form
+        if checkpoint.uri and not report.unkept:
             # Any site can bring it; one that has it on its disk is as good as another.
-            return f"after a checkpoint, which is kept at {checkpoint.uri}", None, ()
+            text = f"after a checkpoint, which is kept at {checkpoint.uri}"
+            return text, {**kept, "resume_site": None, "resume_members": ()}
         if placement.lease is not None:
-            return "without a checkpoint that outlives the rented machine", *tied
-        if checkpoint is not None and report.checkpointed:
-            tied = placement.site, placement.members
-        return "after a checkpoint" if report.checkpointed else "without a checkpoint", *tied
+            return "without a checkpoint that outlives the rented machine", {}
+        where = {"resume_site": placement.site, "resume_members": placement.members}
+        return "after a checkpoint", {**kept, **where}
 
     def _may_go_on(self, job: Job) -> bool:
         return job.pause_for != "preemption" or "preemption" in self._records.spec(job.spec_hash).retry.on
@@ -195,7 +199,7 @@ class Stories:
         fields: dict[str, Any] = {"losses": losses, "placement": None, "pause_for": None}
         if not report.seq and job.resume_site == placement.site:
             # Given up from here: its site, and the checkpoint there, cannot be reached.
-            fields |= {"resume_site": None, "resume_members": ()}
+            fields |= {"resume_site": None, "resume_members": (), "saved_s": 0.0, "form": None}
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
             return
@@ -238,6 +242,14 @@ class Stories:
     def _end_cancelled(self, changes: Changes, job: Job) -> None:
         outcome = Outcome(TerminalReason.CANCELLED, job.because)
         self._scribe.job(changes, job, "cancelled", job.because, outcome=outcome, placement=job.placement)
+
+
+def ran_s(spec: JobSpec, placement: Placement) -> float:
+    """What an attempt that is over has done of its job, in seconds of form 0 at speed 1."""
+    if placement.started_at is None or placement.ended_at is None:
+        return 0.0
+    lasted_s = max(0.0, placement.ended_at - placement.started_at)
+    return lasted_s * spec.pace(placement.form, placement.model)
 
 
 def _lost_node(report: PlacementReport, placement: Placement) -> str:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from federator.hub.outside import Rows, Written
-from federator.model.jobs import Checkpoint
+from federator.model.jobs import Checkpoint, Job, JobSpec
 from federator.model.placements import DesiredEntry, Order, Placement
 from federator.wire import link
 
@@ -65,7 +65,7 @@ class Board:
             grace_s=min(checkpoint.grace_s, math.inf if placement.grace_s is None else placement.grace_s),
             signal=checkpoint.signal,
             array_index=job.array_index if job else None,
-            resume=bool(job and job.resume_site and job.resume_members in ((), placement.members)),
+            resume=job is not None and _resumes(job, spec, placement),
             queue=job.queue if job else "",
             rendezvous=placement.rendezvous,
             form=placement.form,
@@ -92,6 +92,15 @@ class Board:
             else:
                 held.pop(placement.id, None)
             self._on_change(member, placement.id)
+
+
+def _resumes(job: Job, spec: JobSpec, placement: Placement) -> bool:
+    """Whether what the job saved is where its ranks are. Of a gang each finds its own, at its host; of an elastic one what is there is for any."""
+    if not job.resume_site:
+        return False
+    if spec.elastic:
+        return not job.resume_members or set(placement.members) <= set(job.resume_members)
+    return job.resume_members in ((), placement.members)
 
 
 class Briefing:

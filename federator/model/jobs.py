@@ -184,6 +184,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ordered=msgspec.UNSET,
         )
 
+    def pace(self, form: int, model: str) -> float:
+        """Seconds of its work, as form 0 does it at speed 1, that one second in this form on that model does."""
+        throughput = (self.forms or ())[form - 1].throughput if form else 1.0
+        return throughput * self.speed.get(model, 1.0)
+
     @property
     def gpus_total(self) -> float:
         """GPUs over all nodes; a whole number unless it asks for parts."""
@@ -255,6 +260,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """While SUSPENDING: `hold`, `preemption` or `interruption`, what it is stopped for."""
     displaced_at: float | None = None
     """When it had to make room for another job last."""
+    saved_s: float = 0.0
+    """What its checkpoint holds, in seconds of form 0 at speed 1: so much less is left of its run."""
+    form: int | None = None
+    """The form in which it goes on: one that is not elastic keeps the one that it saved itself in, an elastic one may be stopped for another. None: any."""
     approved_usd: float = 0.0
     """A person has approved one rental for it that costs up to so much in the worst case; 0 again once it is rented."""
     proposed: str = ""

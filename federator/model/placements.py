@@ -113,8 +113,9 @@ class PlacementReport(
     rendezvous: str = ""
     """With ACCEPTED of a reservation: `host:port` at this member where the other ranks would find its rank 0."""
     job: str = ""
-    """Whose attempt it is, and of which pool: a dispatcher whose store was restored may not know it."""
+    """Whose attempt it is, of which pool and in which form: a dispatcher whose store was restored may not know it."""
     pool: str = ""
+    form: int = 0
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -20,7 +20,7 @@ from federator.planning.candidates import Candidate, of_offer, of_pool
 from federator.planning.data import data_book
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import gpus, moment
-from federator.wire.needs import IMAGES
+from federator.wire.needs import FORMS, IMAGES
 
 
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -94,12 +94,17 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    has = at.standing.abilities if at.standing is not None else ()
+    has = at.standing.abilities if at.standing is not None else (FORMS,)
     lacking = next((need for need in job.needs if need not in has), None)
     if lacking is None:
         return None
     if lacking == IMAGES:
         return "the job names an image, and no containers run there", "leave image out"
+    if lacking == FORMS:
+        return (
+            "its agent is too old for a job that may run in several forms",
+            f"upgrade the agents of {at.site}",
+        )
     if at.standing is None:
         return f"it has no {lacking.replace(':', ' ')}", f"leave {lacking.replace(':', ' ')} out"
     return f"it has no {lacking.replace(':', ' ')}", "a site's operator adds secrets to its site file"

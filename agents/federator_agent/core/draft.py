@@ -132,6 +132,7 @@ class Draft:
             rendezvous=rendezvous,
             job=record.entry.job,
             pool=record.entry.pool,
+            form=record.entry.form,
         )
         self._statuses.append(report)
         return self.put(replace(record, report=report, acknowledged=False))

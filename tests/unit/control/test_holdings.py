@@ -2,7 +2,9 @@
 
 import msgspec
 
-from federator.control.holdings import OVERDUE_S, OVERDUE_SHARE, Holdings
+from federator.control.history import History
+from federator.control.holdings import OVERDUE_S, Holdings
+from federator.control.job_views import OVERDUE_SHARE, JobViews
 from federator.model.placements import Order
 from tests.support.dispatch import SharedClock, World, make_world
 
@@ -12,7 +14,7 @@ async def a_running_job() -> tuple[World, Holdings, str]:
     await world.add_site("north")
     job = await world.submit(resources={"gpus": 2}, estimate="1h", checkpoint={"grace": "90s"})
     await world.turn()
-    return world, Holdings(world.core.records), job
+    return world, Holdings(world.core.records, JobViews(world.core.records, History()).imagined), job
 
 
 async def test_what_has_not_changed_is_not_made_anew() -> None:

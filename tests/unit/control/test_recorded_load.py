@@ -83,7 +83,7 @@ async def test_what_saved_itself_has_run_as_long_as_all_its_attempts() -> None:
     name = await finished(world, 300.0, resources={"gpus": 2}, checkpoint={"grace": "30s"})
     job = world.job(name)
     assert job.gpu_s == pytest.approx(600.0)
-    await world.put(msgspec.structs.replace(job, gpu_s=2000.0))
+    await world.put(msgspec.structs.replace(job, saved_s=700.0))
     assert [each.run_s for each in load(world)] == [1000.0]
     assert Checkpoint().grace_s == 30.0
 
