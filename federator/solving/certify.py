@@ -1,7 +1,8 @@
 """How good a plan's decisions of now are: the best fluid future that they leave, over a bound that no plan of the model can beat.
 
-The bound is the linear relaxation's, and it is proven by its dual prices with plain arithmetic: whatever prices a solver answers, the
-sum made here is below every plan of the model. So a certificate needs no trust in the solver that found the prices.
+The bound is near the linear relaxation's, and it is proven by prices with plain arithmetic: whatever prices a solver answers, the sum made here is
+below every plan of the model. So a certificate needs no trust in the solver that found the prices. The best future is a plan of the relaxation that was
+found among some of its columns, so it may be a little too dear, never too cheap: the gap is at most what is told. How both are found quickly: `sifting`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from federator.planning import columns as cut
 from federator.planning.columns import Columns
 from federator.planning.objective import Evaluator
-from federator.solving import linear
+from federator.solving import sifting
+from federator.solving.packed import pack
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,32 @@ class Certified:
 def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certified, ...] | None:
     """A certificate for each set of starts (job to place; an offer is rented); None when the model was not solved within the limit."""
     table = cut.build(evaluator)
-    model = linear.Model(table)
-    first = model.relax({})
+    packed = pack(table)
+    small = len(table.cost) <= sifting.ALL
+    start = (
+        np.zeros(len(packed.limit)) if small else sifting.smoothed(packed, hours_of(table, packed.row_origin))
+    )
+    first = sifting.sift(packed, start)
     if first is None:
         return None
-    bound = proven_bound(table, first.duals)
+    bound = proven_bound(table, packed.duals(first.prices, first.marginal))
     found = []
     for starts in decisions:
-        fixed = _fixed(table, starts)
-        best = None if fixed is None else model.relax(fixed)
-        completed = None if best is None else round(best.objective, 6)
+        values, best = _fixed(table, starts), None
+        if values is not None:
+            best = sifting.sift(packed.fixed(values, table.committed), first.prices, first.active)
+        completed = None if best is None else round(best.value, 6)
         found.append(Certified(round(bound, 6), completed, len(table.cost), len(table.rows)))
     return tuple(found)
+
+
+def hours_of(table: Columns, rows: Ints) -> Floats:
+    """In how many hours what these rows are about is there; infinite where that is not GPU-hours of a bucket."""
+    names = [table.rows[row].name for row in rows.tolist()]
+    ends = [
+        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith("hours/") else "inf" for name in names
+    ]
+    return np.array([float(end) for end in ends])
 
 
 def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:
@@ -63,10 +80,7 @@ def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:
     return float(total + np.sum(np.minimum(reduced, 0.0) * table.upper))
 
 
-def _fixed(table: Columns, starts: Mapping[str, int]) -> dict[int, tuple[float, float]] | None:
-    """The committed columns at what these starts make them; None where the model has no column for a start."""
-    committed = table.committed
-    values = table.known(starts)[committed]
-    if round(float(values.sum())) != len(starts):
-        return None
-    return {column: (value, value) for column, value in zip(committed.tolist(), values.tolist(), strict=True)}
+def _fixed(table: Columns, starts: Mapping[str, int]) -> Floats | None:
+    """What these starts make the committed columns; None where the model has no column for a start."""
+    values = table.known(starts)[table.committed]
+    return values if round(float(values.sum())) == len(starts) else None

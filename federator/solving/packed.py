@@ -1,0 +1,168 @@
+"""The priced problem in the form that prices are sought in: classes that share out their jobs over columns, and rows of what columns use.
+
+Every row but a class's own is brought to `use ≤ limit`, so that a price is never negative. What no plan can get below is then a sum over classes at
+any prices (`bound`): no solver has to be trusted for it.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from federator.planning.columns import Columns, Kind
+from federator.planning.growing import Floats, Ints
+
+SERVES = "class/"
+"""Names of rows that serve a class begin with it."""
+
+
+class Answer(NamedTuple):
+    """What classes would do at some prices: `bound` in USD, and what each class pays for its last job."""
+
+    bound: float
+    marginal: Floats
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Columns lie class by class; `klass` of those that belong to none is the number of classes. `base_usd` is what is decided already."""
+
+    cost: Floats
+    upper: Floats
+    klass: Ints
+    count: Floats
+    """Jobs of each class."""
+    column_of: Ints
+    row_of: Ints
+    use: Floats
+    """Terms, column by column: which column, which row, how much of it."""
+    limit: Floats
+    """Of each row."""
+    origin: Ints
+    """The columns' numbers in `Columns`,"""
+    row_origin: Ints
+    """and the rows'."""
+    sign: Floats
+    """1, or -1 for a row that asks for at least so much."""
+    serves: Ints
+    """Rows of `Columns` that serve the classes, class by class,"""
+    rows: int
+    """and how many it has in all."""
+    never: Ints
+    """Columns of jobs that never run: with them there is always a plan."""
+    base_usd: float = 0.0
+
+    @cached_property
+    def first(self) -> Ints:
+        """Where the columns of each class begin, and where those of none do."""
+        return np.searchsorted(self.klass, np.arange(len(self.count) + 1))
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where the terms of each column begin, and where all end."""
+        return np.searchsorted(self.column_of, np.arange(len(self.cost) + 1))
+
+    def reduced(self, prices: Floats) -> Floats:
+        """What a job costs in each column with what it uses."""
+        paid = np.bincount(self.column_of, prices[self.row_of] * self.use, minlength=len(self.cost))
+        return self.cost + paid
+
+    def answer(self, prices: Floats, reduced: Floats | None = None) -> Answer:
+        """The bound at these prices: every class's jobs in its cheapest columns, as far as their upper limits go."""
+        paid = self.reduced(prices) if reduced is None else reduced
+        free = self.first[-1]
+        total = float(np.minimum(paid[free:], 0.0) @ self.upper[free:]) - float(prices @ self.limit)
+        paid = np.where(self.upper[:free] > 0.0, paid[:free], np.inf)
+        best = np.minimum.reduceat(paid, self.first[:-1]) if free else np.empty(0)
+        cheapest = (paid == best[self.klass[:free]]) & (self.upper[:free] >= self.count[self.klass[:free]])
+        whole = np.zeros(len(self.count), dtype=bool)
+        whole[self.klass[:free][cheapest]] = True
+        whole |= self.count <= 0.0
+        served = self.count > 0.0
+        total += float(best[whole & served] @ self.count[whole & served])
+        marginal = best.copy()
+        some = np.flatnonzero(~whole[self.klass[:free]])
+        if len(some):
+            value, last = self._filled(paid, some)
+            total += value
+            marginal[~whole] = last[~whole]
+        return Answer(total + self.base_usd, marginal)
+
+    def _filled(self, paid: Floats, some: Ints) -> tuple[float, Floats]:
+        """Classes whose cheapest column is not for all of them: the next cheapest after it."""
+        order = some[np.lexsort((paid[some], self.klass[some]))]
+        klass, room = self.klass[order], self.upper[order]
+        begins = np.flatnonzero(np.r_[True, klass[1:] != klass[:-1]])
+        running = np.cumsum(room)
+        before = running - room
+        before -= np.repeat(before[begins], np.diff(np.r_[begins, len(order)]))
+        taken = np.clip(self.count[klass] - before, 0.0, room)
+        used = taken > 0.0
+        last = np.full(len(self.count), -np.inf)
+        np.maximum.at(last, klass[used], paid[order][used])
+        return float(paid[order][used] @ taken[used]), last
+
+    def fixed(self, values: Floats, committed: Ints) -> "Packed":
+        """What is left once the committed columns (by their numbers in `Columns`) are at these values and nothing else."""
+        place = np.empty_like(self.origin)
+        place[self.origin] = np.arange(len(self.origin))
+        upper, decided = self.upper.copy(), np.zeros(len(self.cost))
+        upper[place[committed]], decided[place[committed]] = 0.0, values
+        spent = np.bincount(self.row_of, decided[self.column_of] * self.use, minlength=len(self.limit))
+        taken = np.bincount(self.klass, decided, minlength=len(self.count) + 1)[: len(self.count)]
+        return replace(
+            self,
+            upper=upper,
+            count=self.count - taken,
+            limit=self.limit - spent,
+            base_usd=self.base_usd + float(self.cost @ decided),
+        )
+
+    def duals(self, prices: Floats, marginal: Floats) -> Floats:
+        """These prices, and what each class pays, as a solver of `Columns` would tell them, row by row."""
+        found = np.zeros(self.rows)
+        found[self.row_origin] = -self.sign * prices
+        found[self.serves] = marginal
+        return found
+
+
+def pack(columns: Columns) -> Packed:
+    """The same model, class by class."""
+    classes = len(columns.classes)
+    own = np.where(columns.klass < 0, classes, columns.klass)
+    origin = np.argsort(own, kind="stable")
+    place = np.empty_like(origin)
+    place[origin] = np.arange(len(origin))
+    rows, terms, coefficients = columns.terms
+    serving = np.array([row.name.startswith(SERVES) for row in columns.rows], dtype=bool)
+    serves = np.empty(classes, dtype=np.int64)
+    served = np.flatnonzero(serving)
+    serves[[int(columns.klass[columns.rows[row].columns[0]]) for row in served.tolist()]] = served
+    low = np.array([row.low for row in columns.rows], dtype=np.float64)
+    high = np.array([row.high for row in columns.rows], dtype=np.float64)
+    row_origin = np.flatnonzero(~serving & (np.isfinite(low) | np.isfinite(high)))
+    low, high = low[row_origin], high[row_origin]
+    number = np.full(len(columns.rows), -1)
+    number[row_origin] = np.arange(len(row_origin))
+    sign = np.where(np.isfinite(high), 1.0, -1.0)
+    kept = number[rows] >= 0
+    row_of, column_of, use = number[rows[kept]], place[terms[kept]], coefficients[kept]
+    use = use * sign[row_of]
+    order = np.lexsort((row_of, column_of))
+    return Packed(
+        cost=columns.cost[origin],
+        upper=columns.upper[origin],
+        klass=own[origin],
+        count=np.array([len(members) for members in columns.classes], dtype=np.float64),
+        column_of=column_of[order],
+        row_of=row_of[order],
+        use=use[order],
+        limit=np.where(sign > 0, high, -low),
+        origin=origin,
+        row_origin=row_origin,
+        sign=sign,
+        serves=serves,
+        rows=len(columns.rows),
+        never=np.flatnonzero(columns.kind[origin] == Kind.NEVER),
+    )

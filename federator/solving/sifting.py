@@ -1,0 +1,251 @@
+"""The whole model's optimum, as nearly as asked, without ever solving the whole of it.
+
+A federation of 10,000 jobs and 50 sites has half a million columns, of which a plan uses some thousands. So prices come first: a smoothed dual, where every
+class shares its jobs out over its columns by how cheap they are, and rows that are overused get dearer. At these prices the columns that could
+matter are few; GLOP solves the model of those alone, which is a plan (an upper bound), and tells better prices (a lower one). Columns that are cheap at
+the better prices are added, until the two bounds meet. A class of very many jobs has most of the cost, so it gets most of the columns.
+
+Prices swing while there are few columns, so the bound is also asked on the way from the best prices so far to the new ones. All of it is arithmetic
+in a fixed order with limits of work: the same model has the same answer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.math_opt.callback_pb2 import CallbackRegistrationProto
+from ortools.math_opt.core.python import solver
+from ortools.math_opt.model_parameters_pb2 import ModelSolveParametersProto
+from ortools.math_opt.model_pb2 import ModelProto
+from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersProto, SolverInitializerProto
+from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
+
+from federator.planning.growing import Floats, Ints
+from federator.solving.packed import Packed
+
+Bools = NDArray[np.bool_]
+
+NEAR = 1e-3
+"""Bounds so near each other, as a part of the value, have met."""
+ALL = 20_000
+"""Up to so many columns, all of them are looked at at once: that is exact, and takes a tenth of a second."""
+ROUNDS = 12
+ITERATIONS = 200_000
+"""Simplex iterations of one solve."""
+SMOOTH = (0.3, 0.1)
+"""How much dearer a column may be and still get a share: this part of what the class pays."""
+STEPS = 15
+"""Steps of prices at each."""
+FLATS_USD = (0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
+FADES_H = (2.0, 4.0, 8.0, 16.0, 32.0)
+"""Where the search begins: a price of a GPU-hour now, and in how many hours it falls to a third."""
+PICKED, PICKED_BY_SHARE = 8, 5
+"""Columns that a class gets at a time: so many, and so many more per average share of the cost that it has."""
+WAYS = (1.0, 0.75, 0.5, 0.25, 0.1)
+"""How far to go from the best prices to the latest ones: where the bound is asked."""
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """`value` is what a plan of the (fluid) model comes to, `bound` what none gets below; `prices` by row, `marginal` by class."""
+
+    value: float
+    bound: float
+    prices: Floats
+    marginal: Floats
+    active: Bools
+    """Columns that were looked at in the end."""
+
+
+def sift(packed: Packed, prices: Floats, active: Bools | None = None, *, near: float = NEAR) -> Sifted | None:
+    """Solve from these prices on, and these columns; None where nothing serves every class, or a solve hit its limit."""
+    if (packed.count < 0.0).any():
+        return None
+    best, found = packed.answer(prices), None
+    usable = packed.upper > 0.0
+    most = _picks(packed, best.marginal)
+    kept = _always(packed)
+    if len(packed.cost) <= ALL:
+        kept[:] = True
+    elif active is None:
+        kept |= _cheapest(packed, packed.reduced(prices), usable, most)
+    else:
+        kept |= active
+    for _ in range(ROUNDS):
+        solved = _solve(packed, np.flatnonzero(kept & usable))
+        if solved is None:
+            return found
+        value, latest, paid = solved
+        asked = [(packed.answer(prices + far * (latest - prices)), far) for far in WAYS]
+        nearest, far = max(asked, key=lambda each: each[0].bound)
+        middle = prices + 0.5 * (latest - prices)
+        if nearest.bound > best.bound:
+            best, prices = nearest, prices + far * (latest - prices)
+        found = Sifted(value, best.bound, prices, best.marginal, kept)
+        if value - best.bound <= near * max(1.0, abs(value)):
+            break
+        fresh = _fresh(packed, kept, usable, paid, (latest, middle, prices), most)
+        if not fresh.any():
+            break
+        kept = kept | fresh
+    return found
+
+
+def smoothed(packed: Packed, hours: Floats) -> Floats:
+    """Prices from nothing. `hours`: of each row when its capacity is, in hours from now; infinite where it is not GPU-hours."""
+    prices = _flat(packed, hours)
+    best = packed.answer(prices).bound
+    for smooth in SMOOTH:
+        here = prices
+        marginal = np.abs(packed.answer(here).marginal)
+        typical = float(marginal @ packed.count) / max(1.0, float(packed.count.sum()))
+        width = smooth * np.maximum(marginal, 1e-2 * typical)
+        ahead, pace = here, 1.0
+        for _ in range(STEPS):
+            bound, slope, stiff = _shared(packed, ahead, width)
+            if bound > best:
+                best, prices = bound, ahead
+            floor = 1e-3 * np.maximum(packed.limit, 1e-6) / np.maximum(ahead, 0.01)
+            most = 0.5 * np.maximum(ahead, 0.02)
+            moved = np.maximum(0.0, ahead + np.clip(slope / np.maximum(2.0 * stiff, floor), -most, most))
+            faster = (1.0 + np.sqrt(1.0 + 4.0 * pace * pace)) / 2.0
+            swing = (pace - 1.0) / faster
+            if float((moved - here) @ slope) < 0.0:
+                faster, swing = 1.0, 0.0
+            ahead, here, pace = np.maximum(0.0, moved + swing * (moved - here)), moved, faster
+    return prices
+
+
+def _flat(packed: Packed, hours: Floats) -> Floats:
+    """The best of some prices that are the same everywhere and fall with time."""
+    best, prices = -np.inf, np.zeros(len(packed.limit))
+    for fade in FADES_H:
+        share = np.exp(-hours / fade)
+        for usd in FLATS_USD:
+            bound = packed.answer(usd * share).bound
+            if bound > best:
+                best, prices = bound, usd * share
+    return prices
+
+
+def _shared(packed: Packed, prices: Floats, width: Floats) -> tuple[float, Floats, Floats]:
+    """Every class shares its jobs out: the bound, by how much each row is overused, and how stiffly that answers to its price."""
+    reduced = packed.reduced(prices)
+    answer = packed.answer(prices, reduced)
+    free = packed.first[-1]
+    klass = packed.klass[:free]
+    above = (reduced[:free] - answer.marginal[klass]) / width[klass]
+    near = np.flatnonzero((above < 25.0) & (packed.upper[:free] > 0.0) & (packed.count[klass] > 0.0))
+    klass, room = klass[near], packed.upper[:free][near]
+    weight = np.exp(np.minimum(-above[near], 50.0))
+    left = packed.count.copy()
+    given, full = np.zeros(len(near)), np.zeros(len(near), dtype=bool)
+    while True:
+        total = np.bincount(klass, np.where(full, 0.0, weight), minlength=len(left))
+        rate = left / np.maximum(total, 1e-300)
+        given = np.where(full, room, rate[klass] * weight)
+        over = ~full & (given > room)
+        if not over.any():
+            break
+        full |= over
+        left -= np.bincount(klass[over], room[over], minlength=len(left))
+        left = np.maximum(left, 0.0)
+    jobs, soft = np.zeros(len(packed.cost)), np.zeros(len(packed.cost))
+    jobs[near] = given
+    soft[near] = np.where(full, 0.0, given / width[klass])
+    jobs[free:] = np.where(reduced[free:] < 0.0, packed.upper[free:], 0.0)
+    rows = len(packed.limit)
+    used = np.bincount(packed.row_of, jobs[packed.column_of] * packed.use, rows)
+    stiff = np.bincount(packed.row_of, soft[packed.column_of] * packed.use**2, rows)
+    return answer.bound, used - packed.limit, stiff.astype(np.float64)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _always(packed: Packed) -> Bools:
+    """Columns of no class, and those of never running."""
+    kept: Bools = packed.klass == len(packed.count)
+    kept[packed.never] = True
+    return kept
+
+
+def _picks(packed: Packed, marginal: Floats) -> Ints:
+    """How many columns each class gets at a time."""
+    share = np.abs(np.where(np.isfinite(marginal), marginal, 0.0)) * packed.count
+    average = max(float(share.mean()) if len(share) else 0.0, 1e-12)
+    return (PICKED + PICKED_BY_SHARE * share / average).astype(np.int64)
+
+
+def _cheapest(packed: Packed, reduced: Floats, among: Bools, most: Ints) -> Bools:
+    """The cheapest so many of each class."""
+    found = np.zeros(len(reduced), dtype=bool)
+    some = np.flatnonzero(among & (packed.klass < len(packed.count)))
+    if not len(some):
+        return found
+    order = some[np.lexsort((reduced[some], packed.klass[some]))]
+    klass = packed.klass[order]
+    begins = np.searchsorted(klass, klass)
+    found[order[np.arange(len(order)) - begins < most[klass]]] = True
+    return found
+
+
+def _fresh(
+    packed: Packed, kept: Bools, usable: Bools, paid: Floats, at: tuple[Floats, ...], most: Ints
+) -> Bools:
+    """Columns to add: at the latest prices those cheaper than what the class pays, at others those cheaper than its cheapest so far."""
+    fresh = np.zeros(len(kept), dtype=bool)
+    ours = usable & (packed.klass < len(packed.count))
+    inside, outside = np.flatnonzero(kept & ours), ours & ~kept
+    for number, prices in enumerate(at):
+        reduced = packed.reduced(prices)
+        level = np.full(len(paid) + 1, np.inf)
+        if number == 0:
+            level[:-1] = paid
+        else:
+            np.minimum.at(level, packed.klass[inside], reduced[inside])
+        fresh |= _cheapest(packed, reduced, outside & (reduced < level[packed.klass] - 1e-9), most)
+    return fresh
+
+
+# -- the model of a few columns ---------------------------------------------------------------------------------------
+
+
+def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
+    """The model of these columns alone: its optimum, prices by row, and what each class pays. None where it has no plan."""
+    rows, classes = len(packed.limit), len(packed.count)
+    number = np.full(len(packed.cost), -1)
+    number[kept] = np.arange(len(kept))
+    used = number[packed.column_of] >= 0
+    model = ModelProto()
+    model.variables.ids.extend(range(len(kept)))
+    model.variables.lower_bounds.extend([0.0] * len(kept))
+    model.variables.upper_bounds.extend(packed.upper[kept].tolist())
+    model.variables.integers.extend([False] * len(kept))
+    model.objective.linear_coefficients.ids.extend(range(len(kept)))
+    model.objective.linear_coefficients.values.extend(packed.cost[kept].tolist())
+    model.linear_constraints.ids.extend(range(rows + classes))
+    low = np.concatenate([np.full(rows, -np.inf), packed.count])
+    model.linear_constraints.lower_bounds.extend(low.tolist())
+    model.linear_constraints.upper_bounds.extend([*packed.limit.tolist(), *packed.count.tolist()])
+    klass = packed.klass[kept]
+    served = np.flatnonzero(klass < classes)
+    row_ids = np.concatenate([packed.row_of[used], rows + klass[served]])
+    column_ids = np.concatenate([number[packed.column_of[used]], served])
+    values = np.concatenate([packed.use[used], np.ones(len(served))])
+    order = np.lexsort((column_ids, row_ids))
+    matrix = model.linear_constraint_matrix
+    matrix.row_ids.extend(row_ids[order].tolist())
+    matrix.column_ids.extend(column_ids[order].tolist())
+    matrix.coefficients.extend(values[order].tolist())
+    parameters = SolveParametersProto()
+    parameters.glop.max_number_of_iterations = ITERATIONS
+    answer = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto()).solve(
+        parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
+    )
+    if answer.termination.reason != TERMINATION_REASON_OPTIMAL:
+        return None
+    best = answer.solutions[0]
+    duals = np.array(best.dual_solution.dual_values.values)
+    value = best.primal_solution.objective_value + packed.base_usd
+    return value, np.maximum(0.0, -duals[:rows]), duals[rows:]

@@ -1,0 +1,118 @@
+"""Whatever prices say, no plan of the model is cheaper than the bound; and sifting through columns finds what solving them all does."""
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from federator.model.snapshot import Problem
+from federator.planning import columns as cut
+from federator.planning.columns import Columns, Kind
+from federator.planning.objective import Evaluator
+from federator.planning.problem import World
+from federator.solving import certify, linear, sifting
+from federator.solving.packed import pack
+from tests.bench.solver.instances import Instance, Parameters
+from tests.support.worlds import worlds_at_random
+
+MOST_PLANS = 3_000
+at_random = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+
+
+@pytest.fixture
+def _never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few columns are looked at first, however small the model is, and bounds have to come very near."""
+    monkeypatch.setattr(sifting, "ALL", 0)
+    monkeypatch.setattr(sifting, "PICKED", 1)
+    monkeypatch.setattr(sifting, "PICKED_BY_SHARE", 0)
+
+
+@at_random
+@given(problem=worlds_at_random(most_jobs=3), prices=st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=9))
+def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem, prices: list[float]) -> None:
+    table = _table(problem)
+    packed = pack(table)
+    cheapest = min(_plans(table), default=None)
+    assume(cheapest is not None)
+    assert cheapest is not None
+    drawn = np.resize(np.array(prices), len(table.rows))
+    ours = np.maximum(0.0, -packed.sign * drawn[packed.row_origin])
+    assert certify.proven_bound(table, drawn) <= cheapest + 1e-6
+    assert packed.answer(ours).bound <= cheapest + 1e-6
+    found = sifting.sift(packed, ours)
+    assert found is not None
+    assert found.bound <= cheapest + 1e-6
+    assert found.value <= cheapest + 1e-6
+
+
+@pytest.mark.usefixtures("_never_at_once")
+@settings(parent=at_random, suppress_health_check=list(HealthCheck))
+@given(problem=worlds_at_random())
+def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
+    table = _table(problem)
+    packed, solved = pack(table), linear.Model(table).relax({})
+    assert solved is not None
+    found = sifting.sift(packed, np.zeros(len(packed.limit)), near=1e-9)
+    assert found is not None
+    assert found.bound <= solved.objective + 1e-4
+    assert found.value == pytest.approx(solved.objective, rel=1e-2, abs=1e-2)
+    assert found.value >= solved.objective - 1e-4
+    told = certify.proven_bound(table, packed.duals(found.prices, found.marginal))
+    assert told == pytest.approx(found.bound, rel=1e-6, abs=1e-4)
+
+
+@pytest.mark.usefixtures("_never_at_once")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
+    evaluator = Evaluator(World(Instance(Parameters(jobs=120, sites=6, seed=seed)).problem()))
+    table = cut.build(evaluator)
+    exact = linear.Model(table).relax({})
+    assert exact is not None
+    packed = pack(table)
+    hours = certify.hours_of(table, packed.row_origin)
+    start = sifting.smoothed(packed, hours)
+    assert packed.answer(start).bound > packed.answer(np.zeros(len(start))).bound
+    found = sifting.sift(packed, start)
+    assert found is not None
+    assert found.bound <= exact.objective + 1e-4 <= found.value + 2e-4
+    assert found.value - found.bound <= 2 * sifting.NEAR * exact.objective
+    assert found.active.sum() < 0.7 * len(table.cost)
+    again = sifting.sift(packed, start)
+    assert again is not None
+    assert (again.value, again.bound) == (found.value, found.bound)
+
+
+def _table(problem: Problem) -> Columns:
+    return cut.build(Evaluator(World(problem)))
+
+
+def _plans(table: Columns) -> Iterator[float]:
+    """What each whole plan of the model costs: a column for each job, and as much slack as that leaves to be charged."""
+    choices = []
+    for klass, members in enumerate(table.classes):
+        mine = np.flatnonzero((table.klass == klass) & (table.upper >= 1.0)).tolist()
+        choices += [mine] * len(members)
+    if prod(map(len, choices)) > MOST_PLANS:
+        return
+    slack = np.flatnonzero(table.kind == Kind.SLACK)
+    for picks in product(*choices):
+        values = np.bincount(np.array(picks, dtype=np.int64), minlength=len(table.cost)).astype(np.float64)
+        for row in table.rows:
+            spare = np.intersect1d(row.columns, slack)
+            if len(spare):
+                short = row.low - float(values[row.columns] @ row.coefficients)
+                values[spare[0]] = max(0.0, short)
+        uses = [float(values[row.columns] @ row.coefficients) for row in table.rows]
+        inside = all(
+            row.low - 1e-9 <= use <= row.high + 1e-9 for row, use in zip(table.rows, uses, strict=True)
+        )
+        if inside and (values <= table.upper + 1e-9).all():
+            yield float(values @ table.cost)
