@@ -111,8 +111,13 @@ def book_moves(changes: Changes, scribe: Scribe, before: Placement, placement: P
 
 
 def placements_on(records: Records, lease: Lease) -> list[Placement]:
-    """The placements of a lease that have not ended."""
-    return [p for p in records.open_placements.values() if p.lease == lease.id and not p.ended]
+    """The placements of a lease that have not ended; of a gang over several machines, not once its part on this one has."""
+    return [p for p in records.open_placements.values() if p.uses(lease.id) and not _over_on(p, lease)]
+
+
+def _over_on(placement: Placement, lease: Lease) -> bool:
+    part = placement.part(lease.member)
+    return placement.ended or (part is not None and part.ended)
 
 
 def _charged(records: Records, lease: Lease) -> Job | None:

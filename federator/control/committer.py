@@ -17,9 +17,9 @@ from federator.control.observation import RENTED_POOL, Observer, expected_ready_
 from federator.control.proposals import with_approval_spent
 from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
-from federator.model.capacity import Lease, LeaseStatus, Market, Offer
+from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
 from federator.model.datasets import Moves
-from federator.model.events import LedgerKind
+from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement, PlacementStatus
@@ -149,36 +149,46 @@ class Committer:
         if view is None:
             return "the offer is gone"
         offer = view.offer
-        lease = self._lease(job, plan, action, offer)
+        leases = [self._lease(job, plan, action, offer, number) for number in range(action.machines)]
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
+        members = _filled(placement, offer, [lease.member for lease in leases])
+        parts = parts_of(members)
         placement = msgspec.structs.replace(
             placement,
-            members=(lease.member,) * placement.nodes,
+            members=members,
+            parts=parts,
+            order=Order.RESERVE if parts else Order.RUN,
             pool=RENTED_POOL,
             market=offer.market,
-            lease=lease.id,
+            lease=leases[0].id,
+            leases=tuple(lease.id for lease in leases) if parts else (),
+            assembling=bool(parts),
             price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
             model=offer.model,
         )
-        changes.put(lease, placement)
+        changes.put(*leases, placement)
         self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, action.because)
-        changes.put(
-            self._scribe.ledger(
-                LedgerKind.ACT,
-                "dispatcher",
-                f"rent {offer.name}: {action.because}",
-                job=job.id,
-                queue=job.queue,
-                owner=job.owner,
-                site=lease.site,
-                lease=lease.id,
-                market=offer.market,
-                model=offer.model,
-            )
-        )
+        for lease in leases:
+            changes.put(self._rented(lease, job, action))
         return ""
 
-    def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer) -> Lease:
+    def _rented(self, lease: Lease, job: Job, action: Rent) -> LedgerEntry:
+        offer = lease.offer
+        return self._scribe.ledger(
+            LedgerKind.ACT,
+            "dispatcher",
+            f"rent {offer.name}: {action.because}",
+            job=job.id,
+            queue=job.queue,
+            owner=job.owner,
+            site=lease.site,
+            lease=lease.id,
+            market=offer.market,
+            model=offer.model,
+        )
+
+    def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer, number: int) -> Lease:
+        """One of the machines: what all may cost is shared evenly; data that is moved counts with the first."""
         return Lease(
             id=self._scribe.ids.new("lease"),
             provider=action.provider,
@@ -191,8 +201,8 @@ class Committer:
             queue=job.queue,
             owner=job.owner,
             policy=action.evidence.policy,
-            committed_usd=action.committed_usd,
-            egress_usd=action.moves.usd if action.moves else 0.0,
+            committed_usd=action.committed_usd / action.machines,
+            egress_usd=action.moves.usd if action.moves and not number else 0.0,
         )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
@@ -258,6 +268,13 @@ class Committer:
         gpus = spec.resources.gpus.each
         smaller = spec.nodes <= placement.nodes and gpus <= placement.gpus_per_node
         return form if smaller else None
+
+
+def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:
+    """Which of these machines each rank is on: each as full as it goes, one after the other."""
+    whole = Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)
+    each = whole.holds(placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
+    return tuple(machines[min(rank // each, len(machines) - 1)] for rank in range(placement.nodes))
 
 
 def _in_order(members: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ Before a machine is given back, the records are read again.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -15,12 +14,20 @@ import msgspec
 
 from federator.control.billing import bill, placements_on
 from federator.control.inventory import Inventory
-from federator.control.lease_endings import failed, forgiven, gone, interrupted, terminated
+from federator.control.lease_endings import (
+    assembled,
+    failed,
+    forgiven,
+    gone,
+    interrupted,
+    terminated,
+    unreserved,
+)
+from federator.control.pacing import Alarm, Pace
 from federator.control.progress import Progress
 from federator.control.purse import Purse
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
-from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, LaunchRequest, Lease, LeaseStatus
 from federator.model.lifecycle import allows
@@ -39,51 +46,6 @@ LISTED_S = 3600.0
 
 UserData = Callable[[Lease], Awaitable[str]]
 """Makes the secret start-up text of a lease's instance, with a fresh one-time join token."""
-
-
-class _Pace:
-    """How often a provider is asked about a lease: at once for a new status, then no oftener than it is polled."""
-
-    def __init__(self, clock: Clock, every_s: float) -> None:
-        self._clock = clock
-        self._every_s = every_s
-        self._next: dict[str, tuple[LeaseStatus, float]] = {}
-        """By lease: the status it was asked in, and when it may be asked again, in the boot clock."""
-
-    def allows(self, lease: Lease) -> bool:
-        """Whether it may be asked now; then that counts as done."""
-        now_s = self._clock.boot()
-        status, next_s = self._next.get(lease.id, (None, 0.0))
-        if status is lease.status and now_s < next_s:
-            return False
-        self._next[lease.id] = (lease.status, now_s + self._every_s)
-        return True
-
-    def forget(self, lease_id: str) -> None:
-        """It has ended."""
-        self._next.pop(lease_id, None)
-
-
-class _Alarm:
-    """Rings when a lease may have something to do. Most changes are none of a lease's business, and most federations rent nothing."""
-
-    def __init__(self) -> None:
-        self.rings = asyncio.Event()
-        self.any_open = True
-        """Whether there was an open lease at the last look."""
-
-    def hear(self, changes: Changes | None) -> None:
-        """Rows have changed, or (None) something was heard."""
-        rows = changes.rows.values() if changes is not None else ()
-        if self.any_open or any(isinstance(row, Lease) for row in rows):
-            self.rings.set()
-
-    async def rung(self, within_s: float | None) -> bool:
-        """Wait for it, but not longer; whether it rang."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if within_s is None else max(0.05, within_s)):
-                await self.rings.wait()
-        return self.rings.is_set()
 
 
 class Executor:
@@ -109,8 +71,8 @@ class Executor:
         self._user_data = user_data
         self._federation = federation
         self._settings = settings
-        self._alarm = _Alarm()
-        self._pace = _Pace(scribe.clock, settings.poll_s)
+        self._alarm = Alarm()
+        self._pace = Pace(scribe.clock, settings.poll_s)
         self._purse = Purse(records, scribe.clock, settings)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
@@ -246,6 +208,8 @@ class Executor:
         """Busy, idle, or idle for long enough; never past what was committed for it: its work is told to save itself while that can be paid for."""
         now, left_s = self._scribe.clock.now(), self._purse.left_s(lease)
         if placements := placements_on(self._records, lease):
+            if any(placement.assembling for placement in placements):
+                await self._records.transact(partial(assembled, self._records, self._scribe, lease.id))
             saving_s = max(self._records.spec(placement.spec_hash).grace_s for placement in placements)
             if left_s <= saving_s + self._settings.slack_s / 2:  # the rest is for results to come home
                 await self._move(lease.id, "interrupt")
@@ -318,13 +282,13 @@ class Executor:
     async def _ended(self, lease_id: str, ended_at: float | None) -> None:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
+        proof = f"the provider says that {lease.id} has ended"
+        await self._records.transact(partial(unreserved, self._records, self._scribe, lease_id, proof))
+        expected = lease.reclaim_at is not None or lease.status is LeaseStatus.TERMINATING
+        cause, at = Cause.INTERRUPTED if expected else Cause.NODE_LOST, ended_at or self._scribe.clock.now()
         for placement in placements_on(self._records, lease):
-            proof = f"the provider says that {lease.id} has ended"
-            expected = lease.reclaim_at is not None or lease.status is LeaseStatus.TERMINATING
-            cause = Cause.INTERRUPTED if expected else Cause.NODE_LOST
-            await self._progress.lose(placement.id, proof, acknowledged=True, cause=cause)
-
-        at = ended_at or self._scribe.clock.now()
+            lost = partial(self._progress.lose, placement.id, proof, member=lease.member)
+            await lost(acknowledged=True, cause=cause)
         await self._records.transact(partial(gone, self._records, self._scribe, lease_id, at))
         self._pace.forget(lease_id)
         self._inventory.forget(lease.member)

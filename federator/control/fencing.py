@@ -78,8 +78,8 @@ class Fences:
         return given_up
 
     async def _reserved(self, placement: Placement) -> bool:
-        """Give up a reservation that not all members have accepted in time."""
-        if self._clock.now() - placement.assigned_at < RESERVE_WITHIN_S:
+        """Give up a reservation that not all members have accepted in time. While machines are rented for it, they have times of their own."""
+        if placement.assembling or self._clock.now() - placement.assigned_at < RESERVE_WITHIN_S:
             return False
         why = (
             f"{', '.join(gangs.silent(placement))} did not answer within {format_duration(RESERVE_WITHIN_S)}"

@@ -85,6 +85,15 @@ def acknowledge(placement: Placement, member: str) -> Heard:
     return Heard(replace(placement, stop_acknowledged=_acknowledged(placement)))
 
 
+def forgive(placement: Placement, member: str) -> Placement:
+    """Of a gang that is over: a member whose machine is gone has nothing left to answer."""
+    part = placement.part(member)
+    if part is None:
+        return placement
+    placement = _with(placement, replace(part, stop_acknowledged=True))
+    return replace(placement, stop_acknowledged=_acknowledged(placement))
+
+
 def give_up(placement: Placement, why: str, at: float) -> Heard:
     """End a gang that was never told to run. Its members are told to stop, each until it has answered, though nothing runs there."""
     report = PlacementReport(

@@ -33,8 +33,8 @@ def _check_limit(placement: Placement, new: Job) -> None:
 
 def _check_cost(records: Records, placement: Placement, new: Job) -> None:
     """What is spent and committed for it cannot be taken back while it runs."""
-    lease = records.leases.get(placement.lease or "")
-    bound_usd = new.spent_usd + (outstanding_usd(lease) if lease is not None else 0.0)
+    leases = (records.leases.get(name) for name in placement.leases or (placement.lease or "",))
+    bound_usd = new.spent_usd + sum(outstanding_usd(lease) for lease in leases if lease is not None)
     if new.max_cost_usd is not None and new.max_cost_usd < bound_usd:
         raise Invalid(
             f"it runs on a rented machine and may cost up to {bound_usd:.2f} USD already",

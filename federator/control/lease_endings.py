@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from federator.control import gangs
 from federator.control.billing import placements_on
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
@@ -14,7 +15,7 @@ from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import advance, allows
-from federator.model.placements import Placement
+from federator.model.placements import Order, Placement
 
 GRACE_SHARE = 0.75
 """Of the time that an interruption's notice leaves, what jobs have to save themselves; the rest is for their results to come home."""
@@ -34,11 +35,34 @@ def interrupted(records: Records, scribe: Scribe, lease_id: str, because: str) -
     grace_s = None if left_s is None else left_s * GRACE_SHARE
     for placement in placements_on(records, lease):
         job = records.jobs[placement.job]
-        if job.placement == placement.id and allows(job.status, "suspend"):
+        if placement.order is Order.RESERVE:
+            _give_back(records, scribe, changes, placement, because)
+        elif job.placement == placement.id and allows(job.status, "suspend"):
             scribe.stop(changes, placement, because, sent=True, grace_s=grace_s)
             scribe.job(changes, job, "suspend", because, pause_for="interruption")
     event = "drain" if lease.member in records.members else "terminate"
     scribe.lease(changes, lease, event, draining_since_at=now)
+    return changes
+
+
+def assembled(records: Records, scribe: Scribe, lease_id: str) -> Changes:
+    """Once all machines of a gang are there, it is reserved on them, as on any members; until then, nothing."""
+    changes = Changes()
+    for placement in placements_on(records, records.leases[lease_id]):
+        there = all(records.leases[lease].status is LeaseStatus.READY for lease in placement.leases)
+        if placement.assembling and there:
+            now = scribe.clock.now()
+            changes.put(msgspec.structs.replace(placement, assembling=False, assigned_at=now))
+    return changes
+
+
+def unreserved(records: Records, scribe: Scribe, lease_id: str, because: str) -> Changes:
+    """The machine is gone before its gangs have begun: their jobs wait again, and the other machines are free."""
+    changes = Changes()
+    lease = records.leases[lease_id]
+    for placement in placements_on(records, lease):
+        if placement.order is Order.RESERVE:
+            _give_back(records, scribe, changes, placement, because)
     return changes
 
 
@@ -87,18 +111,24 @@ def gone(records: Records, scribe: Scribe, lease_id: str, ended_at: float) -> Ch
 
 
 def forgiven(records: Records, lease: Lease) -> list[Placement]:
-    """Revoked placements whose stop nobody is left to answer: the machine is gone."""
-    owed = [p for p in records.open_placements.values() if p.lease == lease.id and p.ended]
-    return [msgspec.structs.replace(placement, stop_acknowledged=True) for placement in owed]
+    """Revoked placements whose stop nobody is left to answer: the machine is gone. The others of a gang's machines answer for themselves."""
+    owed = [p for p in records.open_placements.values() if p.uses(lease.id) and p.ended]
+    return [
+        gangs.forgive(placement, lease.member)
+        if placement.parts
+        else msgspec.structs.replace(placement, stop_acknowledged=True)
+        for placement in owed
+    ]
 
 
 def _give_back(
     records: Records, scribe: Scribe, changes: Changes, placement: Placement, because: str
 ) -> None:
-    """A placement that never reached a machine: its job waits again."""
+    """A placement that never began: its job waits again. Members on which it was reserved have their stop to answer."""
     job = records.jobs[placement.job]
     revoked = scribe.stop(changes, placement, because, sent=False)
-    changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
+    if not placement.parts:
+        changes.put(msgspec.structs.replace(revoked, stop_acknowledged=True))
     event = "requeue" if allows(job.status, "requeue") else "held" if job.pause_for == "hold" else "released"
     outcome = Outcome(TerminalReason.CANCELLED, job.because) if job.status is JobStatus.CANCELLING else None
     if job.placement == placement.id and allows(job.status, event):

@@ -115,11 +115,29 @@ def affordable(records: Records, lease: Lease, budgets: dict[str, Affordable]) -
         and lease.billed_until_at is not None
         and lease.offer.price_usd_h > 0
     ):
-        left_s = (limit.usd - payer.spent_usd) / rate_usd_h(lease) * 3600
+        until_at = _spends_by(records, payer, lease, limit.usd - payer.spent_usd)
         what = f"policy {limit.policy}" if limit.policy else "its max_cost"
         because = f"the job has cost nearly all that {what} lets it cost ({limit.usd:g} USD)"
-        found.append(Affordable(lease.billed_until_at + left_s, because))
+        found.append(Affordable(until_at, because))
     return min(found, key=lambda each: each.until_at)
+
+
+def _spends_by(records: Records, payer: Job, lease: Lease, left_usd: float) -> float:
+    """When so much more will have been spent on all the machines that the job pays for, this one among them."""
+    paid = [
+        each
+        for each in records.leases.values()
+        if each.status not in LEASE_ENDED
+        and (each.payer or (each.evidence.job if each.evidence else "")) == payer.id
+        and (each.billed_until_at or each.launched_at)
+    ]
+    rate_usd_s = sum(rate_usd_h(each) for each in paid) / 3600
+    first_at = lease.billed_until_at or 0.0
+    ahead_usd = sum(
+        rate_usd_h(each) / 3600 * (first_at - (each.billed_until_at or each.launched_at or first_at))
+        for each in paid
+    )
+    return first_at + (left_usd - ahead_usd) / rate_usd_s
 
 
 def strained_budgets(records: Records, now: float) -> dict[str, Affordable]:

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from federator.control import gangs
 from federator.control.inventory import Inventory
 from federator.control.progress import Progress
@@ -186,6 +188,9 @@ class Reconciliation:
         placement = _placement(job, spec, host, report, because)
         if parts is not None:
             placement = gangs.found(placement, parts)
+            rented = (records.members[each].lease for each in dict.fromkeys(placement.members))
+            leases = tuple(lease for lease in rented if lease)
+            placement = replace(placement, leases=leases if len(leases) > 1 else ())
         changes.put(placement)
         self._scribe.place(changes, job, placement, because)
         return changes

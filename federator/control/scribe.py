@@ -94,6 +94,7 @@ class Scribe:
 
         A revoked one still stands in its members' desired sets, as a stop: should its machine come up in this very moment, it
         must not run, and what is reserved for it is free again. The sets are rid of it once the members have answered or are gone.
+        Of one whose machines were not all there nobody knows.
         """
         if not sent:
             ended_at = self.clock.now()
@@ -105,6 +106,7 @@ class Scribe:
                 order_reason=reason,
                 ended_at=ended_at,
                 moves=None,
+                stop_acknowledged=placement.assembling,
             )
         told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason, grace_s=grace_s)
         changes.put(told)

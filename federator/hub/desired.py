@@ -80,7 +80,7 @@ class Board:
                 self._index(placement)
 
     def _index(self, placement: Placement) -> None:
-        open_now = placement.id in self._rows.open_placements
+        open_now = placement.id in self._rows.open_placements and not placement.assembling
         if open_now:
             self._open[placement.id] = placement
         else:

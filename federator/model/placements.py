@@ -157,6 +157,11 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spec_hash: str
     order_reason: str = ""
     lease: str | None = None
+    """The rented machine that it is on; of several, the first."""
+    leases: tuple[str, ...] = ()
+    """All of them, where they are several; in the order of `members`."""
+    assembling: bool = False
+    """Not all of its machines are there yet: nobody is told of it."""
     model: str = ""
     nodes: int = 1
     gpus_per_node: int = 0
@@ -196,6 +201,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def ended(self) -> bool:
         """Whether this attempt is proven over."""
         return self.status in PLACEMENT_ENDED
+
+    def uses(self, lease: str) -> bool:
+        """Whether that is (one of) the rented machine(s) it is on."""
+        return lease == self.lease or lease in self.leases
 
     def part(self, member: str) -> Part | None:
         """What that member has said of its part; None where the placement has no parts."""

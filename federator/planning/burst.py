@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.candidates import Candidate
+from federator.planning.candidates import Candidate, machines
 from federator.planning.caps import Caps
 from federator.planning.permits import worst_usd
 from federator.planning.problem import World
@@ -81,12 +81,13 @@ class NoCase:
 
 
 def rent_usd(job: JobView, at: Candidate) -> float:
-    """What the planned run is expected to cost: boot, run and teardown, at least the minimum billed."""
+    """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
     if at.offer is None:
         return at.instance_usd_h * at.run_s(job) / 3600.0
     offer = at.offer.offer
     return (
         at.instance_usd_h
+        * machines(job, at)
         * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
         / 3600.0
     )
@@ -292,7 +293,9 @@ class Bursting:
         return [
             p
             for p in self.world.offered(job)
-            if places[p].market is Market.ON_DEMAND and (offer := places[p].offer) and offer.offer.available
+            if places[p].market is Market.ON_DEMAND
+            and (offer := places[p].offer)
+            and offer.offer.available >= machines(job, places[p])
         ]
 
     def _fresh_s(self, job: JobView, place: int) -> float:

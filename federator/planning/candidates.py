@@ -123,6 +123,21 @@ class Candidate:
         return self.transfer(job).seconds + run_s if job.inputs else run_s
 
 
+def machines(job: JobView, at: Candidate) -> int:
+    """How many instances of an offer hold the job's gang; 1 of what exists, and where one instance holds no rank at all."""
+    if at.offer is None:
+        return 1
+    holds = job.nodes
+    for wanted, has in (
+        (job.gpus, at.gpus),
+        (job.cpus_milli, at.cpus_milli),
+        (job.memory_mib, at.memory_mib),
+    ):
+        if wanted:
+            holds = min(holds, has // wanted)
+    return -(-job.nodes // holds) if holds else 1
+
+
 def size(job: JobView) -> float:
     """The job in GPUs, for prices per GPU-hour."""
     return float(job.gpus_total) or CPU_ONLY_SIZE * job.nodes

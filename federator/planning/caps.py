@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from federator.model.rules import CapRow, CapUnit, Period, admits_queue, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
-from federator.planning.candidates import Candidate, of_pool
+from federator.planning.candidates import Candidate, machines, of_pool
 from federator.planning.permits import worst_rent_s, worst_usd
 from federator.planning.rulebook import matches
 from federator.planning.wording import money
@@ -106,7 +106,8 @@ class Caps:
             return additional_worst_usd(job, at, self.now)
         if at.offer is None:
             return 0.0
-        return 1.0 if row.unit is CapUnit.INSTANCES else at.instance_usd_h
+        each = 1.0 if row.unit is CapUnit.INSTANCES else at.instance_usd_h
+        return each * machines(job, at)
 
 
 def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:

@@ -79,19 +79,20 @@ class Carried:
         """Carry it out."""
         numbers, places = self.numbers, self.numbers.places.copy()
         forced = self.jobs["forced"][self.jobs["forced"] >= 0]
-        rented = numbers.ways["place"][forced]
-        rented = rented[places["kind"][rented] == t.OFFER]
+        ways = numbers.ways[forced]
+        renting = ways[places["kind"][ways["place"]] == t.OFFER]
+        rented, machines = renting["place"], int(renting["machines"].sum())
         standing = len(numbers.hosts)
         for place in np.unique(rented).tolist():  # offers have no hosts yet
             places["first_host"][place] = standing
-            standing += int((rented == place).sum())
+            standing += int(renting["machines"][rented == place].sum())
         room = max(1, standing, int(places["members"].max(initial=0)))
-        ranks = numbers.all_ranks + len(rented) * (1 + numbers.most_ranks) + numbers.most_ranks
+        ranks = numbers.all_ranks + machines + len(rented) * numbers.most_ranks + numbers.most_ranks
         self.sheet = t.Sheet(
             self.state,
             places,
             _longer(numbers.hosts, room - len(numbers.hosts)),
-            _longer(numbers.releases, len(self.jobs) + 2 * len(rented)),
+            _longer(numbers.releases, len(self.jobs) + len(rented) + machines),
             _longer(numbers.given, ranks),
             numbers.ways,
             numbers.classes.copy(),

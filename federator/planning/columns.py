@@ -19,7 +19,7 @@ import numpy as np
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
 from federator.planning.burst import Case
-from federator.planning.candidates import size
+from federator.planning.candidates import machines, size
 from federator.planning.caps import Caps
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
@@ -218,16 +218,17 @@ class _Builder:
         if not cases or members[0].id in self.world.forbidden or at.offer is None:
             return []
         job, case = members[0], cases[0]
-        now = sum(1 for c in cases if c.is_now(self.now))
+        now, count = sum(1 for c in cases if c.is_now(self.now)), machines(job, at)
+        most = min(now, at.offer.offer.available // count)
         wait_h = self.world.book.wait_usd_h(job) / 3600.0
         committed = []
-        if now:
+        if most:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
-            column = self.pile.add(Kind.RENT, klass, place, price, min(now, at.offer.offer.available))
+            column = self.pile.add(Kind.RENT, klass, place, price, most)
             serve.add(column, 1.0)
             self._use_caps(column, job, place)
-            self._spare(place).add(column, -(at.gpus - job.gpus_total))
-            self._available(place).add(column, 1.0)
+            self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
+            self._available(place).add(column, float(count))
             committed.append(column)
         if len(cases) > now and job.deadline_at is not None:
             rent_at = next(c.rent_at for c in cases if not c.is_now(self.now))
@@ -237,6 +238,8 @@ class _Builder:
             column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now)
             serve.add(column, 1.0)
             self._use_caps(column, job, place, later=True)
+        if count > 1:
+            return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
         pro_rata = at.instance_usd_h * at.run_s(job) / 3600.0 * size(job) / max(1, at.gpus)
         column = self.pile.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))

@@ -190,11 +190,11 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
     holds = ranks_ever(job, at)
     if holds >= job.nodes:
         return None
+    if at.offer is not None:
+        return None  # so many machines are rented as hold it
     if at.rented:
-        return (
-            f"a gang over several rented instances is not supported yet; one holds {holds} of {job.nodes} nodes",
-            f"ask for {holds} nodes",
-        )
+        text = f"a machine that is rented already holds {holds} of the gang's {job.nodes} nodes"
+        return text, f"ask for {holds} node{'s' if holds != 1 else ''}"
     if ranks_ever(job, at, shut=True) >= job.nodes:
         first = at.shut[0]
         names = first.member if len(at.shut) == 1 else f"{first.member} and {len(at.shut) - 1} more"
@@ -249,7 +249,7 @@ FILTERS: tuple[Test, ...] = (
     Test("memory-per-node", "No host there has so much memory.", _memory_per_node),
     Test(
         "gang",
-        "Even empty, the place does not hold the whole gang; one instance is rented per job for now.",
+        "Even empty, the place does not hold the whole gang. Of an offer, as many machines are rented as hold it.",
         _gang,
     ),
     Test("spot-policy", "The job wants spot only, or on-demand only.", permits.spot_policy),

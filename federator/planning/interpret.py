@@ -14,7 +14,7 @@ from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waitin
 from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
-from federator.planning.candidates import Candidate
+from federator.planning.candidates import Candidate, machines
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.openings import changes_at
 from federator.planning.problem import World
@@ -179,6 +179,7 @@ class _Writer:
             evidence=evidence,
             because=self._because_rented(job, case, evidence.home_finish_at),
             moves=at.transfer(job).moves,
+            machines=machines(job, at),
         )
 
     def _because_rented(self, job: JobView, case: Case, home_finish_at: float | None) -> str:
@@ -204,7 +205,7 @@ class _Writer:
         finish = moment(case.finish_at, self.now)
         at = self.world.places[case.place]
         price = f"{price}{_brings(at, job)}{worth}{self._spot(job, case)}"
-        return f"{home}; on {at.shown} it finishes at {finish} {price}; {rule}"
+        return f"{home}; on {_so_many(job, at)} it finishes at {finish} {price}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
         """Why this market: spot because it is safe, or on-demand because no spot is."""
@@ -265,7 +266,7 @@ class _Writer:
 
     def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
-        where, price = self.world.places[case.place].shown, money(case.cost_usd)
+        where, price = _so_many(job, self.world.places[case.place]), money(case.cost_usd)
         late = (
             f"it would finish at {moment(home.finish_at, self.now)}, after its deadline"
             if home
@@ -320,6 +321,12 @@ def _threshold_at(world: World, job: JobView) -> float:
     permits = (p for place in world.offers(job) for p in world.book.permits_for(job, world.places[place]))
     at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
     return min((moment_at for moment_at in at if moment_at > world.now), default=0.0)
+
+
+def _so_many(job: JobView, at: Candidate) -> str:
+    """An offer, and how many machines of it."""
+    count = machines(job, at)
+    return f"{count} × {at.shown}" if count > 1 else at.shown
 
 
 def _brings(at: Candidate, job: JobView) -> str:

@@ -10,7 +10,7 @@ from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.asking import Answer, Ground
-from federator.planning.candidates import Candidate
+from federator.planning.candidates import Candidate, machines
 from federator.planning.openings import open_at
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import cents_up, moment, money, span
@@ -151,8 +151,8 @@ def worst_rent_s(job: JobView, at: Candidate) -> float:
 
 
 def worst_usd(job: JobView, at: Candidate) -> float:
-    """The most that the job can cost there: its rent, and moving its data. What is owned has no rent."""
-    return at.instance_usd_h * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
+    """The most that the job can cost there: the rent of all its machines, and moving its data. What is owned has no rent."""
+    return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
 
 
 def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -164,7 +164,9 @@ def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if worst <= left + 1e-9:
         return None
     whose = f"policy {job.cost_policy}" if job.cost_policy else "the job's max_cost"
-    parts = [span(worst_rent_s(job, at))] if at.rented else []
+    count = machines(job, at)
+    rent = f"{span(worst_rent_s(job, at))} of {count} machines" if count > 1 else span(worst_rent_s(job, at))
+    parts = [rent] if at.rented else []
     parts += [moves.shown] if moves.usd else []
     text = (
         f"it could cost {money(worst)} in the worst case ({', '.join(parts)}); {whose} leaves {money(left)}"

@@ -13,6 +13,7 @@ from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
+from federator.planning.candidates import machines
 from federator.planning.caps import QUEUE_UNITS, Caps
 from federator.planning.feasibility import CLOSED, FILTERS, SITUATIONS
 from federator.planning.prices import cost
@@ -59,7 +60,8 @@ class Standing:
             if world.places[place].offer is None:
                 self._occupy(job, place)
             else:
-                self.rented[place] = self.rented.get(place, 0) + 1
+                count = machines(job, world.places[place])
+                self.rented[place] = self.rented.get(place, 0) + count
 
     def _occupy(self, job: JobView, place: int) -> None:
         """The job starts now and is expected to end in time."""
@@ -200,8 +202,14 @@ class Standing:
             name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
             return (name, *self.caps.describe(row, job, at))
         assert at.offer is not None, "only offers are rented"
-        if self.rented.get(place, 0) >= at.offer.offer.available:
-            return "sold-out", f"{at.provider} has no more of it", "another offer, or wait"
+        left, count = at.offer.offer.available - self.rented.get(place, 0), machines(job, at)
+        if left < count:
+            text = (
+                f"{at.provider} has {left} more of it, and the job needs {count}"
+                if left > 0
+                else f"{at.provider} has no more of it"
+            )
+            return "sold-out", text, "another offer, or wait"
         return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
 
 

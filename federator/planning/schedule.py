@@ -18,12 +18,12 @@ from federator.model.snapshot import BusyView, JobView
 from federator.planning import blocks
 from federator.planning.blocks import BUSY, Block, better_elsewhere, not_before, to_be_rented
 from federator.planning.burst import Bursting
-from federator.planning.candidates import size
+from federator.planning.candidates import machines, size
 from federator.planning.caps import Caps
 from federator.planning.lanes import Lanes
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
-from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
+from federator.planning.yard import RANKS_PER_WORK, Hold, Host, Release, hosts_for, need_of
 
 ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
@@ -199,7 +199,8 @@ class _Engine:
         if key not in self.open:
             places = self.world.home(job)
             if self.bursting is not None:
-                shared = self.rented.intersection(self.world.offers(job))
+                offers = self.rented.intersection(self.world.offers(job))
+                shared = [p for p in offers if machines(job, self.world.places[p]) == 1]
                 rented = (*self.world.leases(job), *sorted(shared))
                 places += tuple(p for p in rented if self.bursting.may_use_lease(job, p))
             self.open[key] = places
@@ -288,25 +289,25 @@ class _Engine:
         if self.caps.blocking(job, candidate) is not None:
             return
         if candidate.offer is not None:
-            if len(self.lots[place].hosts) < candidate.offer.offer.available:
+            left = candidate.offer.offer.available - len(self.lots[place].hosts)
+            if machines(job, candidate) <= left:
                 self._rent(job, place, candidate.offer.offer.delay_s)
         elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
             self._start(job, place, self.now, hosts)
 
     def _rent(self, job: JobView, place: int, delay_s: float) -> None:
-        """A new host at the offer: the job has its part of it, and the rest is there for others once it has booted."""
+        """New hosts at the offer, each as full of the job's ranks as it goes; the rest is there for others once they have booted."""
         candidate, lot, need = self.world.places[place], self.lots[place], need_of(job)
         ready = self.now + delay_s
         finish = ready + candidate.run_s(job)
-        host = lot.add_host()
-        whole = (candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
-        rest = (
-            whole[0] - job.nodes * need[0],
-            whole[1] - job.nodes * need[1],
-            whole[2] - job.nodes * need[2],
-        )
-        self._release(place, ready, rest, (host,), None)
-        self._release(place, finish, need, (host,) * job.nodes, job)
+        whole = Host(candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
+        hosts: list[int] = []
+        for _ in range(machines(job, candidate)):
+            host, ranks = lot.add_host(), min(whole.ranks(need), job.nodes - len(hosts))
+            rest = (whole[0] - ranks * need[0], whole[1] - ranks * need[1], whole[2] - ranks * need[2])
+            self._release(place, ready, rest, (host,), None)
+            hosts += [host] * ranks
+        self._release(place, finish, need, tuple(hosts), job)
         self.caps.take(job, candidate)
         self.rented.add(place)
         self.open.clear()

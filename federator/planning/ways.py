@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.candidates import SPOT_REWORK, Candidate, size
+from federator.planning.candidates import SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
@@ -217,7 +217,7 @@ class _Makes:
     """What of places decides how long jobs run there and what it costs; all places at once."""
 
     def __init__(self, world: World) -> None:
-        self.world, places = world, world.places
+        self.world, self.places, places = world, world.places, world.places
         self.names = sorted({at.model for at in places})
         self.model = _ints([self.names.index(at.model) for at in places])
         self.slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in places])
@@ -249,8 +249,9 @@ class _Makes:
             added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
             run_usd = run_usd + added * size(job) * run_s / 3600.0
         ways["run_usd"] = run_usd
+        ways["machines"] = [machines(job, self.places[place]) for place in places.tolist()]
         paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
-        ways["whole_usd"] = self.usd_h[places] * paid_s / 3600.0
+        ways["whole_usd"] = self.usd_h[places] * ways["machines"] * paid_s / 3600.0
         return ways
 
 

@@ -139,6 +139,7 @@ def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> R
         revision=job.revision,
         provider=rental.provider,
         offer=rental.offer,
+        machines=rental.machines,
         site=told.site,
         expected_start_at=told.start.middle_at if told.start else problem.snapshot.taken_at,
         expected_end_at=rental.burst_finish_at,

@@ -220,6 +220,7 @@ def _rental(action: Rent) -> Rental:
     return Rental(
         provider=action.provider,
         offer=action.offer,
+        machines=action.machines,
         committed_usd=action.committed_usd,
         policy=said.policy,
         mode=said.mode,

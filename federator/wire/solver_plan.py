@@ -36,8 +36,10 @@ class Rental(_Part, frozen=True, kw_only=True):
     """Who rents it out."""
     offer: str
     """The offer's name there."""
+    machines: Annotated[int, Meta(ge=1)] = 1
+    """How many of it: all or none. The nodes of a gang lie over them, each as full as it goes."""
     committed_usd: Annotated[float, Meta(ge=0)]
-    """What it may cost in the worst case."""
+    """What they may cost in the worst case, all together."""
     policy: str
     """The burst policy that permits it."""
     mode: str

@@ -113,7 +113,7 @@ class FakeSite:
         return [
             p
             for p in self.world.core.records.open_placements.values()
-            if self.name in p.members and not p.ended
+            if self.name in p.members and not p.ended and not p.assembling
         ]
 
     def _free(self, busy: list[Placement]) -> Pool:

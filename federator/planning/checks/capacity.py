@@ -69,20 +69,27 @@ def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
         yield Fault(
             4, f"{view.key} failed lately and is avoided for another {view.avoid_until_at - ground.now:.0f} s"
         )
-    if ground.rented.get(view.key, 0) >= view.offer.available:
+    if action.machines < 1:
+        yield Fault(4, f"the plan rents {action.machines} instances of {view.key}")
+    if ground.rented.get(view.key, 0) + action.machines > view.offer.available:
         yield Fault(
-            4, f"{view.key} has only {view.offer.available} instances left, all rented by earlier actions"
+            4,
+            f"{view.key} has only {view.offer.available} instances left, this takes {action.machines} beside earlier actions",
         )
 
 
 def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
-    """Each member's ranks fit hosts of its pool beside earlier actions, and take them; or one instance of the offer holds the whole gang."""
+    """Each member's ranks fit hosts of its pool beside earlier actions, and take them; or the instances that are rented hold the whole gang, and not one of them is too many."""
     rank = job.gpus, job.cpus_milli, job.memory_mib
     if isinstance(action, Rent):
         offer = target.offer.offer if target.offer is not None else None
-        free = [] if offer is None else [Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)]
-        if not Hosts(free).take(rank, job.nodes):
-            yield Fault(3, f"one instance of {target.key} does not hold {_gang(job, job.nodes)}")
+        if offer is None:
+            return
+        whole = offer.gpus, offer.cpus_milli, offer.memory_mib
+        if not Hosts([Shape(*whole, count=action.machines)]).take(rank, job.nodes):
+            yield Fault(3, f"{action.machines} of {target.key} do not hold {_gang(job, job.nodes)}")
+        elif action.machines > 1 and Hosts([Shape(*whole, count=action.machines - 1)]).take(rank, job.nodes):
+            yield Fault(6, f"one less than {action.machines} of {target.key} holds {_gang(job, job.nodes)}")
         return
     before: list[tuple[Hosts, Mark]] = []
     for member, ranks in Counter(action.members).items():

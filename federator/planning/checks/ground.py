@@ -262,7 +262,7 @@ class Ground:
         for index in self.guarantees_on(job, target):
             self.guarantee_use[index] += job.gpus_total
         if isinstance(action, Rent):
-            self.rented[target.key] = self.rented.get(target.key, 0) + 1
+            self.rented[target.key] = self.rented.get(target.key, 0) + action.machines
 
     def apply_preempt(self, action: Preempt) -> None:
         """Remember that this placement is being stopped. It frees nothing within this plan."""
@@ -323,16 +323,16 @@ def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, no
         rent = (
             extension_usd(job, target, now)
             if isinstance(action, Place)
-            else max(action.committed_usd, worst_case_usd(job, target))
+            else max(action.committed_usd, action.machines * worst_case_usd(job, target))
         )
         return rent + target.moved(job).usd
     if isinstance(action, Place):
         return 0
-    return 1 if unit is CapUnit.INSTANCES else target.price_usd_h
+    return action.machines * (1 if unit is CapUnit.INSTANCES else target.price_usd_h)
 
 
 def worst_case_usd(job: JobView, target: Target) -> float:
-    """The most that the rent of this offer for this job can be: from launch until its enforced stop, the time for it and what may be late.
+    """The most that the rent of one instance for this job can be: from launch until its enforced stop, the time for it and what may be late.
 
     Infinite for a job without `max_duration`: nothing would ever stop it.
     """

@@ -23,7 +23,7 @@ def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> It
     if job.max_duration_s is None:
         yield Fault(6, "a job without max_duration cannot be rented for: nothing bounds what it costs")
         return
-    worst = worst_case_usd(job, target)
+    worst = action.machines * worst_case_usd(job, target)
     if action.committed_usd < worst - TOLERANCE:
         yield Fault(6, f"the plan commits {action.committed_usd:.4f} USD, the worst case is {worst:.4f} USD")
     yield from _own_cap(job, worst + target.moved(job).usd)

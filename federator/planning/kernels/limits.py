@@ -21,7 +21,7 @@ def adds(s, row, klass, way):
         return way.worst_usd
     if place.kind != OFFER:
         return 0.0
-    return place.usd_h if unit == USD_PER_H else 1.0
+    return (place.usd_h if unit == USD_PER_H else 1.0) * way.machines
 
 
 @compiled

@@ -38,6 +38,7 @@ def ask(s, klass, job):
         usable = kind == OWNED or (state.bursts != 0 and s.flags[state.usable + job, where] != 0)
         if kind == OFFER:
             usable = usable and s.places[where].rented != 0 and s.jobs[job].forbidden == 0
+            usable = usable and s.ways[number].machines == 1
         s.flags[state.open_at + klass, where] = 1 if usable else 0
 
 
@@ -294,7 +295,7 @@ def force(s, job, number):
     if blocking(s, s.jobs[job].klass, way, False) >= 0:
         return
     if place.kind == OFFER:
-        if place.hosts < place.available:
+        if place.hosts + way.machines <= place.available:
             rent(s, job, number)
     elif choose_for(s, job, way):
         start(s, job, number, s.state[0].now)
@@ -302,19 +303,24 @@ def force(s, job, number):
 
 @compiled
 def rent(s, job, number):
-    """A new host at the offer: the job has its part of it, and the rest is there for others once it has booted."""
+    """New hosts at the offer, each as full of the job's ranks as it goes; the rest is there for others once they have booted."""
     way = s.ways[number]
     place = s.places[way.place]
     ready = s.state[0].now + place.delay_s
     finish = ready + way.run_s
-    host = place.first_host + place.hosts
-    place.hosts += 1
+    each = ranks_on(place.gpus, place.cpus, place.memory, way)
+    first, left = place.first_host + place.hosts, way.nodes
+    for _ in range(way.machines):
+        ranks = min(left, each)
+        s.given[0].chosen = place.first_host + place.hosts
+        boot = release_later(s, way.place, way, 1, ready, NOTHING, -1)
+        s.releases[boot].gpus = place.gpus - ranks * way.gpus
+        s.releases[boot].cpus = place.cpus - ranks * way.cpus
+        s.releases[boot].memory = place.memory - ranks * way.memory
+        place.hosts += 1
+        left -= ranks
     for rank in range(way.nodes):
-        s.given[rank].chosen = host
-    boot = release_later(s, way.place, way, 1, ready, NOTHING, -1)
-    s.releases[boot].gpus = place.gpus - way.nodes * way.gpus
-    s.releases[boot].cpus = place.cpus - way.nodes * way.cpus
-    s.releases[boot].memory = place.memory - way.nodes * way.memory
+        s.given[rank].chosen = first + rank // each
     release_later(s, way.place, way, way.nodes, finish, JOB, job)
     count_in(s, s.jobs[job].klass, way, False)
     place.rented = 1

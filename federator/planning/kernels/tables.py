@@ -64,8 +64,10 @@ RELEASE = _record("gpus cpus memory kind of first_given ranks next", "at")
 """`of`: the job; of work that ran before, the number of its release in the world. Releases of a place are linked, soonest first."""
 GIVEN = _record("host chosen", "")
 """Hosts of releases, rank by rank; and those of the last choice."""
-WAY = _record("place nodes gpus cpus memory left_over", "run_s run_usd egress_usd whole_usd worst_usd")
-"""`run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money."""
+WAY = _record(
+    "place nodes gpus cpus memory left_over machines", "run_s run_usd egress_usd whole_usd worst_usd"
+)
+"""`run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents."""
 CLASS = _record(
     "first_way last_way first_row last_row"
     # What stops it now: which, the row or the job, the place; the same after what starts now.

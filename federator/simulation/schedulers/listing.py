@@ -13,7 +13,7 @@ from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.burst import Case
-from federator.planning.candidates import Candidate, size
+from federator.planning.candidates import Candidate, machines, size
 from federator.planning.caps import Caps
 from federator.planning.interpret import write_starts
 from federator.planning.objective import Evaluator, Scored
@@ -176,8 +176,13 @@ class _Pass:
 
     def _rents_now(self, job: JobView, case: Case) -> bool:
         at = self.world.places[case.place]
-        rented = sum(b.rents and b.place == case.place for b in self.result.bookings.values())
-        left = at.offer is not None and at.offer.offer.available > rented
+        renting = (
+            self.world.by_id[name]
+            for name, b in self.result.bookings.items()
+            if b.rents and b.place == case.place
+        )
+        rented = sum(machines(other, at) for other in renting)
+        left = at.offer is not None and at.offer.offer.available >= rented + machines(job, at)
         return left and case.is_now(self.world.now) and self.caps.blocking(job, at) is None
 
     def _lot(self, place: int) -> Lot:

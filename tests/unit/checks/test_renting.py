@@ -82,13 +82,43 @@ def test_no_more_instances_are_rented_than_are_to_be_had() -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [{"gpus": 5}, {"nodes": 2, "gpus": 3}, {"cpus_milli": 65_000}, {"memory_mib": 262_145}]
+    "size",
+    [
+        {"gpus": 5},
+        {"nodes": 2, "gpus": 3},
+        {"nodes": 4, "gpus": 3, "machines": 3},
+        {"cpus_milli": 65_000},
+        {"memory_mib": 262_145},
+    ],
 )
-def test_one_instance_must_hold_the_whole_gang(size: dict[str, Any]) -> None:
+def test_what_is_rented_must_hold_the_whole_gang(size: dict[str, Any]) -> None:
+    machines = size.pop("machines", 1)
     job, offer = a_job(**IN_TIME, **size), an_offer()
-    assert blamed(a_world([job], offers=[offer], rules=[bursting()]), a_plan(rented(job, offer))) == {
-        ("job-a", 3)
-    }
+    rent = rented(job, offer, machines=machines, committed_usd=machines * worst_usd(job, offer))
+    assert blamed(a_world([job], offers=[offer], rules=[bursting()]), a_plan(rent)) == {("job-a", 3)}
+
+
+@pytest.mark.parametrize(("machines", "promise"), [(2, None), (3, 6), (0, 4), (4, 4)])
+def test_a_gang_is_given_as_many_instances_as_it_fills_and_no_more(
+    machines: int, promise: int | None
+) -> None:
+    job, offer = a_job(**IN_TIME, nodes=2, gpus=3), an_offer(available=3)
+    rent = rented(job, offer, machines=machines, committed_usd=machines * worst_usd(job, offer))
+    found = blamed(a_world([job], offers=[offer], rules=[bursting()]), a_plan(rent))
+    assert ("job-a", promise) in found if promise else not found
+
+
+def test_each_instance_counts_for_caps_and_for_what_is_committed() -> None:
+    job, offer = a_job(**IN_TIME, nodes=2, gpus=3), an_offer()
+    worst = 2 * worst_usd(job, offer)
+    right = rented(job, offer, machines=2, committed_usd=worst)
+    for unit, limit in ((CapUnit.INSTANCES, 1.0), (CapUnit.USD_PER_H, 19.0), (CapUnit.USD, worst - 1.0)):
+        period = Period.DAY if unit is CapUnit.USD else Period.NOW
+        for spare, expected in ((0.0, {("job-a", 6)}), (1.0, set())):
+            cap = CapRow("cap", unit, limit + spare, period=period)
+            assert blamed(a_world([job], offers=[offer], rules=(bursting(), cap)), a_plan(right)) == expected
+    short = rented(job, offer, machines=2, committed_usd=worst / 2)
+    assert blamed(a_world([job], offers=[offer], rules=[bursting()]), a_plan(short)) == {("job-a", 6)}
 
 
 def test_ranks_of_a_gang_may_share_the_instance() -> None:

@@ -61,7 +61,7 @@ CASES: list[Case] = [
         (),
         "even empty it holds 2 of the gang's 3 nodes; a host there has 4 GPUs and 64 CPUs",
     ),
-    ("gang", a_job(nodes=2, gpus=4), an_offer(), BURST, "over several rented instances is not supported yet"),
+    ("gang", a_job(nodes=2, gpus=4), a_lease(), BURST, "rented already holds 1 of the gang's 2 nodes"),
     ("spot-policy", a_job(spot_policy="on-demand"), an_offer(market=Market.SPOT), BURST, "it is spot"),
     ("spot-policy", a_job(spot_policy="spot"), an_offer(), BURST, "the job asks for spot"),
     (
