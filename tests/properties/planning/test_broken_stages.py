@@ -1,0 +1,99 @@
+"""Whatever the solvers behind the stages answer, the plan is valid, no dearer than greedy's, and says of everybody what becomes of them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from federator.model.plans import Severity
+from federator.model.snapshot import Problem
+from federator.planning.checks import check
+from federator.planning.columns import Columns
+from federator.planning.greedy import plan_greedily
+from federator.solving import integer, linear
+from federator.solving.decide import decide
+from tests.support.worlds import worlds_at_random
+
+at_random = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # fmt: skip
+Spoil = Callable[[linear.Relaxed, int], linear.Relaxed | None]
+
+
+def _noise(scale: float) -> Spoil:
+    """Numbers of that size, drawn from how often it has been asked, in place of all that it answers."""
+
+    def spoil(answer: linear.Relaxed, asked: int) -> linear.Relaxed:
+        dice = np.random.default_rng(asked)
+        noise = [dice.normal(0.0, scale, len(part)) for part in (answer.values, answer.duals, answer.reduced)]
+        return linear.Relaxed(float(dice.normal(0.0, scale)), *noise)
+
+    return spoil
+
+
+ANSWERS: dict[str, Spoil] = {
+    "no answer": lambda answer, asked: None,
+    "no answer after the first": lambda answer, asked: answer if asked == 1 else None,
+    "small numbers": _noise(2.0),
+    "huge numbers": _noise(1e9),
+    "everything at once": lambda answer, asked: answer._replace(values=answer.values + 1e6),
+    "the wrong way round": lambda answer, asked: answer._replace(
+        objective=-answer.objective, values=answer.values[::-1].copy(), reduced=-answer.reduced
+    ),
+}
+
+
+def _holds(problem: Problem) -> None:
+    plan, greedy = decide(problem), plan_greedily(problem)
+    assert not [f for f in check(problem, plan) if f.severity is Severity.FATAL]
+    assert plan.objective_usd <= greedy.objective_usd + 1e-6
+    told = [entry.job for entry in plan.waiting] + [action.job for action in plan.actions]
+    assert {job.id for job in problem.snapshot.jobs} <= set(told)
+
+
+@pytest.mark.parametrize("sort", ANSWERS)
+def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = linear.Model.relax, Counter[str]()
+
+    def relax(model: linear.Model, bounds: Any) -> linear.Relaxed | None:
+        asked["here"] += 1
+        asked["ever"] += 1
+        answer = real(model, bounds)
+        return None if answer is None else ANSWERS[sort](answer, asked["here"])
+
+    @at_random
+    @given(problem=worlds_at_random())
+    def try_one(problem: Problem) -> None:
+        asked["here"] = 0
+        _holds(problem)
+
+    monkeypatch.setattr(linear.Model, "relax", relax)
+    try_one()
+    assert asked["ever"] >= 5, "most of these worlds were decided without it"
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.5, 7.0, 1e6])
+def test_whatever_the_integer_solver_answers(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = integer.solve, Counter[str]()
+
+    def solve(columns: Columns, *rest: Any) -> integer.IntegerAnswer | str:
+        asked["ever"] += 1
+        found = real(columns, *rest)
+        return found if isinstance(found, str) else replace(found, values=(found.values + 1.0) * factor)
+
+    monkeypatch.setattr(integer, "solve", solve)
+    at_random(given(problem=worlds_at_random())(_holds))()
+    assert asked["ever"] >= 5, "most of these worlds were decided without it"
+
+
+@pytest.mark.parametrize("stages", [("greedy",), ("greedy", "lp"), ("greedy", "cpsat"), ("lp", "cpsat"), ()])
+@at_random
+@given(problem=worlds_at_random())
+def test_whichever_stages_there_is_time_for(stages: tuple[str, ...], problem: Problem) -> None:
+    plan = decide(problem, stages=stages)
+    assert not [f for f in check(problem, plan) if f.severity is Severity.FATAL]
+    assert plan.objective_usd >= decide(problem).objective_usd - 1e-6
