@@ -24,7 +24,7 @@ class MoreHosts(msgspec.Struct, frozen=True, tag="hosts", forbid_unknown_fields=
 
     key: str
     hosts: int
-    gpus: int = 0
+    gpus: float = 0
     """GPUs on all of them."""
     model: str = ""
 

@@ -121,6 +121,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     expected_finish_at: float | None = None
     home_finish_at: float | None = None
     change: str = ""
+    reason: str = ""
+    """The name of the filter or situation that keeps it; of a job that will miss its deadline, what keeps anything from being rented for it."""
 
 
 class ProposalKind(StrEnum):

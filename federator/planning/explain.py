@@ -6,15 +6,19 @@ the plan recorded. So an explanation is always there, also when the solver is no
 
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from federator.model.capacity import BurstEvidence
+from federator.model.changes import Remedy
 from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
 from federator.model.snapshot import JobView, Problem
 from federator.planning.burst import Bursting, HomeForecast
+from federator.planning.helping import helps
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
 from federator.planning.remedies import way_in
+from federator.planning.scenes import scene
 
 MAX_CHANGES = 5
 
@@ -51,7 +55,9 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     sites = tuple(
         _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
     )
+    helping = None
     if said.waiting is not None:
+        helping = helps(scene(problem, plan, job, said.waiting, standing))
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
     return Explanation(
         job=job.id,
@@ -60,7 +66,8 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
         decision=plan.decision,
         winner=f"{plan.winner}: {plan.winner_because}",
         sites=sites,
-        changes=_changes(said.change, sites),
+        changes=_changes(helping.text if helping else said.change, sites),
+        remedies=_remedies(helping, sites),
         expected_start_at=said.start_at,
         expected_finish_at=said.finish_at,
         home_finish_at=home_at,
@@ -144,6 +151,19 @@ def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
         for change, names in places.items()
     ]
     return tuple(offered[:MAX_CHANGES])
+
+
+def _remedies(first: Remedy | None, sites: tuple[SiteReason, ...]) -> tuple[Remedy, ...]:
+    """The same as records: what helps the job, then what opens places, once each."""
+    opening: dict[bytes, Remedy] = {}
+    for site in sites:
+        if site.remedy:
+            same = msgspec.json.encode(site.remedy)
+            known = opening.get(same)
+            place = f"{site.site}/{site.pool}"
+            places = (*known.places, place) if known else (place,)
+            opening[same] = Remedy(site.change, site.remedy, places, certain=True)
+    return (*((first,) if first else ()), *opening.values())[:MAX_CHANGES]
 
 
 def _policies(standing: Standing, job: JobView) -> tuple[str, ...]:

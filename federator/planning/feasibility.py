@@ -141,7 +141,7 @@ def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or job.shared == at.shared:
         return None
     if not job.shared:
-        return "its GPUs are shared, and the job asks for whole ones", "ask for part of a GPU"
+        return "its GPUs are shared, and the job asks for whole ones", "ask for part of a GPU (0.5)"
     change = "ask for a whole GPU" if at.gpus else ""
     return "the job asks for part of a GPU, and none there is shared", change
 

@@ -23,6 +23,8 @@ from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
 from federator.planning.wording import moment, money, request, span
 
+RECLAIMING = "reclaiming"
+"""The name of the reason of a job that others make room for."""
 MANY_MEMBERS = 3
 """Of more members than this only the number is said."""
 
@@ -226,7 +228,7 @@ class _Writer:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _waiting(self, job: JobView) -> Waiting:
-        kind, because, change = self._why(job)
+        kind, reason, because, change = self._why(job)
         booking, home, put_off = (
             self.scored.booking(job.id),
             self.evaluator.home.get(job.id),
@@ -244,37 +246,35 @@ class _Writer:
             expected_finish_at=finish,
             home_finish_at=home.finish_at if home else None,
             change=change,
+            reason=reason,
         )
 
-    def _why(self, job: JobView) -> tuple[str, str, str]:
-        """Kind, sentence and change for a job that waits."""
+    def _why(self, job: JobView) -> tuple[str, str, str, str]:
+        """Kind, name of the reason, sentence and change for a job that waits."""
         block = self.scored.schedule.blocks.get(job.id, Block("capacity", "busy"))
         if block.kind == "time":
-            return block.kind, block.text, block.change
+            return block.kind, block.situation, block.text, block.change
         if job.id in self.reclaims:
             found = self.reclaims[job.id]
-            return "capacity", found.text, ""
+            return "capacity", RECLAIMING, found.text, ""
         put_off = self.scored.later.get(job.id)
         if put_off is not None:
             return self._put_off(job, put_off)
         if not self.world.home(job):
             return self._nowhere(job)
-        kind, because, change = block.kind, block.text or self._busy(job), block.change
+        block = block._replace(text=block.text or self._busy(job))
         if self.scored.costs[job.id].late:
-            kind, because, change = self._late(job, kind, because, change)
-        return kind, because, change
+            block = self._late(job, block)
+        return block.kind, block.situation, block.text, block.change
 
-    def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str]:
+    def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
         where, price = _so_many(job, self.world.places[case.place]), money(case.cost_usd)
-        late = (
-            f"it would finish at {moment(home.finish_at, self.now)}, after its deadline"
-            if home
-            else "it can never run"
-        )
+        by = moment(home.finish_at, self.now) if home else ""
+        late = f"it would finish at {by}, after its deadline" if home else "it can never run"
         text = f"would rent {where} at {when} for about {price} if home capacity does not free first: at home {late}"
-        change = f"a deadline after {moment(home.finish_at, self.now)}" if home else ""
-        return "later", text, change
+        change = f"a deadline after {by}" if home else ""
+        return "later", "not-yet", text, change
 
     def _busy(self, job: JobView) -> str:
         booking = self.scored.booking(job.id)
@@ -287,33 +287,36 @@ class _Writer:
         boots = " (rented, booting)" if at.ready_at is not None and at.ready_at > self.now else ""
         return f"{text}; expected to start {where}{boots} at about {moment(booking.start_at, self.now)}"
 
-    def _nowhere(self, job: JobView) -> tuple[str, str, str]:
+    def _nowhere(self, job: JobView) -> tuple[str, str, str, str]:
         """No owned place passes the filters: the reason of the place that came closest."""
         booking = self.scored.booking(job.id)
         if booking is not None:
-            return (
-                "later",
-                self._busy(job).removeprefix(f"no room now for {request(job)} at the one place it may use; "),
-                "",
-            )
+            needless = f"no room now for {request(job)} at the one place it may use; "
+            return "later", "busy", self._busy(job).removeprefix(needless), ""
         near = self.standing.closest(job, range(len(self.world.places)))
         if near is None:
-            return "filter", "no site is connected and nothing is offered for rent", "connect a site"
+            return "filter", "", "no site is connected and nothing is offered for rent", "connect a site"
         return (
             KINDS.get(near.filter, "filter"),
+            near.filter,
             f"nowhere to run: closest is {near.site}/{near.pool}: {near.text}",
             near.change,
         )
 
-    def _late(self, job: JobView, kind: str, because: str, change: str) -> tuple[str, str, str]:
+    def _late(self, job: JobView, block: Block) -> Block:
         """It will miss its deadline: say why nothing is rented for it."""
         offers = [p for p, at in enumerate(self.world.places) if at.offer is not None]
         near = self.standing.closest(job, offers)
         if near is None:
-            return kind, f"{because}; that is after its deadline, and nothing is offered for rent", change
-        kind = "budget" if near.filter == "budget" else kind
-        text = f"{because}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
-        return kind, text, near.change or change
+            return block._replace(
+                text=f"{block.text}; that is after its deadline, and nothing is offered for rent"
+            )
+        kind = "budget" if near.filter == "budget" else block.kind
+        text = (
+            f"{block.text}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
+        )
+        reason = near.filter if block.situation == "busy" else block.situation
+        return Block(kind, reason, text, near.change or block.change)
 
 
 def _threshold_at(world: World, job: JobView) -> float:

@@ -55,7 +55,8 @@ class Standing:
         self.lots = [world.lot(place) for place in range(len(world.places))]
         self.caps = Caps(world.snapshot, world.book.caps)
         self.rented: dict[int, int] = {}
-        for job, place in starts:
+        self.taken = tuple(starts)
+        for job, place in self.taken:
             self.caps.take(job, world.places[place])
             if world.places[place].offer is None:
                 self._occupy(job, place)
@@ -99,7 +100,12 @@ class Standing:
         )
 
     def closest(self, job: JobView, places: Iterable[int]) -> SiteReason | None:
-        """The reason of the place that came furthest; among equals the one with the soonest finish, then by name.
+        """The reason of the place that came furthest."""
+        nearest = self.in_order(job, places)
+        return self.reason(job, nearest[0]) if nearest else None
+
+    def in_order(self, job: JobView, places: Iterable[int]) -> list[int]:
+        """Places by how far they came, the furthest first; among equals the one with the soonest finish, then by name.
 
         One that takes nothing new for now came as far as it would if it did: it may open again, and the job will not change by itself.
         """
@@ -109,7 +115,8 @@ class Standing:
             finish_at = math.inf if reason.finish_at is None else reason.finish_at
             return -self._depth(job, place, reason), finish_at, reason.site, reason.pool
 
-        return min(((place, self.reason(job, place)) for place in places), key=order, default=(0, None))[1]
+        found = sorted(((place, self.reason(job, place)) for place in places), key=order)
+        return [place for place, _ in found]
 
     def _depth(self, job: JobView, place: int, reason: SiteReason) -> int:
         if reason.filter != CLOSED:

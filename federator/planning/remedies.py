@@ -5,12 +5,14 @@ with each change made, until all pass, and what is offered is the whole way. Whe
 """
 # ruff: noqa: ARG001 - every lift is asked with the same three arguments, whichever it needs
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
+from federator.model.jobs import WHOLE_MILLI
 from federator.model.rules import BurstMode, Opening, PoolSelector, Window
 from federator.model.snapshot import JobView, Snapshot
 from federator.planning.asking import Ground, Rejection
@@ -24,6 +26,8 @@ from federator.planning.rulebook import RuleBook
 from federator.planning.wording import cents_up
 from federator.wire.needs import IMAGES
 
+HALF = 500
+"""Parts of a GPU are thousandths."""
 STEPS = 12
 """So many filters are lifted one after the other; a place that fails more is none that anybody would open."""
 Lift = Callable[[JobView, Candidate, Ground], tuple[Change, ...]]
@@ -170,6 +174,14 @@ def _memory(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "gpu_memory_mib", at.gpu_memory_mib)
 
 
+def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+    """Half a GPU instead of whole ones, or whole ones instead of parts."""
+    if not at.gpus:
+        return ()
+    count = HALF if at.shared else math.ceil(job.gpus / WHOLE_MILLI)
+    return (*_ask(job, "gpus", count), *_ask(job, "shared", at.shared))
+
+
 def _gpus(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "gpus", at.gpus) if at.gpus else ()
 
@@ -247,6 +259,7 @@ LIFTS: dict[str, Lift] = {
     "fencing": _fencing,
     "gpu-model": _model,
     "gpu-memory": _memory,
+    "shared-gpus": _parts,
     "gpus-per-node": _gpus,
     "cpus-per-node": _cpus,
     "memory-per-node": _host_memory,

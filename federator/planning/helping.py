@@ -1,0 +1,204 @@
+"""What would help a job that waits: the smallest change known after which its reason is gone, as records that can be tried.
+
+Reckoned, not planned again: from what the plan left free, what waits before the job, and the caps. Whoever waits before it and could take what is added is
+counted in, so that the change is enough for this job and not for its rivals only; that, and no more, is why it may be larger than the job.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
+from federator.model.jobs import in_gpus
+from federator.model.snapshot import JobView
+from federator.planning.feasibility import FILTERS
+from federator.planning.prices import cost
+from federator.planning.renting_helps import MINUTE_S, past_all
+from federator.planning.scenes import Scene, caps_at
+from federator.planning.wording import moment, span
+from federator.planning.yard import Lot, need_of
+
+MOST_HOSTS = 4096
+"""Beyond so many more hosts nothing is offered."""
+IN_VAIN = frozenset({"queue-limit", "budget", "not-before"})
+"""Reasons of those before it that more hosts do nothing about."""
+
+
+def helps(found: Scene) -> Remedy | None:
+    """The smallest change that is known to help; None where none is."""
+    return next(
+        (remedy for way in WAYS.get(found.waiting.reason, (past_all,)) if (remedy := way(found))), None
+    )
+
+
+# -- room -----------------------------------------------------------------------------------------------------------------
+
+
+def _more_hosts(found: Scene) -> Remedy | None:
+    """More hosts of a pool that it may use: as many as it and those before it need beyond what is free there."""
+    best: tuple[int, int, int] | None = None
+    for place in found.world.home(found.job):
+        hosts = _lacking(found, place)
+        at = found.world.places[place]
+        if hosts is not None and (best is None or (hosts * at.gpus, hosts, place) < best):
+            best = hosts * at.gpus, hosts, place
+    if best is None:
+        return None
+    _, hosts, place = best
+    at = found.world.places[place]
+    count = in_gpus(hosts * at.gpus, shared=at.shared)
+    more = MoreHosts(at.views[0].key, hosts, count, at.model)
+    what = f"+{count:g} {at.model or 'GPU'}" if count else f"+{hosts} host{'s' if hosts > 1 else ''}"
+    others = sum(1 for _ in _rivals(found, place))
+    whose = f", enough also for {others} that would have it first" if others else ""
+    caps = caps_at(found, place)
+    text = "; and ".join([f"{what} at {at.shown}{whose}", *(text for text, _ in caps)])
+    return Remedy(text, (more, *(change for _, change in caps)), (f"{at.site}/{at.pool}",))
+
+
+def _rivals(found: Scene, place: int) -> Iterator[JobView]:
+    """Who waits before the job for room and may use the place, and who starts elsewhere now and would rather be there."""
+    at, book, now = found.world.places[place], found.world.book, found.world.now
+    for other, taken in found.standing.taken:
+        there = found.world.places[taken]
+        if place != taken and place in found.world.open_to(other):
+            kept = cost(book, other, there, now, rents=there.offer is not None).total
+            if cost(book, other, at, now).total < kept:
+                yield other
+    for other, waiting in found.before:
+        rejection = found.world.rejection(other, place)
+        # A gang that the place was too small for may have it once it is larger.
+        if waiting.reason not in IN_VAIN and (rejection is None or rejection.filter == "gang"):
+            yield other
+
+
+def _lacking(found: Scene, place: int) -> int | None:
+    """Hosts that a place would need beyond those it has; None where no number of them would do."""
+    at, lot = found.world.places[place], found.standing.lots[place].copy()
+    whole = (at.gpus, at.cpus_milli, at.memory_mib)
+    added = 0
+    for job in (*_rivals(found, place), found.job):
+        need = need_of(job)
+        while lot.take(need, job.nodes) is None:
+            added += 1
+            if added > MOST_HOSTS:
+                return None
+            _add(lot, whole)
+    return max(1, added)
+
+
+def _add(lot: Lot, whole: tuple[int, int, int]) -> None:
+    lot.untake(whole, (lot.add_host(),))
+
+
+# -- caps -----------------------------------------------------------------------------------------------------------------
+
+
+def _caps(found: Scene) -> Remedy | None:
+    """A higher cap, so much that it and those before it that are kept by the same one have room in it."""
+    world, caps = found.world, found.standing.caps
+    for place in (*world.home(found.job), *world.leases(found.job)):
+        if caps.blocking(found.job, world.places[place]) is None:
+            continue
+        lifted = caps_at(found, place)
+        return (
+            Remedy("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
+            if lifted
+            else None
+        )
+    return None
+
+
+# -- time -----------------------------------------------------------------------------------------------------------------
+
+
+def _wait(at: float | None, found: Scene) -> Remedy | None:
+    now = found.world.now
+    if at is None or at <= now:
+        return None
+    return Remedy(f"wait until {moment(at, now)}", (WaitUntil(at),))
+
+
+def _backoff(found: Scene) -> Remedy | None:
+    return _wait(found.job.not_before_at, found)
+
+
+def _put_off(found: Scene) -> Remedy | None:
+    """It is to be rented later, as late as is safe: then it is."""
+    case = found.standing.bursting.later_case(found.job, found.standing.caps)
+    return _wait(case.rent_at, found) if case is not None else None
+
+
+def _later_deadline(found: Scene) -> Remedy | None:
+    """It fits somewhere now, and would miss its deadline there: with one that is not missed there it starts."""
+    world, now = found.world, found.world.now
+    places = (*world.home(found.job), *world.leases(found.job))
+    need, lots = need_of(found.job), found.standing.lots
+    fits = [world.places[p].run_s(found.job) for p in places if lots[p].fits(need, found.job.nodes)]
+    if not places or found.job.deadline_at is None:
+        return None
+    # Where others have taken the room since, it is safe wherever it was.
+    longest_s = min(fits) if fits else max(world.places[place].run_s(found.job) for place in places)
+    by = math.ceil((now + longest_s) / MINUTE_S) * MINUTE_S
+    if by <= found.job.deadline_at:
+        return None
+    text = f"a deadline {span(math.ceil(by - found.job.deadline_at))} later"
+    return Remedy(text, (AskFor(found.job.id, "deadline_at", by),))
+
+
+def _shorter(found: Scene) -> Remedy | None:
+    """Free GPUs are kept for a gang: what is done before it starts may have them."""
+    world, now = found.world, found.world.now
+    held = _hold(found)
+    if held is None:
+        return None
+    place, until = held
+    at = world.places[place]
+    share = (until - now) / at.run_s(found.job)
+    if (
+        share >= 1.0
+        or until - now < MINUTE_S
+        or found.job.inputs
+        or not found.standing.lots[place].fits(need_of(found.job), found.job.nodes)
+    ):
+        return None
+    share *= 0.999
+    shorter = {name: getattr(found.job, name) * share for name in ("run_s", "run_low_s", "run_high_s")}
+    text = f"a run that is planned to be done by {moment(until, now)}: {share:.0%} of its estimate"
+    return Remedy(text, tuple(AskFor(found.job.id, name, value) for name, value in shorter.items()))
+
+
+def _hold(found: Scene) -> tuple[int, float] | None:
+    """The place that is kept for the first gang that found no room, and until when."""
+    for other, waiting in found.before:
+        if (
+            other.gpus_total > 1
+            and waiting.kind == "capacity"
+            and waiting.reason not in ("held", "reclaiming")
+        ):
+            places = found.world.home(other)
+            starts = [
+                (start, place)
+                for place in places
+                if (start := found.standing.lots[place].earliest(need_of(other), other.nodes)) is not None
+            ]
+            soonest = min(starts, default=None)
+            if soonest is not None and soonest[0] > found.world.now:
+                return soonest[1], soonest[0]
+    return None
+
+
+WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
+    "busy": (_more_hosts,),
+    "held": (_shorter, _more_hosts),
+    "queue-limit": (_caps, past_all),
+    "budget": (_caps, past_all),
+    "not-before": (_backoff,),
+    "not-yet": (_put_off, _later_deadline),
+    "better-elsewhere": (_later_deadline, _more_hosts),
+    "reclaiming": (),
+    **{test.name: (past_all, _more_hosts) for test in FILTERS},
+    **dict.fromkeys(
+        ("no-need", "too-late", "no-gain", "approval", "sold-out", "booting"), (past_all, _more_hosts)
+    ),
+}
+"""By the name of a reason, what to try in this order."""

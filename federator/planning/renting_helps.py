@@ -1,0 +1,193 @@
+"""What would let a waiting job rent: past filters, need, gain, caps and what is sold out, one after the other, until nothing is in the way."""
+# ruff: noqa: ARG001 - every step is asked with the same four arguments, whichever it needs
+
+import math
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
+from federator.model.jobs import in_gpus
+from federator.model.plans import SiteReason
+from federator.model.snapshot import JobView, Problem
+from federator.planning.burst import Bursting, Case, NoCase
+from federator.planning.changes import apply
+from federator.planning.prices import late_share
+from federator.planning.problem import World
+from federator.planning.reasons import Standing
+from federator.planning.remedies import way_in
+from federator.planning.scenes import Scene, caps_at
+from federator.planning.wording import cents_up, moment, money, span
+
+STEPS = 6
+"""So many things in the way are lifted one after the other."""
+MINUTE_S = 60.0
+FAR_S = 3650 * 86400.0
+"""A deadline that anything meets."""
+Step = tuple[str, tuple[Change, ...]] | None
+"""What lifts one thing, in words and as changes."""
+
+
+def past_all(found: Scene) -> Remedy | None:
+    """Past all that keeps it from the place that came closest: filters, then need, gain, caps and what is sold out."""
+    world, offers = found.world, [p for p, at in enumerate(found.world.places) if at.offer is not None]
+    places = offers if world.home(found.job) else range(len(world.places))
+    name = found.waiting.reason
+    reasons = {place: found.standing.reason(found.job, place) for place in places}
+    near = next(
+        (place for place in found.standing.in_order(found.job, places) if reasons[place].filter == name), None
+    )
+    return None if near is None else _past_all_at(found, near)
+
+
+def _past_all_at(found: Scene, place: int) -> Remedy | None:
+    problem, job, standing = found.problem, found.job, found.standing
+    at = standing.world.places[place]
+    words: list[str] = []
+    made: list[Change] = []
+    for _ in range(STEPS):
+        step = _step(found, standing, job, place)
+        if step is None:
+            break
+        text, changes = step
+        words.append(text)
+        made += changes
+        if not found.world.home(job) and not standing.world.places[place].rented:
+            break
+        problem = apply(problem, changes)
+        job = next(view for view in problem.snapshot.jobs if view.id == job.id)
+        standing = _again(standing, problem, job)
+        place = next((n for n, other in enumerate(standing.world.places) if other.key == at.key), -1)
+        if place < 0:
+            break
+    if not made:
+        return None
+    return Remedy("; and ".join(words), tuple(made), (f"{at.site}/{at.pool}",))
+
+
+def _again(standing: Standing, problem: Problem, job: JobView) -> Standing:
+    """The same world after the plan, with the changes made."""
+    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
+    return Standing(world, Bursting(world, standing.bursting.home), standing.taken)
+
+
+def _step(
+    found: Scene, standing: Standing, job: JobView, place: int
+) -> tuple[str, tuple[Change, ...]] | None:
+    """What lifts the first thing in the way there; None where nothing is, or nothing is known to."""
+    world, at = standing.world, standing.world.places[place]
+    rejection = world.rejection(job, place)
+    if rejection is not None:
+        way = way_in(job, at, world.ground, rejection)
+        return (way.text, way.changes) if way.changes else None
+    reason = standing.reason(job, place)
+    if reason.filter in ("budget", "queue-limit"):
+        lifted = caps_at(_scene_in(found, standing, job), place)
+        return (
+            ("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
+            if lifted
+            else None
+        )
+    if reason.filter == "sold-out" and at.offer is not None:
+        rivals = sum(
+            1
+            for other, waiting in found.before
+            if waiting.reason == "sold-out" and place in world.open_to(other)
+        )
+        more = f"{1 + rivals} more of {at.shown} to be had"
+        return more, (
+            MoreHosts(at.key, 1 + rivals, in_gpus(at.gpus, shared=at.shared) * (1 + rivals), at.model),
+        )
+    lift = RENTING.get(reason.filter)
+    return lift(standing, job, place, reason) if lift is not None else None
+
+
+def _scene_in(found: Scene, standing: Standing, job: JobView) -> Scene:
+    """The same scene in a changed world."""
+    return Scene(found.problem, job, found.waiting, standing, found.before)
+
+
+def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """A deadline that only renting meets, or the wait that a policy asks for."""
+    world, at = standing.world, standing.world.places[place]
+    if job.deadline_at is not None:
+        return None
+    after = [p.after_wait_s for p in world.book.permits_for(job, at) if p.after_wait_s is not None]
+    due = [job.submitted_at + wait_s for wait_s in after if job.submitted_at + wait_s > world.now]
+    if due:
+        return f"wait until {moment(min(due), world.now)}", (WaitUntil(min(due)),)
+    delay_s = at.offer.offer.delay_s if at.offer else 0.0
+    by = math.ceil((world.now + 2 * (delay_s + at.run_s(job))) / MINUTE_S) * MINUTE_S
+    home = standing.bursting.home.get(job.id)
+    if home is not None and home.finish_at <= by:
+        return None
+    return f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),)
+
+
+def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """So late a deadline that renting there meets it, done again where it may be taken back."""
+    if job.deadline_at is None:
+        return None
+    asked = replace(job, deadline_at=standing.world.now + FAR_S)
+    nobody_home = Bursting(standing.world, {})
+    for permit in standing.world.book.permits_for(job, standing.world.places[place]):
+        case = nobody_home.under(permit, asked, place)
+        if isinstance(case, NoCase):
+            continue
+        by = math.ceil((case.fallback_finish_at or case.finish_at) / MINUTE_S) * MINUTE_S
+        if by > job.deadline_at:
+            later = span(by - job.deadline_at)
+            return f"a deadline {later} later", (AskFor(job.id, "deadline_at", by),)
+    return None
+
+
+def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """A deadline worth its rent: what is paid beyond staying, over how much likelier it is met."""
+    case = standing.bursting.case(job, place)
+    if not isinstance(case, Case):
+        return None
+    at, home = standing.world.places[place], standing.bursting.home.get(job.id)
+    staying = (
+        1.0 if home is None else late_share(job, home.start_at, max(1.0, home.finish_at - home.start_at))
+    )
+    surer = staying - late_share(job, case.start_at, at.run_s(job))
+    if surer < 0.05:
+        return None
+    value = cents_up(1.02 * case.cost_usd / surer + 0.01)
+    return f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),)
+
+
+def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    at = standing.world.places[place]
+    for permit in standing.world.book.permits_for(job, at):
+        case = standing.bursting.under(permit, job, place)
+        if isinstance(case, Case):
+            most = cents_up(case.committed_usd)
+            return f"a person approves {money(most)} (federator burst approve {job.id})", (
+                AskFor(job.id, "approved_usd", most),
+            )
+    return None
+
+
+def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    case = standing.bursting.case(job, place)
+    if not isinstance(case, Case) or case.rent_at <= standing.world.now:
+        return None
+    return f"wait until {moment(case.rent_at, standing.world.now)}", (WaitUntil(case.rent_at),)
+
+
+def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    now = standing.world.now
+    if reason.start_at is None or reason.start_at <= now:
+        return None
+    return f"wait until {moment(reason.start_at, now)}", (WaitUntil(reason.start_at),)
+
+
+RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Step]] = {
+    "no-need": _need,
+    "too-late": _in_time,
+    "no-gain": _worth,
+    "approval": _approval,
+    "not-yet": _until_rented,
+    "booting": _until_booted,
+}
