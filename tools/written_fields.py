@@ -52,7 +52,7 @@ JOB_FILE = (
 
 JOB_FILE_PARTS = {
     "resources": (
-        Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`", "none", "GPUs per node: models, memory of each, count, in any order. A number alone takes any model."),
+        Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`, `0.5`", "none", "GPUs per node: models, memory of each, count, in any order. A number alone takes any model. Below 1 (`0.5`, `A100:0.5`): a part of one, to the thousandth, at sites that share GPUs; the memory is that of the whole GPU."),
         Written("accelerators", "the same", "–", "Another name for `gpus`."),
         Written("cpus", "`32`, `500m`", "1", "Cores per node."),
         Written("memory", "`256GiB`", "any", "Memory per node."),
@@ -113,6 +113,7 @@ SITE_FILE_PARTS = {
         Written("gpus_per_node", "`8`", "as found", "GPUs of each."),
         Written("cpus_per_node", "`64`", "as found", "Cores of each."),
         Written("memory_per_node", "`512GiB`", "as found", "Memory of each."),
+        Written("shared", "`2`", "0", "So many GPUs of each are shared: they make a pool of their own, `NAME-shared`, for jobs that ask for a part of a GPU. `lend` names it by that."),
     ),
     "slurm": (
         Written("shared_dir", "`/shared/federator`", "–", "A directory of this agent's alone that the nodes see under the same path. Needed."),

@@ -186,6 +186,8 @@ def check(options: argparse.Namespace) -> int:
         lent = lent_hosts(settings.site, pool)
         each = _counted(pool.gpus_per_node, "GPU")
         has = f"{_counted(pool.nodes, 'host')}, each {each} {pool.model}".rstrip()
+        if pool.shares:
+            has = f"{_counted(pool.nodes, 'GPU')} {pool.model}, shared: each is a host for parts of it"
         gpus = sum(len(host.gpus) for host in lent)
         rest = f"{pool.cpus_milli_per_node / 1000:g} CPUs, {format_mib(pool.memory_mib_per_node)}"
         _say(
@@ -205,7 +207,7 @@ def _check_slurm(settings: AgentSettings) -> list[str]:
 
 
 def _check_gpus(settings: AgentSettings) -> list[str]:
-    here = [pool for pool in settings.site.pools if pool.nodes == 1 and pool.gpus_per_node]
+    here = [pool for pool in settings.site.pools if pool.is_here]
     if not settings.watch_gpus or not here:
         return []
     try:

@@ -20,7 +20,7 @@ from federator.wire import fields
 from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
-from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of
+from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of, with_shares
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
 from federator_agent.secrets import Secret
@@ -42,7 +42,9 @@ SITE_KEYS = (
     "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
-POOL_KEYS = ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node")
+POOL_KEYS = (
+    "name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node", "shared",
+)  # fmt: skip
 LEND_KEYS = ("gpus", "pools", "hours", "timezone", "queues")
 _PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
@@ -196,17 +198,17 @@ def _pools(value: object) -> tuple[HostPool, ...]:
         raise Invalid(
             "is not a list of pools", field="$.pools", remedy="write '- name: a100' and what its hosts have"
         )
-    pools = tuple(
-        _pool(fields.mapping(each, f"$.pools[{index}]"), f"$.pools[{index}]")
-        for index, each in enumerate(value)
-    )
-    names = [pool.name for pool in pools]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise Invalid(
-                f"{name!r} is the name of two pools", field=f"$.pools[{index}].name", remedy="rename one"
-            )
-    return pools
+    pools: list[HostPool] = []
+    for index, each in enumerate(value):
+        path = f"$.pools[{index}]"
+        given = fields.mapping(each, path)
+        pool = _pool(given, path)
+        shares = fields.whole(given.get("shared", 0), f"{path}.shared", low=0, high=pool.gpus_per_node)
+        made = with_shares(pool, shares)
+        for name in {pool.name for pool in made} & {pool.name for pool in pools}:
+            raise Invalid(f"{name!r} is the name of two pools", field=f"{path}.name", remedy="rename one")
+        pools += made
+    return tuple(pools)
 
 
 def _found_pools() -> tuple[HostPool, ...]:

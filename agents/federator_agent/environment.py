@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from federator.model.jobs import JobSpec
+from federator.model.jobs import WHOLE_MILLI, JobSpec
+from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
 
 
@@ -58,6 +59,23 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
     if entry.array_index is not None:
         values["FEDERATOR_ARRAY_INDEX"] = str(entry.array_index)
     return values | spec.env
+
+
+def device_environment(slot: Slot) -> dict[str, str]:
+    """Which GPUs a rank sees; of one that it has a part of, also how much that is.
+
+    That part is for programs to keep to: CUDA holds them to it only where an MPS server runs at the host, which reads the `CUDA_MPS_*` variables.
+    """
+    values = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if not slot.share_milli:
+        return values
+    values["FEDERATOR_GPU_SHARE"] = f"{slot.share_milli / WHOLE_MILLI:g}"
+    values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{slot.share_milli * 100 / WHOLE_MILLI:g}"
+    if slot.share_mib:
+        values["FEDERATOR_GPU_MEMORY_MIB"] = str(slot.share_mib)
+        # By the numbers of the GPUs that it sees: the one is 0.
+        values["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={slot.share_mib}M"
+    return values
 
 
 def setup_environment(base: dict[str, str], spec: JobSpec, site: str) -> dict[str, str]:

@@ -5,7 +5,9 @@ from rich.text import Text
 from federator.cli.output import Column, status
 from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when
 from federator.kernel.quantities import format_instant
+from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
+from federator.model.jobs import in_gpus
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
@@ -15,6 +17,7 @@ from federator.wire.http import (
     LeaseRow,
     MemberRow,
     OfferRow,
+    PartRow,
     PoolRow,
     QueueRow,
     SiteRow,
@@ -105,14 +108,37 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
         Column("MEMBER", lambda row: row.member),
         Column("MODEL", lambda row: row.pool.model),
         Column("NODES", lambda row: str(row.pool.nodes), right=True),
-        Column("GPUS/NODE", lambda row: str(row.pool.gpus_per_node), right=True),
-        Column("LENT", lambda row: str(row.pool.lent_gpus), right=True),
+        Column(
+            "GPUS/NODE",
+            lambda row: "1, shared" if row.pool.shared else str(row.pool.gpus_per_node),
+            right=True,
+        ),
+        Column("LENT", lambda row: _gpus_of(row.pool, row.pool.lent_gpus), right=True),
         Column("BUSY", lambda row: str(row.busy_gpus), right=True),
         Column(
             "FREE",
-            lambda row: ", ".join(f"{shape.count}x{shape.gpus}" for shape in row.free if shape.gpus) or "0",
+            lambda row: (
+                ", ".join(f"{each.count}x{_gpus_of(row.pool, each.gpus)}" for each in row.free if each.gpus)
+                or "0"
+            ),
         ),
         Column("LARGEST GANG", lambda row: row.largest_gang),
+    )
+
+
+def _gpus_of(pool: Pool, count: int) -> str:
+    return str(in_gpus(count, shared=bool(pool.shared)))
+
+
+def part_columns() -> tuple[Column[tuple[str, PartRow]], ...]:
+    """What is on the shared GPUs of one site, each with its member."""
+    return (
+        Column("SHARED GPU", lambda row: str(row[1].gpu), right=True),
+        Column("MEMBER", lambda row: row[0]),
+        Column("SHARE", lambda row: f"{row[1].share:g}", right=True),
+        Column("JOB", lambda row: row[1].job),
+        Column("NAME", lambda row: row[1].name),
+        Column("RANK", lambda row: str(row[1].rank), right=True),
     )
 
 

@@ -9,6 +9,7 @@ from federator.cli.columns import (
     labels,
     local_work_columns,
     member_columns,
+    part_columns,
     pool_columns,
     site_columns,
 )
@@ -74,6 +75,8 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
         parts += ["", table(row.pools, pool_columns(), width=width())]
     if local := [(pool.member, work) for pool in row.pools for work in pool.local_work]:
         parts += ["", table(local, local_work_columns(now), width=width())]
+    if parts_of := [(pool.member, part) for pool in row.pools for part in pool.parts]:
+        parts += ["", table(parts_of, part_columns(), width=width())]
     if ailing := [(pool.member, gpu) for pool in row.pools for gpu in pool.ailing]:
         parts += ["", table(ailing, ailing_columns(), width=width())]
     show(*parts)

@@ -1,6 +1,6 @@
 """Rows for people, made from records: pure functions beside `views`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from msgspec import UNSET
@@ -16,7 +16,7 @@ from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSel
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
 from federator.planning.candidates import Candidate, of_pools
-from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PoolRow, QueueRow, SiteRow
+from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PartRow, PoolRow, QueueRow, SiteRow
 
 EARLIEST_PACE = 0.02
 """Part of a period that must be over before what it will have cost is forecast."""
@@ -35,7 +35,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         SiteStatus.LOST if hosts and not members else site.status
     ]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
-    rows = tuple(_pool_row(pool, _lent(pool, inventory), _reported(pool, inventory)) for pool in pools)
+    rows = tuple(_pool_row(pool, inventory, records) for pool in pools)
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
@@ -124,7 +124,8 @@ def _reported(pool: PoolView, inventory: Inventory) -> SiteReport | None:
     return heard.report if heard else None
 
 
-def _pool_row(pool: PoolView, lent: int, report: SiteReport | None) -> PoolRow:
+def _pool_row(pool: PoolView, inventory: Inventory, records: Records) -> PoolRow:
+    lent, report = _lent(pool, inventory), _reported(pool, inventory)
     free = sum(shape.gpus * shape.count for shape in pool.free)
     reported = Pool(
         name=pool.pool,
@@ -146,7 +147,18 @@ def _pool_row(pool: PoolView, lent: int, report: SiteReport | None) -> PoolRow:
         largest_gang=gang(pool.free, shared=pool.shared),
         ailing=tuple(each for each in report.ailing if each.pool == pool.pool) if report else (),
         local_work=tuple(each for each in report.local_work if each.pool == pool.pool) if report else (),
+        parts=tuple(_parts(pool, report, records)) if report else (),
     )
+
+
+def _parts(pool: PoolView, report: SiteReport, records: Records) -> Iterator[PartRow]:
+    """What its member says is on its shared GPUs, by number."""
+    for part in sorted(report.parts or (), key=lambda part: (part.gpu, part.placement, part.rank)):
+        placement = records.placements.get(part.placement)
+        if part.pool == pool.pool and placement is not None:
+            job = records.jobs[placement.job]
+            share = in_gpus(part.share_milli, shared=True)
+            yield PartRow(part.gpu, share, job.id, job.name, part.rank)
 
 
 def gang(free: Iterable[Shape], *, shared: bool = False) -> str:

@@ -86,6 +86,16 @@ class AilingGpu(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     why: str
 
 
+class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A rank of a placement has so many thousandths of the shared GPU of that number, in that pool."""
+
+    pool: str
+    gpu: int
+    placement: str
+    rank: int
+    share_milli: int
+
+
 class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an agent saw, at `taken_at` of its own wall clock.
 
@@ -112,3 +122,5 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """GPUs that are not in `Pool.free` for their own sake; what runs on them goes on."""
     reclaim_at: float | None = None
     """When the provider takes this machine back, as the machine itself was told; None: it has had no notice."""
+    parts: tuple[GpuPart, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What is on its shared GPUs."""

@@ -318,7 +318,8 @@ class _Builder:
         """The rows of one place, of the columns that start there now and what each of their jobs asks for."""
         lot, key = self.lots[place], self.world.places[place].key
         nodes, gpus, cpus, memory = asks.T
-        for step in sorted({1, 2, 4, 8, *gpus.tolist()} - {0}):
+        usual = (1,) if self.world.places[place].shared else (1, 2, 4, 8)
+        for step in sorted({*usual, *gpus.tolist()} - {0}):
             row = Terms(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
             row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
             self.rows.append(row)

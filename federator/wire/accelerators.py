@@ -1,4 +1,4 @@
-"""How GPUs are asked for: `4`, `A100:4`, `A100|H100:80GB:4`, or written out as a mapping.
+"""How GPUs are asked for: `4`, `A100:4`, `A100|H100:80GB:4`, a part of one as `0.5` or `A100:0.5`, or written out as a mapping.
 
 The text is the form that users of SkyPilot and dstack know. Its parts may come in any order, because each can be told from
 the others: a count is a number, a memory has a unit, anything else names models.
@@ -7,7 +7,7 @@ the others: a count is a number, a memory has a unit, anything else names models
 import re
 
 from federator.kernel.errors import Invalid, NotSupported
-from federator.model.jobs import Accelerators
+from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
 
 MAX_GPUS_PER_NODE = 128
@@ -15,15 +15,17 @@ MAX_GPU_MEMORY_MIB = 4 * 2**20
 _COUNT = re.compile(r"\d{1,9}")
 _FRACTION = re.compile(r"\d*\.\d+")
 _RANGE = re.compile(r"\d*\.?\d*\.\.\d*\.?\d*")
+_NUMBER = re.compile(r"\d*\.?\d+")
+_ROUNDING = 1e-9
 _MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
 _MODEL = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_REMEDY = "write for example 4, A100:4, A100:80GB:4 or A100|H100:4"
+_REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 
 
 def read_accelerators(value: object, path: str) -> Accelerators:
-    """GPUs per node. Raises `Invalid`, or `NotSupported` for parts of a GPU and for ranges."""
+    """GPUs per node. Raises `Invalid`, or `NotSupported` for ranges."""
     if isinstance(value, float) and not value.is_integer():
-        raise _fraction(path)
+        return _part_of_one(value, (), 0, path)
     if isinstance(value, int | float):
         return Accelerators(count=_count(value, path))
     if isinstance(value, dict):
@@ -34,7 +36,7 @@ def read_accelerators(value: object, path: str) -> Accelerators:
 
 
 def _from_text(text: str, path: str) -> Accelerators:
-    count: int | None = None
+    count: float | None = None
     models: tuple[str, ...] | None = None
     memory_mib: int | None = None
     for part in (part.strip() for part in text.split(":")):
@@ -42,13 +44,13 @@ def _from_text(text: str, path: str) -> Accelerators:
             raise NotSupported(
                 "ranges of GPUs are not supported yet", field=path, remedy="write one whole number"
             )
-        if _FRACTION.fullmatch(part):
-            raise _fraction(path)
-        if _COUNT.fullmatch(part) and count is None:
+        if _FRACTION.fullmatch(part) and count is None:
+            count = float(part)
+        elif _COUNT.fullmatch(part) and count is None:
             count = _count(int(part), path)
         elif _MEMORY.fullmatch(part) and memory_mib is None:
             memory_mib = fields.size_mib(part, path, high_mib=MAX_GPU_MEMORY_MIB)
-        elif not _COUNT.fullmatch(part) and not _MEMORY.fullmatch(part) and models is None:
+        elif not _NUMBER.fullmatch(part) and not _MEMORY.fullmatch(part) and models is None:
             models = tuple(read_model(word.strip(), path) for word in part.split("|"))
         else:
             raise Invalid(f"{part[:80]!r} in {text[:80]!r} cannot be read", field=path, remedy=_REMEDY)
@@ -64,10 +66,10 @@ def _from_mapping(value: object, path: str) -> Accelerators:
         elsewhere={"model": "models", "name": "models", "vram": "memory"},
     )
     count = given.get("count", 1)
-    if isinstance(count, float) and not count.is_integer():
-        raise _fraction(f"{path}.count")
+    if not isinstance(count, float) or count.is_integer():
+        count = _count(count, f"{path}.count")
     return _accelerators(
-        _count(count, f"{path}.count"),
+        count,
         fields.words(given.get("models", ()), f"{path}.models", read_model),
         fields.size_mib(given["memory"], f"{path}.memory", high_mib=MAX_GPU_MEMORY_MIB)
         if "memory" in given
@@ -76,14 +78,33 @@ def _from_mapping(value: object, path: str) -> Accelerators:
     )
 
 
-def _accelerators(count: int, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
+def _accelerators(count: float, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
+    models = tuple(dict.fromkeys(models))
+    if count != int(count):
+        return _part_of_one(count, models, memory_mib, path)
     if not count and (models or memory_mib):
         raise Invalid(
             "names a model or a memory but asks for 0 GPUs",
             field=path,
             remedy="write a count from 1, or just 0",
         )
-    return Accelerators(count=count, models=tuple(dict.fromkeys(models)), memory_mib=memory_mib)
+    return Accelerators(count=int(count), models=models, memory_mib=memory_mib)
+
+
+def _part_of_one(gpus: float, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
+    """Half a GPU, on one that its site shares; to the thousandth."""
+    if not 0 < gpus < 1:
+        raise Invalid(
+            f"asks for {gpus:g} GPUs: a node has whole ones, or a part of one",
+            field=path,
+            remedy="write a whole number, or a part such as 0.5",
+        )
+    milli = round(gpus * WHOLE_MILLI)
+    if abs(gpus * WHOLE_MILLI - milli) > _ROUNDING:
+        raise Invalid(
+            f"{gpus:g} is not in thousandths of a GPU", field=path, remedy="write for example 0.125"
+        )
+    return Accelerators(count=1, models=models, memory_mib=memory_mib, share_milli=milli)
 
 
 def _count(value: object, path: str) -> int:
@@ -103,7 +124,3 @@ def read_model(value: object, path: str) -> str:
             remedy=_REMEDY,
         )
     return value.upper()
-
-
-def _fraction(path: str) -> NotSupported:
-    return NotSupported("parts of a GPU are not supported yet", field=path, remedy="write a whole number")

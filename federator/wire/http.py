@@ -111,6 +111,16 @@ class JobPage(msgspec.Struct, frozen=True):
     total: int = 0
 
 
+class PartRow(msgspec.Struct, frozen=True):
+    """A rank of a job that has a part of a shared GPU, by the number that its host has for that."""
+
+    gpu: int
+    share: float
+    job: str
+    name: str
+    rank: int
+
+
 class PoolRow(msgspec.Struct, frozen=True):
     """A pool of a site: its report, and the largest gang (nodes × GPUs) that fits now. In `pool` and `free`, shared GPUs are counted in thousandths."""
 
@@ -123,6 +133,8 @@ class PoolRow(msgspec.Struct, frozen=True):
     """GPUs of it that take no new work, and why; those that are in use count as lent."""
     local_work: tuple[LocalWork, ...] = ()
     """Work of the site's own that is there, or waits for it in the site's own queue."""
+    parts: tuple[PartRow, ...] = ()
+    """What is on each of its shared GPUs."""
 
 
 class MemberRow(msgspec.Struct, frozen=True, kw_only=True):

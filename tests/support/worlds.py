@@ -184,6 +184,8 @@ def changed(problem: Problem, **fields: Any) -> Problem:
 QUEUES = ("batch", "research", "research/vision")
 MODELS = ("A100", "H100")
 SITES = ("home", "edge", "acme-eu")
+PARTS = (100, 300, 500, 700, 1000)
+"""Of shared GPUs, in thousandths."""
 SLACKS_S = (-60.0, 120.0, 620.0, 700.0, 4 * HOUR)
 """Of deadlines: too late already, only at home, only just with an offer (renting is put off until it has to be), and ample."""
 
@@ -219,6 +221,7 @@ WINDOWS = st.sampled_from(
 def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
     """A job, small or a gang, plain or with wishes."""
     run_s = draw(st.sampled_from([0.25, 0.5, 1.0, 2.0])) * HOUR
+    shared = draw(rarely(st.just(True), False))
     return a_job(
         f"job-{number}",
         revision=number + 1,
@@ -228,7 +231,8 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         submitted_at=NOW - draw(st.sampled_from([0.0, 600.0, 7200.0])),
         priority=draw(st.sampled_from([10, 50, 90])),
         nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
-        gpus=draw(st.sampled_from([0, 1, 1, 2, 4])),
+        gpus=draw(st.sampled_from(PARTS if shared else [0, 1, 1, 2, 4])),
+        shared=shared,
         cpus_milli=draw(st.sampled_from([0, 1000, 3000])),
         memory_mib=draw(st.sampled_from([0, 1024])),
         models=draw(_some(MODELS)),
@@ -260,10 +264,11 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
 def pools_at_random(draw: st.DrawFn, number: int) -> list[PoolView]:
     """Owned hosts of one member or several, or a lease, with work on them; what is free is exactly what that work leaves."""
     lease = draw(rarely(st.just(True), False))
-    per_node = draw(st.sampled_from([0, 2, 4, 4]))
+    shared = not lease and draw(rarely(st.just(True), False))
+    per_node = 1000 if shared else draw(st.sampled_from([0, 2, 4, 4]))
     fields: dict[str, Any] = {
         "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
-        "gpus_per_node": per_node, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(rarely(_some(QUEUES), ())),
+        "gpus_per_node": per_node, "shared": shared, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(rarely(_some(QUEUES), ())),
         "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
         **_state_at_random(draw, str(number), 1 if lease else draw(st.integers(1, 3)), per_node),
     }  # fmt: skip
@@ -308,22 +313,22 @@ def _state_at_random(draw: st.DrawFn, name: str, nodes: int, per_node: int) -> d
     works = []
     for work in range(draw(st.integers(0, 3))):
         host = hosts[draw(st.integers(0, nodes - 1))]
-        gpus = draw(st.integers(0, per_node))
+        gpus = draw(st.sampled_from(PARTS) if per_node == 1000 else st.integers(0, per_node))
         if host[0] < gpus or host[1] < 1000:
             continue
         host[0], host[1] = host[0] - gpus, host[1] - 1000
-        works.append(_work_at_random(draw, f"{name}-{work}", gpus))
+        works.append(_work_at_random(draw, f"{name}-{work}", gpus, shared=per_node == 1000))
     free, is_open = tuple(Shape(*host) for host in hosts), draw(rarely(st.just(False), True))
     return {"nodes": nodes, "free": free, "busy": tuple(works), "open": is_open}
 
 
-def _work_at_random(draw: st.DrawFn, name: str, gpus: int) -> BusyView:
+def _work_at_random(draw: st.DrawFn, name: str, gpus: int, *, shared: bool = False) -> BusyView:
     ends_at = NOW + draw(st.sampled_from([-60.0, 600.0, HOUR, 6 * HOUR]))
-    if draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 0 and not shared:
         return BusyView(nodes=1, gpus=gpus, cpus_milli=1000, ends_at=ends_at)
     return busy(
         f"pl-{name}", f"busy-{name}", gpus=gpus, cpus_milli=1000, ends_at=ends_at, queue=draw(st.sampled_from(QUEUES)),
-        priority=draw(st.sampled_from([0, 50])), started_at=NOW - draw(st.sampled_from([0.0, HOUR])),
+        priority=draw(st.sampled_from([0, 50])), started_at=NOW - draw(st.sampled_from([0.0, HOUR])), shared=shared,
     )  # fmt: skip
 
 

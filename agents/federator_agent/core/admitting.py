@@ -88,11 +88,11 @@ def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
     why = pool.suits(spec.resources)
     if not why:
         free = free_now(draft.state, pool, draft.records)
-        slots = seat(free, pool.name, record.entry.ranks, spec.resources)
+        slots = seat(free, pool, record.entry.ranks, spec.resources)
         if slots is not None:
             _seated(draft, replace(record, slots=slots))
             return
-        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.count} GPUs each"
+        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.total} GPUs each"
         why = f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
     ending.refuse(draft, record, why)
 

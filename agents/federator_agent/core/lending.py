@@ -12,8 +12,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.jobs import Resources
+from federator.model.jobs import WHOLE_MILLI, Resources
 from federator.model.sites import LocalWork
+
+SHARED_POOL = "{}-shared"
+"""The name of the pool that the shared GPUs of a pool make."""
 
 
 class HostPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,15 +31,34 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib_per_node: int
     devices: tuple[int, ...] = ()
     """The numbers of its GPUs on their host, where it is one host and they are not those from 0 on."""
+    shares: int = 0
+    """So many GPUs of each machine are shared: each is a host of its own in this pool, of which jobs get parts. 0: its GPUs are not shared."""
+
+    @property
+    def on_machine(self) -> int:
+        """How many of its GPUs are in one machine."""
+        return self.shares or self.gpus_per_node
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its GPUs are all in one machine, which is then the agent's own."""
+        return self.on_machine > 0 and self.nodes == (self.shares or 1)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the GPUs on each of its hosts."""
-        return self.devices or tuple(range(self.gpus_per_node))
+        """The numbers of its GPUs in each machine."""
+        return self.devices or tuple(range(self.on_machine))
+
+    def host_of(self, gpu: int) -> str:
+        """The host that has the GPU of that number, in a pool of one machine."""
+        return f"{self.name}/{self.numbers.index(gpu) if self.shares else 0}"
 
     def suits(self, resources: Resources) -> str:
         """Why hosts of this make cannot take a rank of that size even when empty; empty text when they can."""
         gpus = resources.gpus
+        if gpus.count and bool(gpus.share_milli) != bool(self.shares):
+            shares = "shares its GPUs in parts" if self.shares else "shares none of its GPUs"
+            return f"pool {self.name} {shares}"
         if gpus.count and gpus.models and self.model.lower() not in {model.lower() for model in gpus.models}:
             return f"pool {self.name} has {self.model or 'no'} GPUs, not {'|'.join(gpus.models)}"
         if gpus.count and self.gpu_memory_mib < gpus.memory_mib:
@@ -49,6 +71,31 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
             if needs > has:
                 return f"a host of pool {self.name} has {has} {what}, not {needs}"
         return ""
+
+
+def with_shares(pool: HostPool, shares: int) -> list[HostPool]:
+    """A pool without the GPUs of each of its machines that are shared, and these: each a host of its own, with its part of CPUs and memory."""
+    if not shares:
+        return [pool]
+    gpus, cpus, memory = pool.gpus_per_node, pool.cpus_milli_per_node, pool.memory_mib_per_node
+    left = gpus - shares
+    whole = replace(
+        pool,
+        gpus_per_node=left,
+        cpus_milli_per_node=cpus * left // gpus,
+        memory_mib_per_node=memory * left // gpus,
+    )
+    parts = replace(
+        pool,
+        name=SHARED_POOL.format(pool.name),
+        nodes=pool.nodes * shares,
+        gpus_per_node=1,
+        shares=shares,
+        cpus_milli_per_node=cpus // gpus,
+        memory_mib_per_node=memory // gpus,
+        devices=tuple(range(left, gpus)),
+    )
+    return [whole, parts] if left else [parts]
 
 
 class Hours(msgspec.Struct, frozen=True):
@@ -105,6 +152,22 @@ class Host(msgspec.Struct, frozen=True):
     gpus: tuple[int, ...]
     cpus_milli: int
     memory_mib: int
+    share_milli: int = 0
+    """Where its one GPU is shared: what is free of that, in thousandths."""
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs, or thousandths of the one that is shared."""
+        return min(len(self.gpus), 1) * self.share_milli if self.share_milli else len(self.gpus)
+
+    def room(self, need: Resources) -> bool:
+        """Whether a rank of that size, of a sort that its pool suits, fits."""
+        return (
+            bool(self.gpus) >= bool(need.gpus.count)
+            and (self.share_milli if need.gpus.share_milli else len(self.gpus)) >= need.gpus.each
+            and self.cpus_milli >= need.cpus_milli
+            and self.memory_mib >= need.memory_mib
+        )
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -131,6 +194,10 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: tuple[int, ...]
     cpus_milli: int
     memory_mib: int
+    share_milli: int = 0
+    """So many thousandths of its one GPU; 0: its GPUs are its own."""
+    share_mib: int = 0
+    """The same part of that GPU's memory, where it is known how much that has."""
 
 
 def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
@@ -144,12 +211,14 @@ def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
 def _hosts(pool: HostPool, lent: int) -> tuple[Host, ...]:
     """Its hosts, of which so many GPUs are lent: asked for at every report and every placement."""
     hosts, left, numbers = [], lent, pool.numbers
+    milli = WHOLE_MILLI if pool.shares else 0
     for index in range(pool.nodes):
-        gpus = numbers[: max(0, left)]
+        gpus = (numbers[index % pool.shares],) if pool.shares else numbers
+        gpus = gpus[: max(0, left)]
         left -= len(gpus)
         if gpus or not pool.gpus_per_node:
-            host = Host(f"{pool.name}/{index}", gpus, pool.cpus_milli_per_node, pool.memory_mib_per_node)
-            hosts.append(host)
+            rest = pool.cpus_milli_per_node, pool.memory_mib_per_node
+            hosts.append(Host(f"{pool.name}/{index}", gpus, *rest, milli))
     return tuple(hosts)
 
 
@@ -183,12 +252,18 @@ def free_hosts(hosts: Iterable[Host], slots: Iterable[Slot], *, by_number: bool 
 
 def _less(host: Host, slots: list[Slot], *, by_number: bool) -> Host:
     cpus_milli, memory_mib, held = host.cpus_milli, host.memory_mib, list[int]()
+    share_milli = host.share_milli
     for slot in slots:
-        held += slot.gpus
+        if slot.share_milli:
+            share_milli -= slot.share_milli
+        else:
+            held += slot.gpus
         cpus_milli -= slot.cpus_milli
         memory_mib -= slot.memory_mib
+    if host.share_milli and share_milli <= 0:
+        held += host.gpus
     gpus = tuple(sorted(set(host.gpus).difference(held))) if by_number else host.gpus[len(held) :]
-    return Host(host.name, gpus, max(0, cpus_milli), max(0, memory_mib))
+    return Host(host.name, gpus, max(0, cpus_milli), max(0, memory_mib), max(0, share_milli))
 
 
 def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterable[Slot]]) -> list[Host]:
@@ -217,22 +292,25 @@ def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterabl
     return lent if total else []
 
 
-def seat(hosts: list[Host], pool: str, ranks: tuple[int, ...], need: Resources) -> tuple[Slot, ...] | None:
-    """Slots for all ranks or None: each on the host that it leaves the fewest GPUs idle on, so that whole hosts stay whole."""
+def seat(
+    hosts: list[Host], pool: HostPool, ranks: tuple[int, ...], need: Resources
+) -> tuple[Slot, ...] | None:
+    """Slots for all ranks or None: each on the host that it leaves the fewest GPUs idle on, so that whole hosts stay whole.
+
+    A part of a GPU goes on the one with least left of it, for the same reason.
+    """
     free = {host.name: host for host in hosts}
     slots = []
     for rank in ranks:
-        fitting = [
-            host
-            for host in free.values()
-            if len(host.gpus) >= need.gpus.count
-            and host.cpus_milli >= need.cpus_milli
-            and host.memory_mib >= need.memory_mib
-        ]
+        fitting = [host for host in free.values() if host.room(need)]
         if not fitting:
             return None
-        host = min(fitting, key=lambda host: (len(host.gpus), host.cpus_milli, host.name))
-        slot = Slot(rank, pool, host.name, host.gpus[: need.gpus.count], need.cpus_milli, need.memory_mib)
+        host = min(fitting, key=lambda host: (host.free_gpus, host.cpus_milli, host.name))
+        slot = Slot(
+            rank, pool.name, host.name, host.gpus[: need.gpus.count], need.cpus_milli, need.memory_mib
+        )
+        if milli := need.gpus.share_milli:
+            slot = replace(slot, share_milli=milli, share_mib=pool.gpu_memory_mib * milli // WHOLE_MILLI)
         free[host.name] = free_hosts([host], [slot])[0]
         slots.append(slot)
     return tuple(slots)

@@ -2,10 +2,12 @@
 
 from collections import Counter
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.model.capacity import Pool, Shape
-from federator.model.sites import SiteReport
+from federator.model.jobs import WHOLE_MILLI
+from federator.model.sites import GpuPart, SiteReport
 from federator.wire.needs import FORMS
 from federator_agent.core.events import Now
 from federator_agent.core.lending import (
@@ -73,26 +75,40 @@ def site_report(state: State, now: Now) -> SiteReport:
         ailing=state.ailing,
         abilities=(FORMS, *state.abilities),
         reclaim_at=state.reclaim_at,
+        parts=_parts(state) or UNSET,
+    )
+
+
+def _parts(state: State) -> tuple[GpuPart, ...]:
+    """Who has which part of which shared GPU."""
+    held = sorted(held_slots(state.records).items())
+    return tuple(
+        GpuPart(slot.pool, slot.gpus[0], name, slot.rank, slot.share_milli)
+        for name, slots in held
+        for slot in slots
+        if slot.share_milli
     )
 
 
 def _pool(state: State, pool: HostPool, at: float) -> Pool:
     lends = state.site.lend.open_at(at)
     free = Counter(
-        (len(host.gpus), host.cpus_milli, host.memory_mib)
+        (host.free_gpus, host.cpus_milli, host.memory_mib)
         for host in (free_now(state, pool, state.records) if lends else ())
         if host.gpus or host.cpus_milli
     )
+    unit = WHOLE_MILLI if pool.shares else 1
     return Pool(
         name=pool.name,
         model=pool.model,
         gpu_memory_mib=pool.gpu_memory_mib,
         nodes=pool.nodes,
-        gpus_per_node=pool.gpus_per_node,
+        gpus_per_node=pool.gpus_per_node * unit,
         cpus_milli_per_node=pool.cpus_milli_per_node,
         memory_mib_per_node=pool.memory_mib_per_node,
         free=tuple(Shape(*size, count=count) for size, count in sorted(free.items())),
-        lent_gpus=_lent_gpus(state, pool) if lends else 0,
+        lent_gpus=_lent_gpus(state, pool) * unit if lends else 0,
+        shared=True if pool.shares else UNSET,
     )
 
 

@@ -115,7 +115,7 @@ class Devices:
 
 def _here(site: Site) -> tuple[HostPool, ...]:
     """The pools that are this host."""
-    return tuple(pool for pool in site.pools if pool.nodes == 1 and pool.gpus_per_node)
+    return tuple(pool for pool in site.pools if pool.is_here)
 
 
 def assigned(pools: Iterable[HostPool], gpus: Sequence[Gpu]) -> tuple[HostPool, ...]:
@@ -124,11 +124,11 @@ def assigned(pools: Iterable[HostPool], gpus: Sequence[Gpu]) -> tuple[HostPool, 
     made_up = max(free, default=-1) + 1
     after = []
     for pool in pools:
-        if pool.nodes == 1 and pool.gpus_per_node and _known(pool, gpus):
+        if pool.is_here and _known(pool, gpus):
             mine = [number for number, gpu in free.items() if gpu.name and is_of(pool.model, gpu.model)]
             mine += [number for number, gpu in free.items() if not gpu.name]
-            mine = mine[: pool.gpus_per_node]
-            missing = pool.gpus_per_node - len(mine)
+            mine = mine[: pool.on_machine]
+            missing = pool.on_machine - len(mine)
             mine += range(made_up, made_up + missing)
             made_up += missing
             pool = replace(pool, devices=tuple(sorted(mine)))  # noqa: PLW2901 - the same pool, told more
@@ -152,7 +152,7 @@ def _trouble(pool: HostPool, gpu: Gpu | None) -> str:
 
 
 def _ailing(pool: HostPool, number: int, why: str) -> AilingGpu:
-    return AilingGpu(pool.name, f"{pool.name}/0", number, why)
+    return AilingGpu(pool.name, pool.host_of(number), number, why)
 
 
 def _name(process: Process) -> str:

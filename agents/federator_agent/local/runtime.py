@@ -11,7 +11,13 @@ from federator_agent import archives, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Folders
-from federator_agent.environment import Where, command_of, rank_environment, setup_environment
+from federator_agent.environment import (
+    Where,
+    command_of,
+    device_environment,
+    rank_environment,
+    setup_environment,
+)
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
 from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
@@ -76,11 +82,7 @@ class LocalRuntime:
         for slot in record.slots:
             if slot.rank not in ranks:
                 continue
-            devices = {
-                "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            }
-            environment = self._around.environment | devices
+            environment = self._around.environment | device_environment(slot)
             environment |= rank_environment(record, spec, slot.rank, where)
             directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
             try:

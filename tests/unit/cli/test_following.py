@@ -106,9 +106,9 @@ def test_run_takes_the_folder_along_when_the_command_names_a_file_in_it(
 
 
 def test_run_refuses_what_a_job_file_would_not_take(federator: Command, fake: FakeDispatcher) -> None:
-    ran = federator("run", "--gpus", "0.5", "--", "x")
+    ran = federator("run", "--gpus", "1.5", "--", "x")
     assert ran.code == 2
-    assert "$.resources.gpus: parts of a GPU are not supported yet" in ran.err
+    assert "$.resources.gpus: asks for 1.5 GPUs" in ran.err
     assert (
         federator("run", "--env", "A", "--", "x").err
         == "error: --env: 'A' gives no value (write NAME=VALUE)\n"
