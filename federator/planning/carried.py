@@ -75,6 +75,12 @@ class Carried:
                 self.foreign = self.foreign or way < 0
                 self.jobs["forced"][number] = way
 
+    def reorder(self, order: Mapping[str, int]) -> None:
+        """Let those that wait go on in this order: every job's turn."""
+        ranks = np.array([order[job.id] for job in self.world.jobs], dtype=np.int64)
+        self.jobs["turn"] = turns = np.argsort(ranks, kind="stable")
+        self.jobs["rank"][turns] = np.arange(len(turns))
+
     def run(self, kernel: Callable[[t.Sheet], None]) -> "Carried":
         """Carry it out."""
         numbers, places = self.numbers, self.numbers.places.copy()

@@ -50,6 +50,8 @@ class Columns:
     place: Ints
     cost: Floats
     upper: Floats
+    start_s: Floats
+    """When it is expected to start, in seconds from now; infinite: never."""
     rows: list[Row]
 
     @cached_property
@@ -181,7 +183,7 @@ class _Builder:
         home = self.entries[-1][1].cheapest_run_usd if able else 0.0
         # Without the run, the model would save by never running what it could run later.
         never = never_usd(self.world.book, job).total + home
-        serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members)), 1.0)
+        serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
         self.rows.append(serve)
         self._required(klass, committed)
 
@@ -199,7 +201,7 @@ class _Builder:
         job = self.classes[klass][0]
         starts = self.standing.starts(job, list(able), list(able.values()))
         kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
-        first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper)
+        first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper, starts.start_s)
         self.entries.append((first, starts))
         serve.extend(np.arange(first, first + len(kind)), np.ones(len(kind)))
         now = np.flatnonzero(starts.now)
@@ -235,7 +237,7 @@ class _Builder:
             start_s = rent_at - self.now + case.start_at - self.now
             risk = late_share(job, self.now + start_s, at.run_s(job))
             price = case.cost_usd + wait_h * start_s + self.world.book.value_usd(job) * risk
-            column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now)
+            column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now, start_s)
             serve.add(column, 1.0)
             self._use_caps(column, job, place, later=True)
         if count > 1:

@@ -64,47 +64,50 @@ class Terms:
 
 
 class Pile:
-    """Columns that are being made: kind, class, place, cost in USD and upper limit of each."""
+    """Columns that are being made: kind, class, place, cost in USD, upper limit, and expected start in seconds from now of each."""
 
     def __init__(self) -> None:
         """An empty one."""
-        self._few: list[tuple[int, int, int, float, float]] = []
-        self._parts: list[tuple[Ints, Ints, Ints, Floats, Floats]] = []
+        self._few: list[tuple[int, int, int, float, float, float]] = []
+        self._parts: list[tuple[Ints, Ints, Ints, Floats, Floats, Floats]] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, kind: int, klass: int, place: int, price: float, upper: float) -> int:
+    def add(self, kind: int, klass: int, place: int, price: float, upper: float, start_s: float = 0.0) -> int:
         """One more column; return its index."""
-        self._few.append((kind, klass, place, price, upper))
+        self._few.append((kind, klass, place, price, upper, start_s))
         self._count += 1
         return self._count - 1
 
-    def extend(self, kind: Ints, klass: int, place: Ints, price: Floats, upper: Floats) -> int:
+    def extend(
+        self, kind: Ints, klass: int, place: Ints, price: Floats, upper: Floats, start_s: Floats
+    ) -> int:
         """Many more of one class; return the index of the first."""
         self._flush()
-        self._parts.append((kind, np.full(len(kind), klass, dtype=np.int64), place, price, upper))
+        self._parts.append((kind, np.full(len(kind), klass, dtype=np.int64), place, price, upper, start_s))
         self._count += len(kind)
         return self._count - len(kind)
 
-    def arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats]:
+    def arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         """All of them."""
         self._flush()
         if not self._parts:
-            return NO_INTS, NO_INTS, NO_INTS, NO_FLOATS, NO_FLOATS
-        kind, klass, place, price, upper = zip(*self._parts, strict=True)
+            return NO_INTS, NO_INTS, NO_INTS, NO_FLOATS, NO_FLOATS, NO_FLOATS
+        kind, klass, place, price, upper, start_s = zip(*self._parts, strict=True)
         return (
             np.concatenate(kind),
             np.concatenate(klass),
             np.concatenate(place),
             np.concatenate(price),
             np.concatenate(upper),
+            np.concatenate(start_s),
         )
 
     def _flush(self) -> None:
         if self._few:
-            kind, klass, place, price, upper = zip(*self._few, strict=True)
+            kind, klass, place, price, upper, start_s = zip(*self._few, strict=True)
             self._parts.append(
                 (
                     np.array(kind, dtype=np.int64),
@@ -112,6 +115,7 @@ class Pile:
                     np.array(place, dtype=np.int64),
                     np.array(price, dtype=np.float64),
                     np.array(upper, dtype=np.float64),
+                    np.array(start_s, dtype=np.float64),
                 )
             )
             self._few = []

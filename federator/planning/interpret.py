@@ -85,7 +85,7 @@ class _Writer:
             self.start(self.world.by_id[job], place) for job, place in self.scored.starts.items()
         ]
         actions += [stop for found in self.reclaims.values() for stop in found.stops]
-        waiting = tuple(self._waiting(job) for job in self.world.jobs if job.id not in self.scored.starts)
+        waiting = tuple(self._waiting(job) for job in self.evaluator.line if job.id not in self.scored.starts)
         return Plan(
             decision=self.world.problem.decision,
             taken_at=self.now,

@@ -5,7 +5,7 @@ classes × moments, and one more question per start.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from federator.model.snapshot import JobView
@@ -15,12 +15,13 @@ from federator.planning.problem import ClassKey, World
 class Lanes:
     """The waiting jobs. `looks` counts how often one was offered its turn."""
 
-    def __init__(self, world: World, started: Iterable[str]) -> None:
-        """All jobs but those that have started already, in the world's order."""
+    def __init__(self, world: World, started: Iterable[str], order: Mapping[str, int] | None = None) -> None:
+        """All jobs but those that have started already, in the world's order, or in another: every job's turn."""
         gone = frozenset(started)
         self._lanes: dict[ClassKey, deque[tuple[int, JobView]]] = {}
         self.looks = 0
-        for turn, job in enumerate(world.jobs):
+        jobs = world.jobs if order is None else sorted(world.jobs, key=lambda job: order[job.id])
+        for turn, job in enumerate(jobs):
             if job.id not in gone:
                 self._lanes.setdefault(world.key(job), deque()).append((turn, job))
 

@@ -33,13 +33,14 @@ def carry_out(
     world: World,
     bursting: Bursting | None,
     starts: Mapping[str, int],
+    order: Mapping[str, int] | None = None,
     *,
     whole: bool = True,
     required_usd: float = 0.0,
 ) -> "Carried | None":
     """A decision by the kernel, carried out and priced; None where there is no kernel, or where a job is sent to a place that is not open to it.
 
-    `required_usd`: what it costs, on top, not to rent what a policy requires.
+    `order`: every job's turn where it is not the published one; `required_usd`: what it costs, on top, not to rent what a policy requires.
     """
     kernel = kernels.at_hand()
     if kernel is None:
@@ -58,4 +59,6 @@ def carry_out(
         required_usd=required_usd,
         forbidden=world.forbidden,
     )
+    if order is not None:
+        found.reorder(order)
     return None if found.foreign else found.run(kernel)

@@ -6,7 +6,7 @@ short of, and what a policy asked for and did not get. A job that would miss, bu
 and pays, is charged that rental: renting early has no advantage over renting as late as is safe.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -92,6 +92,20 @@ class Evaluator:
         self.home = home_forecast(world) if home is None else home
         self.bursting = Bursting(world, self.home)
         self.work = work or Work()
+        self.order: Mapping[str, int] | None = None
+        """The turn of each job that waits, where it is not the published one."""
+
+    def in_order(self, order: Mapping[str, int] | None) -> "Evaluator":
+        """The same world, in which those that wait go on in this order: every job's turn."""
+        other = copy(self)
+        other.order = order
+        return other
+
+    @property
+    def line(self) -> Sequence[JobView]:
+        """All jobs, in the order in which those that wait go on."""
+        order, jobs = self.order, self.world.jobs
+        return jobs if order is None else sorted(jobs, key=lambda job: order[job.id])
 
     def without_rentals_for(self, job: str) -> "Evaluator":
         """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
@@ -102,7 +116,7 @@ class Evaluator:
 
     def score(self, starts: Mapping[str, int]) -> Scored:
         """Carry out `starts`, fill what is left free, schedule the rest, and add up: by the kernel, where it is at hand."""
-        carried = carry_out(self.world, self.bursting, starts, required_usd=REQUIRED_USD)
+        carried = carry_out(self.world, self.bursting, starts, self.order, required_usd=REQUIRED_USD)
         return self.score_plainly(starts) if carried is None else self._scored(carried)
 
     def _scored(self, carried: "Carried") -> Scored:
@@ -120,7 +134,7 @@ class Evaluator:
 
     def score_plainly(self, starts: Mapping[str, int]) -> Scored:
         """The same in plain Python: what the kernel is held to, and what there is while nothing is compiled."""
-        plan = schedule(self.world, self.bursting, starts)
+        plan = schedule(self.world, self.bursting, starts, self.order)
         assert plan.caps is not None, "the schedule has passed its first moment"
         self.work.looks += plan.attempts
         costs: dict[str, Cost] = {}

@@ -56,12 +56,17 @@ class Schedule:
     attempts: int = 0
 
 
-def schedule(world: World, bursting: Bursting | None, starts: Mapping[str, int] | None = None) -> Schedule:
-    """Schedule all jobs: first `starts` (job to place, now; an offer is rented), then the rest in order.
+def schedule(
+    world: World,
+    bursting: Bursting | None,
+    starts: Mapping[str, int] | None = None,
+    order: Mapping[str, int] | None = None,
+) -> Schedule:
+    """Schedule all jobs: first `starts` (job to place, now; an offer is rented), then the rest in the published order, or in another: every job's turn.
 
     Without `bursting`, only owned places are used. A start that does not fit, or that a cap forbids, is left to the rest.
     """
-    return _Engine(world, bursting).run(starts or {})
+    return _Engine(world, bursting, order).run(starts or {})
 
 
 def starts_now(world: World) -> Schedule:
@@ -86,8 +91,10 @@ class _Rank(NamedTuple):
 class _Engine:
     """One run of the list schedule; its state is thrown away with it."""
 
-    def __init__(self, world: World, bursting: Bursting | None) -> None:
-        self.world, self.bursting, self.now = world, bursting, world.now
+    def __init__(
+        self, world: World, bursting: Bursting | None, order: Mapping[str, int] | None = None
+    ) -> None:
+        self.world, self.bursting, self.order, self.now = world, bursting, order, world.now
         self.lots = [world.lot(place) for place in range(len(world.places))]
         self.caps = world.caps.copy()
         self.result = Schedule()
@@ -103,7 +110,7 @@ class _Engine:
         for job in self.world.jobs:
             if job.id in starts:
                 self._force(job, starts[job.id])
-        self.lanes = Lanes(self.world, self.result.bookings)
+        self.lanes = Lanes(self.world, self.result.bookings, self.order)
         self._pass(self.now, set(range(len(self.lots))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {

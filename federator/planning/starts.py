@@ -38,6 +38,8 @@ class Starts:
     now: NDArray[np.bool_]
     cost: Floats
     upper: Floats
+    start_s: Floats
+    """From now."""
     hours_row: Ints
     """Entries of GPU-hours: `place * BUCKETS + bucket`,"""
     hours_column: Ints
@@ -99,6 +101,7 @@ class Standing:
             now=when == 0,
             cost=prices[row, when],
             upper=upper[row, when],
+            start_s=start_s[row, when],
             hours_row=at[row][hours_column] * BUCKETS + bucket,
             hours_column=hours_column,
             gpu_h=gpu_h,

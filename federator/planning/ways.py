@@ -189,6 +189,7 @@ class Numbers:
         for name in ("forced", "way", "later"):
             jobs[name] = -1
         jobs["exact"] = 1
+        jobs["turn"] = jobs["rank"] = np.arange(len(jobs))
         for number, job in enumerate(world.jobs):
             if job.avoid_nodes:
                 jobs["first_avoided"][number] = len(self.pairs)

@@ -20,6 +20,7 @@ from federator.planning.problem import World
 from federator.planning.wording import moment, money
 from federator.solving import guided, integer, linear
 from federator.solving.frames import STAGES
+from federator.solving.ordering import order_of
 
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
@@ -39,6 +40,8 @@ class _Race:
     evaluator: Evaluator
     greedy: Scored
     best: Scored
+    judge: Evaluator
+    """Who found what the best is worth: the evaluator, with the future that goes with it."""
     winner: str = "greedy"
     reports: list[StageReport] = field(default_factory=list)
     prices: dict[str, float] = field(default_factory=dict)
@@ -49,10 +52,10 @@ class _Race:
         self.reports.append(stage)
         self.watch(stage.stage)
 
-    def offer(self, stage: str, scored: Scored) -> None:
+    def offer(self, stage: str, scored: Scored, judge: Evaluator) -> None:
         """A stage's plan: it wins only if it is strictly cheaper."""
         if scored.total < self.best.total - WORTH_USD:
-            self.best, self.winner = scored, stage
+            self.best, self.winner, self.judge = scored, stage, judge
 
     def because(self) -> str:
         """Why the winner won."""
@@ -79,7 +82,7 @@ def decide(
             if other.best.total <= race.best.total + EPSILON_USD:
                 race, evaluator = other, other.evaluator
     return write_plan(
-        race.evaluator,
+        race.judge,
         race.best,
         winner=race.winner,
         because=race.because(),
@@ -92,7 +95,7 @@ def decide(
 def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
     first = prove_rentals(evaluator, choose(evaluator))
-    race = _Race(evaluator, first, first, watch=watch)
+    race = _Race(evaluator, first, first, evaluator, watch=watch)
     race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
     )
@@ -106,10 +109,15 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
         return race
     evaluator.work.begin_stage()
-    answer = _linear(race, table)
-    if answer is not None and "cpsat" in stages:
-        evaluator.work.begin_stage()
-        _integer(race, table, answer, seed)
+    answer = linear.solve(table)
+    if answer is None:
+        race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
+    else:
+        ordered = evaluator.in_order(order_of(evaluator.world, table, answer.ended))
+        _linear(race, table, answer, ordered)
+        if "cpsat" in stages:
+            evaluator.work.begin_stage()
+            _integer(race, table, answer, ordered, seed)
     evaluator.work.end_stages()
     return race
 
@@ -134,12 +142,8 @@ def _floor_usd(evaluator: Evaluator) -> float:
     return total
 
 
-def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
-    answer = linear.solve(table)
-    if answer is None:
-        race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
-        return None
-    scored = _best_round(race.evaluator, table, answer)
+def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: Evaluator) -> None:
+    scored = _best_round(ordered, table, answer, race.greedy.starts)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
         StageReport(
@@ -152,17 +156,18 @@ def _linear(race: _Race, table: Columns) -> linear.LinearAnswer | None:
         )
     )
     race.prices = answer.prices
-    race.offer("lp", scored)
-    return answer
+    race.offer("lp", scored, ordered)
 
 
-def _best_round(evaluator: Evaluator, table: Columns, answer: linear.LinearAnswer) -> Scored:
-    """The cheapest of what the dive's steps come to, once greedy or the prices have filled what they leave open."""
+def _best_round(
+    evaluator: Evaluator, table: Columns, answer: linear.LinearAnswer, greedy: dict[str, int]
+) -> Scored:
+    """The cheapest of what the dive's steps come to, once the order or the prices have filled what they leave open; and of what greedy starts."""
     dived = [table.jobs_for(values, evaluator) for values in answer.rounds]
     guided_by_prices = [guided.fill(evaluator, table, answer.reduced, starts) for starts in (dived[0], {})]
     tried: list[dict[str, int]] = []
     best: Scored | None = None
-    for starts in (dived[0], *guided_by_prices, *dived[1:]):
+    for starts in (dived[0], *guided_by_prices, greedy, *dived[1:]):
         if starts in tried or (best is not None and evaluator.work.spent):
             continue
         tried.append(starts)
@@ -172,13 +177,13 @@ def _best_round(evaluator: Evaluator, table: Columns, answer: linear.LinearAnswe
     return choose(evaluator, best.starts)
 
 
-def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int) -> None:
+def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: Evaluator, seed: int) -> None:
     known = integer.Known(race.best.total, table.known(race.best.starts))
     found = integer.solve(table, answer, known, seed)
     if isinstance(found, str):
         race.report(StageReport(stage="cpsat", completed=False, note=found))
         return
-    scored = choose(race.evaluator, table.jobs_for(found.values, race.evaluator))
+    scored = choose(ordered, table.jobs_for(found.values, ordered))
     note = "proven best of its model" if found.proven else "best found within the limit"
     race.report(
         StageReport(
@@ -190,7 +195,7 @@ def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, seed: int
             note=note,
         )
     )
-    race.offer("cpsat", scored)
+    race.offer("cpsat", scored, ordered)
 
 
 def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:

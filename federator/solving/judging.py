@@ -1,9 +1,10 @@
 """Judges a plan file by its problem: what the independent checker holds against it, and what its starts are really worth.
 
-Nothing is asked of the plan but what it does now; so a plan by any program can be judged, and two programs be compared by one measure.
+Nothing is asked of the plan but what it does now, and in which order it means those that wait to go on (else the published one); so a plan by any
+program can be judged, and two programs be compared by one measure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from federator.kernel.errors import Invalid
@@ -36,7 +37,8 @@ def judge(problem: Problem, file: PlanFile) -> Verdict:
     """Check a plan against its problem, and reckon its objective anew. Raises `Invalid` where the two are not about the same."""
     _same_matter(problem, file)
     plan = _plan(problem, file)
-    evaluator = Evaluator(World(problem))
+    world = World(problem)
+    evaluator = Evaluator(world).in_order(turns_of(world, file.order))
     found = objective_of(evaluator.score(starts_of(evaluator.world, plan.actions)))
     names = ("total_usd", *(f"{term}_usd" for term in TERMS))
     wrong = tuple(name for name in names if not _same(getattr(file.objective, name), getattr(found, name)))
@@ -68,6 +70,15 @@ def _same_matter(problem: Problem, file: PlanFile) -> None:
                 field=f"$.assignments[{number}].rental",
                 remedy="say what is rented, and under which policy",
             )
+
+
+def turns_of(world: World, order: Sequence[str]) -> dict[str, int] | None:
+    """Every job's turn where these go in this order, and before them those that are not named; None where none is."""
+    if not order:
+        return None
+    place = {job: number for number, job in enumerate(order, 1)}
+    turns = sorted(world.jobs, key=lambda job: place.get(job.id, 0))
+    return {job.id: turn for turn, job in enumerate(turns)}
 
 
 def objective_of(scored: Scored) -> Objective:

@@ -41,13 +41,14 @@ WHOLE = 1e-6
 class LinearAnswer:
     """The relaxation's bound, prices per row, reduced costs per column, and what each step of the dive came to, last first.
 
-    In `rounds` the committed columns are rounded down: whatever that leaves open is greedy's to fill.
+    In `rounds` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `ended` is the last of them as it was.
     """
 
     bound_usd: float
     prices: dict[str, float]
     reduced: Floats
     rounds: list[Floats]
+    ended: Floats
 
     @property
     def values(self) -> Floats:
@@ -61,8 +62,9 @@ def solve(columns: Columns) -> LinearAnswer | None:
     first = model.relax({})
     if first is None:
         return None
+    steps = [first.values, *_dive(model, columns, first.values)]
     rounds = []
-    for step in reversed([first.values, *_dive(model, columns, first.values)]):
+    for step in reversed(steps):
         values = step.copy()
         values[columns.committed] = np.floor(step[columns.committed] + WHOLE)
         rounds.append(values)
@@ -71,7 +73,7 @@ def solve(columns: Columns) -> LinearAnswer | None:
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(first.objective, prices, first.reduced, rounds)
+    return LinearAnswer(first.objective, prices, first.reduced, rounds, steps[-1])
 
 
 Bounds = dict[int, tuple[float, float]]

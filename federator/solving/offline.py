@@ -5,7 +5,7 @@ itself what the judge will say.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from federator.planning.starts import BUCKETS_H
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
-from federator.solving.judging import objective_of, starts_of
+from federator.solving.judging import objective_of, starts_of, turns_of
 from federator.wire.solver_plan import (
     FORMAT,
     Assignment,
@@ -44,10 +44,12 @@ def run(
     """Decide, and write it down. `clock` (seconds) measures the stages and decides nothing; `proven` asks for a certificate."""
     laps = _Laps(clock)
     plan = decide(problem, seed=seed, stages=stages, watch=laps.ended)
-    evaluator = Evaluator(World(problem))
+    world = World(problem)
+    order = _order(world, plan)
+    evaluator = Evaluator(world).in_order(turns_of(world, order))
     starts = starts_of(evaluator.world, plan.actions)
     scored = evaluator.score(starts)
-    expected = _expected(problem, scored)
+    expected = _expected(problem, scored, order)
     laps.begin()
     certificate = _certificate(evaluator, starts) if proven else None
     laps.ended("certificate")
@@ -70,6 +72,7 @@ def run(
             for a in plan.actions
             if isinstance(a, Preempt)
         ),
+        order=order,
         prices=plan.prices,
         wake_at=plan.wake_at,
     )
@@ -129,9 +132,15 @@ class _Expected(NamedTuple):
     finish: Range
 
 
-def _expected(problem: Problem, scored: Scored) -> dict[str, _Expected]:
+def _order(world: World, plan: Plan) -> tuple[str, ...]:
+    """In which those that wait go on, as the plan tells of them; nothing where that is the published order."""
+    order, waiting = tuple(each.job for each in plan.waiting), {each.job for each in plan.waiting}
+    return () if order == tuple(job.id for job in world.jobs if job.id in waiting) else order
+
+
+def _expected(problem: Problem, scored: Scored, order: Sequence[str]) -> dict[str, _Expected]:
     """Of every job that ever starts: three schedules that begin with the same starts."""
-    others = [_with_runs(problem, scored, pick) for pick in (_low, _high)]
+    others = [_with_runs(problem, scored, order, pick) for pick in (_low, _high)]
     now = problem.snapshot.taken_at
     found = {}
     for job in problem.snapshot.jobs:
@@ -156,10 +165,12 @@ def _high(job: JobView) -> float:
     return job.run_high_s
 
 
-def _with_runs(problem: Problem, scored: Scored, pick: Callable[[JobView], float]) -> Scored:
+def _with_runs(
+    problem: Problem, scored: Scored, order: Sequence[str], pick: Callable[[JobView], float]
+) -> Scored:
     jobs = tuple(replace(job, run_s=pick(job)) for job in problem.snapshot.jobs)
     world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=jobs)))
-    return Evaluator(world).score(scored.starts)
+    return Evaluator(world).in_order(turns_of(world, order)).score(scored.starts)
 
 
 class _Moment(NamedTuple):

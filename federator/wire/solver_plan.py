@@ -203,6 +203,8 @@ class PlanFile(_Part, frozen=True, kw_only=True):
     """One for every job of the problem."""
     stops: tuple[Stop, ...] = ()
     """Running work that has to make room."""
+    order: tuple[str, ...] = ()
+    """Jobs that wait, in the order in which the plan means them to go on: what the objective counts on. Left out: the published order."""
     prices: dict[str, float] = {}
     """Of the model's rows, in USD: what one more of each would save."""
     wake_at: float | None = None

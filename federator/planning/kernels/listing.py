@@ -29,7 +29,8 @@ def gather(s):
         kind.next = begin
         kind.last_member = begin
         begin += members
-    for job in range(len(s.jobs)):
+    for turn in range(len(s.jobs)):
+        job = s.jobs[turn].turn
         if s.jobs[job].way < 0:
             kind = s.classes[s.jobs[job].klass]
             if kind.first_member == kind.last_member:
@@ -46,10 +47,10 @@ def move_on(s, index):
     kind = s.classes[klass]
     kind.next += 1
     waits = kind.next < kind.last_member
-    mine = s.jobs[kind.next].member if waits else 0
+    mine = s.jobs[s.jobs[kind.next].member].rank if waits else 0
     while index < last:
         after = s.classes[index + 1].head
-        if waits and s.jobs[s.classes[after].next].member > mine:
+        if waits and s.jobs[s.jobs[s.classes[after].next].member].rank > mine:
             break
         s.classes[index].head = after
         index += 1
@@ -145,7 +146,8 @@ def shorter(places, one, other):
 @compiled
 def estimate(s, at):
     """Beyond the work limit: start times from the backlog of each place, as if it were a fluid."""
-    for job in range(len(s.jobs)):
+    for turn in range(len(s.jobs)):
+        job = s.jobs[turn].turn
         if s.jobs[job].way >= 0:
             continue
         klass, best = s.jobs[job].klass, -1

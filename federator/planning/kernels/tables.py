@@ -78,6 +78,8 @@ CLASS = _record(
 )
 JOBS_RECORD = _record(
     "klass forbidden forced first_avoided last_avoided first_case last_case first_required last_required"
+    # Whose turn it is, by index; and the turn of each.
+    " turn rank"
     # Its booking (way -1: it never starts); by index: members of lanes, and the order in which jobs were booked.
     " way rents exact first_given ranks later starts late member order",
     "wait_usd_h behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",

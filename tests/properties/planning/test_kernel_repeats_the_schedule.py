@@ -62,6 +62,9 @@ def test_whatever_is_decided(problem: Problem) -> None:
     scored = _agree(evaluator, {})
     for starts in _trials(evaluator, scored):
         _agree(evaluator, starts)
+    backwards = {job.id: -turn for turn, job in enumerate(evaluator.world.jobs)}
+    for starts in ({}, scored.starts):
+        _agree(evaluator.in_order(backwards), starts)
 
 
 @at_random
@@ -99,6 +102,8 @@ def test_a_federation_of_many(seed: int) -> None:
     scored = _agree(evaluator, {})
     for starts in _trials(evaluator, scored):
         _agree(evaluator, starts)
+    mixed = {job.id: 7 * turn % 151 for turn, job in enumerate(evaluator.world.jobs)}
+    _agree(evaluator.in_order(mixed), scored.starts)
 
 
 def test_a_start_where_the_job_may_not_be_is_left_to_plain_python() -> None:
