@@ -212,7 +212,7 @@ def _kept_to(view: JobView, form: int | None) -> JobView:
     """Of one that goes on in a certain form, that: it is planned as if it had no other."""
     if form is None:
         return view
-    return msgspec.structs.replace(view.as_form(form), forms=(), elastic=False)
+    return msgspec.structs.replace(view.as_form(form), forms=(), elastic=False, throughput=1.0, of=None)
 
 
 def _reads(job: Job, spec: JobSpec) -> tuple[Input, ...]:

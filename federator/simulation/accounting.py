@@ -16,7 +16,7 @@ from federator.model.datasets import BYTES_PER_GB
 from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, Schedule
-from federator.simulation.work import TraceJob
+from federator.simulation.work import RESUMING_S, TraceJob
 from federator.simulation.world import World
 from federator.simulation.worth import valued
 
@@ -162,15 +162,23 @@ def _work(schedule: Schedule, world: World, jobs: Mapping[str, TraceJob]) -> Ite
         last = next((row for row in rows if row.outcome == DONE), None)
         if last is None or last.start_s is None or last.end_s is None:
             continue
-        if last.gpus != job.gpus_total:
-            yield f"{name} asked for {job.gpus_total} GPUs and had {last.gpus}"
+        forms = [number for number, gpus in enumerate(_widths(job)) if gpus == last.gpus]
+        if not forms:
+            yield f"{name} asked for {' or '.join(map(str, _widths(job)))} GPUs and had {last.gpus}"
+            continue
         model = models.get((last.site, last.pool))
         if model is None:
             continue  # on a rented machine, whose model is with its lease
-        needs_s = max(1.0, job.run_s / job.speed_on(model, world.speeds))
+        needs_s = max(1.0, job.run_s / job.speed_on(model, world.speeds, forms[0]))
         ran_s = last.end_s - last.start_s
-        if ran_s > needs_s + TOLERANCE_S or (len(rows) == 1 and ran_s < needs_s - TOLERANCE_S):
+        reading_s = RESUMING_S if len(rows) > 1 else 0.0
+        if ran_s > needs_s + reading_s + TOLERANCE_S or (len(rows) == 1 and ran_s < needs_s - TOLERANCE_S):
             yield f"{name} needs {needs_s:.0f} s there and ran {ran_s:.0f} s"
+
+
+def _widths(job: TraceJob) -> list[int]:
+    """The GPUs of each of its forms."""
+    return [job.gpus_total, *(form.gpus_total for form in job.forms)]
 
 
 def _capacity(schedule: Schedule, world: World) -> Iterator[str]:

@@ -308,7 +308,9 @@ class SimulatedAgent:
     def _start(self, record: Record, ranks: tuple[int, ...]) -> None:
         """All ranks of a placement that are here run, and end, together."""
         entry, now = record.entry, self._clock.now()
-        left_s = self._progress.left_s(entry.job, self._model(record), self.member, resume=entry.resume)
+        left_s = self._progress.left_s(
+            entry.job, self._model(record), self.member, resume=entry.resume, form=entry.form
+        )
         end = self._loop.call_later(left_s, self._end, entry.placement, ranks, 0)
         self._running[entry.placement] = (record, now, end)
         self._tell(*(ev.RankStarted(entry.placement, rank, now) for rank in ranks))
@@ -326,8 +328,10 @@ class SimulatedAgent:
         self._running[placement] = (record, since_at, again)
 
     def _saved(self, record: Record, since_at: float, ranks: tuple[int, ...]) -> None:
-        ran_s = self._clock.now() - since_at
-        self._progress.save(record.entry.job, self._model(record), self.member, ran_s)
+        ran_s, entry = self._clock.now() - since_at, record.entry
+        self._progress.save(
+            entry.job, self._model(record), self.member, ran_s, resume=entry.resume, form=entry.form
+        )
         self._end(record.entry.placement, ranks, STOPPED)
 
     def _end(self, placement: str, ranks: tuple[int, ...], code: int) -> None:

@@ -14,7 +14,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_size_bytes
 from federator.model.datasets import BYTES_PER_GB
 from federator.model.jobs import Input
-from federator.simulation.work import TraceJob
+from federator.simulation.work import TraceForm, TraceJob
 from federator.wire.inputs import read_uri
 
 Row = Mapping[str, str]
@@ -22,7 +22,7 @@ PLAIN = frozenset({"name", "submit_s", "run_s"})
 PLAIN_COLUMNS = (
     "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
     "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h", "gpu_memory_mib", "speed", "kinds", "sites", "not_sites", "site_labels",
-    "labels", "spot_policy", "max_cost_usd", "family", "inputs",
+    "labels", "spot_policy", "max_cost_usd", "family", "inputs", "forms", "elastic",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 BANDS = {"0": 30, "1": 50, "2": 70}
@@ -122,8 +122,16 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             inputs=tuple(_input(uri, size) for uri, size in _pairs(row.get("inputs")).items()),
             max_duration_s=number("max_duration_s"),
             wait_usd_h=number("wait_usd_h"),
+            forms=tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items()),
+            elastic=row.get("elastic") == "yes",
         )
     )
+
+
+def _form(size: str, throughput: str) -> TraceForm:
+    """`2x8=1.9`: two nodes with eight GPUs each do 1.9 times as much as what the job asks for."""
+    nodes, _, gpus = size.partition("x")
+    return TraceForm(int(nodes), int(gpus), float(throughput))
 
 
 def _online(row: Row, gpus_per_node: int) -> TraceJob:
@@ -160,7 +168,7 @@ def _input(uri: str, size: str) -> Input:
 
 
 def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
-    nodes, gpus = _nodes(int(row["num_gpu"]), gpus_per_node)
+    nodes, gpus = nodes_of(int(row["num_gpu"]), gpus_per_node)
     return _sensible(
         TraceJob(
             name=row["job"],
@@ -176,7 +184,7 @@ def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
 
 def _chronus(row: Row, gpus_per_node: int) -> TraceJob:
     """Minutes, as `job_type` says whether its deadline is one: best-effort jobs have none."""
-    nodes, gpus = _nodes(int(row["num_gpu"]), gpus_per_node)
+    nodes, gpus = nodes_of(int(row["num_gpu"]), gpus_per_node)
     submit_s = float(row["submit_min"]) * 60.0
     strict = row["job_type"] == "strict"
     return _sensible(
@@ -220,7 +228,7 @@ _FORMATS: tuple[tuple[frozenset[str], Reader], ...] = (
 )
 
 
-def _nodes(gpus: int, per_node: int) -> tuple[int, int]:
+def nodes_of(gpus: int, per_node: int) -> tuple[int, int]:
     """A request for so many GPUs, as nodes with so many each: whole nodes beyond one."""
     return (1, gpus) if gpus <= per_node else (-(-gpus // per_node), per_node)
 
@@ -235,6 +243,8 @@ def _pairs(text: str | None) -> dict[str, str]:
 
 
 def _sensible(job: TraceJob) -> TraceJob:
+    if any(form.nodes < 1 or form.gpus < 0 or form.throughput <= 0 for form in job.forms):
+        raise ValueError("a form has no nodes, or does nothing")
     if not job.name or job.submit_s < 0 or job.run_s <= 0 or job.nodes < 1 or job.gpus < 0:
         raise ValueError("a name is empty, or a number is negative")
     return job

@@ -7,11 +7,34 @@ from collections.abc import Mapping
 
 import msgspec
 
-from federator.model.jobs import Accelerators, Input, JobSpec, PlacementConstraints, Resources
+from federator.model.jobs import (
+    Accelerators,
+    Checkpoint,
+    Form,
+    Input,
+    JobSpec,
+    PlacementConstraints,
+    Resources,
+)
 from federator.wire.jobfile import JobRequest
 
 NOTHING_S = 1.0
 """No run is shorter: a job that takes no time would teach nothing."""
+RESUMING_S = 20.0
+"""A job that goes on from what it has saved reads it for so long first."""
+
+
+class TraceForm(msgspec.Struct, frozen=True):
+    """Another way to run: so many nodes with so many GPUs each, at a throughput relative to what the job asks for."""
+
+    nodes: int
+    gpus: int
+    throughput: float
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs over all nodes."""
+        return self.nodes * self.gpus
 
 
 class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +78,10 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     """Data that it reads."""
     wait_usd_h: float | None = None
     """What an hour of its waiting costs, where the trace says; it is accounted, and told to nobody."""
+    forms: tuple[TraceForm, ...] = ()
+    """Its other forms; `nodes` and `gpus` are the first, in which `run_s` is its run time."""
+    elastic: bool = False
+    """It may change its form while it runs: it saves itself when it is told to end, and goes on from there."""
 
     @property
     def gpus_total(self) -> int:
@@ -66,9 +93,18 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
         """GPU-hours at speed 1."""
         return self.gpus_total * self.run_s / 3600.0
 
-    def speed_on(self, model: str, speeds: Mapping[str, float]) -> float:
-        """How fast it runs there: as it says itself, else as the world does."""
-        return (self.speed or speeds).get(model, 1.0)
+    def speed_on(self, model: str, speeds: Mapping[str, float], form: int = 0) -> float:
+        """How fast it runs there in that form: as it says itself, else as the world does."""
+        throughput = self.forms[form - 1].throughput if form else 1.0
+        return throughput * (self.speed or speeds).get(model, 1.0)
+
+    def resources(self, gpus: int) -> Resources:
+        """What each node asks for that has so many GPUs."""
+        return Resources(
+            gpus=Accelerators(count=gpus, models=self.models, memory_mib=self.gpu_memory_mib),
+            cpus_milli=self.cpus_milli,
+            memory_mib=self.memory_mib,
+        )
 
 
 def request_of(
@@ -79,11 +115,11 @@ def request_of(
         name=job.family or job.name,
         run="true",
         nodes=job.nodes,
-        resources=Resources(
-            gpus=Accelerators(count=job.gpus, models=job.models, memory_mib=job.gpu_memory_mib),
-            cpus_milli=job.cpus_milli,
-            memory_mib=job.memory_mib,
-        ),
+        resources=job.resources(job.gpus),
+        forms=tuple(Form(each.nodes, job.resources(each.gpus), each.throughput) for each in job.forms)
+        or msgspec.UNSET,
+        elastic=job.elastic or msgspec.UNSET,
+        checkpoint=Checkpoint() if job.elastic else None,
         estimate_s=job.estimate_s,
         speed=job.speed or speeds,
         spot_policy=job.spot_policy,
@@ -116,16 +152,20 @@ class Progress:
         """This is the job of that id."""
         self._jobs[job_id] = job
 
-    def speed(self, job_id: str, model: str) -> float:
-        """How fast the job goes on that model, relative to the trace's own."""
-        return self._jobs[job_id].speed_on(model, self._speeds)
+    def speed(self, job_id: str, model: str, form: int = 0) -> float:
+        """How fast the job goes in that form on that model, relative to the trace's own."""
+        return self._jobs[job_id].speed_on(model, self._speeds, form)
 
-    def left_s(self, job_id: str, model: str, place: str, *, resume: bool) -> float:
-        """How long the job still runs on that model; `resume`: from what it saved at this place."""
+    def left_s(self, job_id: str, model: str, place: str, *, resume: bool, form: int = 0) -> float:
+        """How long the job still runs in that form on that model; `resume`: from what it saved at this place, which it reads first."""
+        done_s, reading_s = (self._saved.get((job_id, place), 0.0), RESUMING_S) if resume else (0.0, 0.0)
+        left_s = (self._jobs[job_id].run_s - done_s) / self.speed(job_id, model, form)
+        return reading_s + max(NOTHING_S, left_s)
+
+    def save(
+        self, job_id: str, model: str, place: str, ran_s: float, *, resume: bool = False, form: int = 0
+    ) -> None:
+        """It has saved itself here after so long in that form on that model, counted on top of what it went on from."""
         done_s = self._saved.get((job_id, place), 0.0) if resume else 0.0
-        return max(NOTHING_S, (self._jobs[job_id].run_s - done_s) / self.speed(job_id, model))
-
-    def save(self, job_id: str, model: str, place: str, ran_s: float) -> None:
-        """It has saved itself here after so long on that model, counted on top of what it went on from."""
-        done_s = self._saved.get((job_id, place), 0.0) + ran_s * self.speed(job_id, model)
-        self._saved[job_id, place] = done_s
+        worked_s = max(0.0, ran_s - (RESUMING_S if resume else 0.0))
+        self._saved[job_id, place] = done_s + worked_s * self.speed(job_id, model, form)

@@ -14,6 +14,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
+from federator.simulation.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
 from federator.simulation.comparison.offers import A100, SITES, V100, usd_gpu_h
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.schedulers import SCHEDULERS
@@ -63,6 +64,9 @@ LOADS = ("0.5", "0.7", "0.9", "1.1", "1.4")
 SIZES = ("0.2", "0.15")
 TIGHT = (1.5, 3.0, 10.0)
 SIGMA = 0.4
+KNOWN: dict[str, float | None] = {"sigma": None, "limit": 8.0}
+"""ElasticFlow's jobs are so many iterations at a known pace. `max_duration` holds their narrowest form, too."""
+CHOOSE_FORMS = frozenset({"ours", "greedy"})
 DEADLINE_BLIND = frozenset({"fifo", "random", "race", "race-incremental", "isolated", "starburst"})
 
 
@@ -79,6 +83,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     deadline_k: float | None = None
     burst: bool = False
     seed: int = 0
+    cluster: str = ""
+    """Of ElasticFlow's clusters one alone; empty: all."""
+    elastic: bool = False
+    """Jobs may run in other forms than the one that they ask for."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +104,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_cases() -> list[Case]:
     """Every case, in the order of the table."""
-    return [*_online(), *_ten_clusters(), _chronus()]
+    return [*_online(), *_ten_clusters(), _chronus(), *_elasticflow()]
 
 
 def _online() -> Iterable[Case]:
@@ -138,6 +146,19 @@ def _chronus() -> Case:
     )
 
 
+def _elasticflow() -> Iterable[Case]:
+    for cluster in (*PUBLISHED, ""):
+        for form in ("rigid", "elastic"):
+            yield Case(
+                name=f"elasticflow/{cluster or 'federated'}/{form}",
+                family="elasticflow",
+                group=f"ElasticFlow's {cluster or 'ten clusters together'}, {form}",
+                trace=TRACE,
+                cluster=cluster,
+                elastic=form == "elastic",
+            )
+
+
 def chosen(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
     """Those whose names begin with one of these words; all without any. Raises `Invalid` for a word that no name begins with."""
     for word in only:
@@ -160,6 +181,8 @@ def runs_of(cases: Sequence[Case], schedulers: Sequence[str]) -> list[Run]:
                 raise Invalid(f"there is no scheduler {name!r}", field="--scheduler")
             if name == "isolated" and case.family == "online":
                 continue  # its jobs have no home: where their data is may not even have their GPUs
+            if case.elastic and name not in CHOOSE_FORMS:
+                continue  # it starts every job as it is asked for
             runs_as, index = _index(case, name)
             first.setdefault(index, (runs_as, case))
             rows.setdefault(index, []).append((name, case))
@@ -174,7 +197,8 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     rents = case.burst and name != "isolated"
     runs_as = "fifo" if name == "starburst" and not rents else name
     tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
-    return runs_as, (runs_as, f"{case.trace} {case.sites} {tightness} {rents} {case.seed}")
+    work = f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'}"
+    return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
 
 
 def world_of(case: Case, data: Path) -> World:
@@ -188,6 +212,8 @@ def world_of(case: Case, data: Path) -> World:
         pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
         world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
         return _with_clouds(world, V100) if case.burst else world
+    if case.family == "elasticflow":
+        return cluster_world(data, case.cluster, PLAIN_POLICIES)
     world = msgspec.structs.replace(load_world(data / case.sites), policies=PLAIN_POLICIES)
     return _with_clouds(world, A100) if case.burst else world
 
@@ -209,11 +235,15 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
         return prepared(trace, LoadOptions(length_s=length_s), case.seed, world)
     if case.family == "chronus":
         trace = [msgspec.structs.replace(job, home="philly") for job in trace]
+    if case.cluster:
+        trace = [job for job in trace if job.home == case.cluster]
+    if case.elastic:
+        trace = elastic(trace, data)
     offers = V100 if case.family == "chronus" else A100
     options = LoadOptions(
         length_s=length_s,
         deadline_k=case.deadline_k,
-        sigma=SIGMA,
+        **(KNOWN if case.family == "elasticflow" else {"sigma": SIGMA}),
         value_usd_gpu_h=VALUE_FACTOR * usd_gpu_h(offers),
     )
     return [

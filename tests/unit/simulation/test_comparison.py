@@ -30,7 +30,12 @@ def cases(*words: str) -> list[Case]:
 
 
 def test_all_work_is_there() -> None:
-    assert Counter(case.family for case in all_cases()) == {"online": 15, "ten clusters": 12, "chronus": 1}
+    assert Counter(case.family for case in all_cases()) == {
+        "online": 15,
+        "ten clusters": 12,
+        "chronus": 1,
+        "elasticflow": 14,
+    }
 
 
 def test_who_does_not_look_at_deadlines_is_run_once_for_all_of_them() -> None:
