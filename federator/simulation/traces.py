@@ -9,6 +9,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_size_bytes
@@ -119,13 +120,18 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             labels=_pairs(row.get("labels")),
             spot_policy=row.get("spot_policy") or "auto",
             max_cost_usd=number("max_cost_usd"),
-            inputs=tuple(_input(uri, size) for uri, size in _pairs(row.get("inputs")).items()),
+            inputs=_inputs(row),
             max_duration_s=number("max_duration_s"),
             wait_usd_h=number("wait_usd_h"),
-            forms=tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items()),
-            elastic=row.get("elastic") == "yes",
+            **_forms(row),
         )
     )
+
+
+def _forms(row: Row) -> dict[str, Any]:
+    """The other forms of a job, and whether it may change between them."""
+    forms = tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items())
+    return {"forms": forms, "elastic": row.get("elastic") == "yes"}
 
 
 def _form(size: str, throughput: str) -> TraceForm:
@@ -161,6 +167,10 @@ def _data_of(row: Row) -> tuple[Input, ...]:
     """Its input at its data's site, of which a table of pools has a dataset of that name."""
     size = round(float(row.get("data_gb") or 0.0) * BYTES_PER_GB)
     return (Input(f"s3://site-{row['data_site']}", size),) if size and row.get("data_site") else ()
+
+
+def _inputs(row: Row) -> tuple[Input, ...]:
+    return tuple(_input(uri, size) for uri, size in _pairs(row.get("inputs")).items())
 
 
 def _input(uri: str, size: str) -> Input:
