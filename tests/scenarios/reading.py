@@ -109,10 +109,11 @@ def _pool(told: dict[str, Any]) -> PoolView:
     nodes, gpus, lease = told.get("nodes", 1), told.get("gpus", 0), told.get("lease")
     site, ready = told["site"], _s(told.get("ready"))
     memory = parse_size_mib(told["memory"]) if "memory" in told else HOST_MEMORY_MIB
+    shared = told.get("shared", False)
     hosts = [[gpus, HOST_CPUS_MILLI, memory] for _ in range(nodes)]
     busy = []
     for number, work in enumerate(told.get("busy", ())):
-        busy.append(_busy(work, f"{told.get('member', site)}-p{number}"))
+        busy.append(_busy(work, f"{told.get('member', site)}-p{number}", shared=shared))
         for rank in range(busy[-1].nodes):
             host = hosts[work.get("host", rank)]
             host[0] -= busy[-1].gpus
@@ -122,7 +123,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
     return PoolView(
         site=site,
         kind=told.get("kind", "cloud" if lease else "onprem"),
-        pool="gpu" if gpus else "cpu",
+        pool=told.get("pool", "gpu" if gpus else "cpu"),
         member=f"{lease}-0" if lease else told.get("member", f"{site}-1"),
         session=f"session-{told.get('member', site)}",
         region=told.get("region", ""),
@@ -143,10 +144,11 @@ def _pool(told: dict[str, Any]) -> PoolView:
         lease=lease,
         ready_at=NOW + ready if ready else None,
         rented_for=told.get("rented_for", ""),
+        shared=shared,
     )
 
 
-def _busy(told: dict[str, Any], placement: str) -> BusyView:
+def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
     """`placement` names one that has ranks at several members; `leads: false` is a part without its first rank."""
     placement = told.get("placement", placement)
     return BusyView(
@@ -162,6 +164,7 @@ def _busy(told: dict[str, Any], placement: str) -> BusyView:
         owner="bob",
         priority=told.get("priority", 50),
         started_at=NOW - parse_duration_s(told.get("ran", "1h")),
+        shared=shared,
     )
 
 

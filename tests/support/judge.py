@@ -7,11 +7,12 @@ and every way to lay ranks on hosts. It knows owned pools, offers, caps, borrowi
 
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 
 from federator.model.capacity import Market
 from federator.model.plans import Place, Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Scope
-from federator.model.snapshot import JobView, OfferView, PoolView, Problem
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem
 from tests.support.worlds import worst_usd
 
 Start = tuple[JobView, PoolView | OfferView]
@@ -123,6 +124,8 @@ def _wishes(job: JobView, at: PoolView | OfferView) -> Iterator[str]:
     market = at.offer.market if isinstance(at, OfferView) else at.market
     if job.gpus and job.models and model not in job.models:
         yield "model"
+    if job.gpus and job.shared != (isinstance(at, PoolView) and at.shared):
+        yield "shared gpus"
     if job.gpus and memory < job.gpu_memory_mib:
         yield "gpu memory"
     if (
@@ -175,9 +178,16 @@ def _selected(pools: PoolSelector, at: PoolView | OfferView) -> bool:
 # -- sums ---------------------------------------------------------------------------------------------------------------
 
 
-def _used(problem: Problem, scope: Scope, pools: PoolSelector, *, owned: bool = False) -> tuple[int, int]:
+def _gpus(of: JobView | BusyView) -> Fraction:
+    """GPUs of all its ranks, exactly."""
+    return Fraction(of.nodes * of.gpus, 1000 if of.shared else 1)
+
+
+def _used(
+    problem: Problem, scope: Scope, pools: PoolSelector, *, owned: bool = False
+) -> tuple[Fraction, int]:
     """GPUs and jobs of the scope that run there."""
-    gpus = jobs = 0
+    gpus, jobs = Fraction(), 0
     for pool in problem.snapshot.pools:
         if not _selected(pools, pool) or (owned and pool.market is not Market.OWNED):
             continue
@@ -186,7 +196,7 @@ def _used(problem: Problem, scope: Scope, pools: PoolSelector, *, owned: bool = 
                 work.queue == q or work.queue.startswith(q + "/") for q in scope.queues
             )
             if work.job and below and (not scope.owners or work.owner in scope.owners):
-                gpus += work.nodes * work.gpus
+                gpus += _gpus(work)
                 jobs += work.leads
     return gpus, jobs
 
@@ -195,7 +205,7 @@ def _cap(problem: Problem, row: CapRow, starts: list[Start]) -> Iterator[str]:
     about = [(job, at) for job, at in starts if _in_scope(row.scope, job) and _selected(row.pools, at)]
     rentals = [(job, at) for job, at in about if isinstance(at, OfferView)]
     gpus, jobs = _used(problem, row.scope, row.pools)
-    gang = sum(job.nodes * job.gpus for job, _ in about)
+    gang = sum(_gpus(job) for job, _ in about)
     if row.unit is CapUnit.GPUS and gang and gpus + gang > row.limit:
         yield "cap on gpus"
     if row.unit is CapUnit.JOBS and about and jobs + len(about) > row.limit:
@@ -215,7 +225,7 @@ def _cap(problem: Problem, row: CapRow, starts: list[Start]) -> Iterator[str]:
 def _borrowing(problem: Problem, row: GuaranteeRow, starts: list[Start]) -> Iterator[str]:
     scope, models = Scope(queues=(row.queue,)), PoolSelector(models=(row.model,) if row.model else ())
     gang = sum(
-        job.nodes * job.gpus
+        _gpus(job)
         for job, at in starts
         if isinstance(at, PoolView) and _in_scope(scope, job) and _selected(models, at)
     )

@@ -30,6 +30,7 @@ from tests.support.judge import broken
 from tests.support.worlds import (
     HOUR,
     NOW,
+    PARTS,
     a_job,
     a_plan,
     a_pool,
@@ -46,7 +47,7 @@ INSTANCES = 10_000
 QUEUES = ("batch", "research", "research/vision")
 MODELS = ("A100", "H100")
 SORTS = {
-    "twice", "changed", "runs already", "too early", "no such place", "ranks", "avoided", "makes", "closed", "session", "model",
+    "twice", "changed", "runs already", "too early", "no such place", "ranks", "avoided", "makes", "closed", "session", "model", "shared gpus",
     "gpu memory", "site", "labels", "market", "lending", "denied", "not permitted", "endless rental", "max_cost", "cap on gpus",
     "cap on jobs", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "capacity",
 }  # fmt: skip
@@ -90,23 +91,24 @@ def _world(dice: Random) -> Problem:
 
 def _pools(dice: Random, number: int) -> list[PoolView]:
     """The pool of one member or two, with what runs there taken off what is free."""
+    shared = dice.random() < 0.2
+    each, parts = (1000, PARTS) if shared else (4, (1, 2, 3, 4))
     fields: dict[str, Any] = {
-        "pool": f"gpu-{number}", "model": dice.choice(MODELS), "gpus_per_node": 4, "cpus_milli_per_node": 8000,
+        "pool": f"gpu-{number}", "model": dice.choice(MODELS), "gpus_per_node": each, "shared": shared, "cpus_milli_per_node": 8000,
         "memory_mib_per_node": 8192, "gpu_memory_mib": dice.choice([40_960, 81_920]), "labels": _maybe(dice, {"tier": "gold"}, {}, 0.3),
         "lends_to": _maybe(dice, ("research",), ()),
     }  # fmt: skip
     views: list[PoolView] = []
     for member in range(dice.choice([1, 1, 2])):
-        hosts = [[4, 8000, 8192] for _ in range(dice.randint(1, 3))]
+        hosts = [[each, 8000, 8192] for _ in range(dice.randint(1, 3))]
         works: list[BusyView] = []
         for host in hosts:
             if dice.random() < 0.4:
-                gpus = dice.randint(1, 4)
+                gpus = dice.choice(parts)
                 host[0], host[1] = host[0] - gpus, host[1] - 1000
                 name = f"{number}-{member}-{len(works)}"
-                works.append(
-                    busy(f"pl-{name}", f"busy-{name}", gpus=gpus, cpus_milli=1000, queue=dice.choice(QUEUES))
-                )
+                fields_of = {"gpus": gpus, "cpus_milli": 1000, "shared": shared}
+                works.append(busy(f"pl-{name}", f"busy-{name}", queue=dice.choice(QUEUES), **fields_of))
         views.append(
             a_pool(
                 dice.choice(["home", "edge"]) if not views else views[0].site, member=f"member-{number}-{member}", nodes=len(hosts),
@@ -126,9 +128,10 @@ def _offer(dice: Random, number: int) -> OfferView:
 
 
 def _job(dice: Random, number: int) -> JobView:
+    shared = dice.random() < 0.2
     return a_job(
         f"job-{number}", revision=number + 1, queue=dice.choice(QUEUES), owner=dice.choice(["ada", "bob"]),
-        nodes=dice.choice([1, 1, 1, 2, 3]), gpus=dice.choice([0, 1, 1, 2, 4]), cpus_milli=dice.choice([0, 1000, 3000]),
+        nodes=dice.choice([1, 1, 1, 2, 3]), gpus=dice.choice(PARTS if shared else (0, 1, 1, 2, 4)), shared=shared, cpus_milli=dice.choice([0, 1000, 3000]),
         memory_mib=dice.choice([0, 1024, 4096]), models=_maybe(dice, ("A100",), (), 0.2),
         gpu_memory_mib=_maybe(dice, 65_536, 0), max_duration_s=_maybe(dice, None, 2 * HOUR),
         max_cost_usd=_maybe(dice, 21.0, None, 0.2), spent_usd=_maybe(dice, 2.0, 0.0), spot_policy=_maybe(dice, dice.choice(["spot", "on-demand"]), "auto", 0.2),
