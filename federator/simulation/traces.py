@@ -120,18 +120,17 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             labels=_pairs(row.get("labels")),
             spot_policy=row.get("spot_policy") or "auto",
             max_cost_usd=number("max_cost_usd"),
-            inputs=_inputs(row),
             max_duration_s=number("max_duration_s"),
             wait_usd_h=number("wait_usd_h"),
-            **_forms(row),
+            **_more(row),
         )
     )
 
 
-def _forms(row: Row) -> dict[str, Any]:
-    """The other forms of a job, and whether it may change between them."""
+def _more(row: Row) -> dict[str, Any]:
+    """The data that a job reads, its other forms, and whether it may change between them."""
     forms = tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items())
-    return {"forms": forms, "elastic": row.get("elastic") == "yes"}
+    return {"inputs": _inputs(row), "forms": forms, "elastic": row.get("elastic") == "yes"}
 
 
 def _form(size: str, throughput: str) -> TraceForm:
