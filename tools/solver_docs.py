@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from federator.model import rules
-from federator.wire import solver_plan, solver_problem
+from federator.wire import solver_parts, solver_plan, solver_problem
 from tools.record_docs import Record, one_line, page, records
 
 TYPES = {
@@ -32,19 +32,19 @@ def solver_files() -> str:
         "`_milli` thousandths of a core. A field that is not listed is refused, with its path."),
         "## The problem",
         (solver_problem.__doc__ or "").split("\n\n", 1)[1].strip(),
-        *tables(solver_problem, "ProblemFile"),
+        *tables("ProblemFile", solver_problem, solver_parts),
         "## Rules",
         "What policies compile into. `limit` of a cap is in the unit that its `unit` names.",
         *rule_tables(),
         "## The plan",
         (solver_plan.__doc__ or "").split("\n\n", 1)[1].strip(),
-        *tables(solver_plan, "PlanFile"),
+        *tables("PlanFile", solver_plan),
     ])  # fmt: skip
 
 
 def problem_schema() -> str:
     """JSON Schema of a problem file."""
-    return schema(solver_problem.ProblemFile, solver_problem, rules)
+    return schema(solver_problem.ProblemFile, solver_problem, solver_parts, rules)
 
 
 def plan_schema() -> str:
@@ -71,9 +71,9 @@ def _describe(part: dict[str, Any], record: Record) -> None:
             part["properties"][field.name]["description"] = field.doc.replace("\\|", "|")
 
 
-def tables(module: ModuleType, top: str) -> list[str]:
+def tables(top: str, *modules: ModuleType) -> list[str]:
     """A heading and a table for each record of a file, the file itself first."""
-    known = {name: record for name, record in records(module).items() if record.fields}
+    known = {n: record for module in modules for n, record in records(module).items() if record.fields}
     order = [top, *(name for name in known if name != top)]
     return [part for name in order for part in _table(known[name], known)]
 

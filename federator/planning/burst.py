@@ -101,6 +101,8 @@ class Bursting:
         self.world = world
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
+        self._of_class: dict[tuple[object, int], Case | NoCase] = {}
+        self._waiting_matters = any(permit.mode is BurstMode.THRESHOLD for permit in world.book.permits)
         self._again: dict[tuple[object, int], float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
@@ -114,16 +116,24 @@ class Bursting:
         return other
 
     def case(self, job: JobView, place: int) -> Case | NoCase:
-        """The case for renting an offer, or for using a lease, that passes all filters."""
+        """The case for renting an offer, or for using a lease, that passes all filters; `place` is a choice."""
         index = (job.id, place)
         if index not in self._cases:
-            self._cases[index] = self._make(job, place)
+            self._cases[index] = self._made(job, place)
         return self._cases[index]
+
+    def _made(self, job: JobView, place: int) -> Case | NoCase:
+        """Of jobs that are alike, and would all miss their deadline at home, one is asked about: what is said of it is true of all."""
+        if self._waiting_matters or not self._misses_at_home(job):
+            return self._make(self.world.as_form(job, place), place)
+        alike = (self.world.key(job), place)
+        if alike not in self._of_class:
+            self._of_class[alike] = self._make(self.world.as_form(job, place), place)
+        return self._of_class[alike]
 
     def no_need(self, job: JobView) -> bool:
         """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
-        home = self.home.get(job.id)
-        if job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at):
+        if self._misses_at_home(job):
             return False
         about = (job.queue, job.owner, *sorted(job.labels.items()))
         if about not in self._deadlines_only:
@@ -131,6 +141,10 @@ class Bursting:
             eager = (BurstMode.THRESHOLD, BurstMode.ALWAYS)
             self._deadlines_only[about] = not any(p.for_waiting or p.mode in eager for p in found)
         return self._deadlines_only[about]
+
+    def _misses_at_home(self, job: JobView) -> bool:
+        home = self.home.get(job.id)
+        return job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at)
 
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
@@ -143,21 +157,22 @@ class Bursting:
 
     def required(self, job: JobView, caps: Caps) -> list[Case]:
         """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
+        if self.no_need(job):
+            return []
         found = [
             c for p in self.world.offered(job) if isinstance(c := self.case(job, p), Case) and c.required
         ]
-        now, places = self.world.now, self.world.places
-        return [c for c in found if c.is_now(now) and caps.blocking(job, places[c.place]) is None]
+        now = self.world.now
+        return [c for c in found if c.is_now(now) and self._fits_caps(job, c, caps)]
+
+    def _fits_caps(self, job: JobView, case: Case, caps: Caps) -> bool:
+        return caps.blocking(self.world.as_form(job, case.place), self.world.places[case.place]) is None
 
     def later_case(self, job: JobView, caps: Caps) -> Case | None:
         """The cheapest rental that need not begin yet, pays, and that caps leave room for; None when there is none."""
         for case in self.cases(job):
             pays = case.cost_usd < self.world.book.value_usd(job)
-            if (
-                pays
-                and not case.is_now(self.world.now)
-                and caps.blocking(job, self.world.places[case.place]) is None
-            ):
+            if pays and not case.is_now(self.world.now) and self._fits_caps(job, case, caps):
                 return case
         return None
 
@@ -283,8 +298,11 @@ class Bursting:
                 if job.max_cost_usd is None
                 else job.max_cost_usd - job.spent_usd - worst_usd(job, at)
             )
-            places = self.world.places
-            fresh = [self._fresh_s(job, p) for p in self._on_demand(job) if worst_usd(job, places[p]) <= left]
+            fresh = [
+                self._fresh_s(job, p)
+                for p in self._on_demand(job)
+                if worst_usd(self.world.as_form(job, p), self.world.places[p]) <= left
+            ]
             self._again[index] = INTERRUPTION_S + min(fresh, default=self._fresh_s(job, place))
         return self._again[index]
 
@@ -295,12 +313,12 @@ class Bursting:
             for p in self.world.offered(job)
             if places[p].market is Market.ON_DEMAND
             and (offer := places[p].offer)
-            and offer.offer.available >= machines(job, places[p])
+            and offer.offer.available >= machines(self.world.as_form(job, p), places[p])
         ]
 
     def _fresh_s(self, job: JobView, place: int) -> float:
         """From asking for a machine of this kind until the job is done there."""
-        at = self.world.places[place]
+        at, job = self.world.places[place], self.world.as_form(job, place)
         return (at.offer.offer.delay_s if at.offer else 0.0) + at.run_s(job)
 
     def _ready_at(self, at: Candidate) -> float:

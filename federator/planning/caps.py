@@ -76,6 +76,12 @@ class Caps:
             if not (shares and row.unit not in QUEUE_UNITS):
                 self.used[number] += self._adds(row, job, at)
 
+    def give_back(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
+        """Undo `take`."""
+        for number, row in self._about(job):
+            if not (shares and row.unit not in QUEUE_UNITS):
+                self.used[number] -= self._adds(row, job, at)
+
     def end(self, job: JobView, at: Candidate) -> None:
         """Count out what a started job gives back when it ends: GPUs and jobs."""
         for number, row in self._about(job):

@@ -15,12 +15,12 @@ from federator.model.snapshot import JobView
 from federator.planning import blocks
 from federator.planning import schedule as plain
 from federator.planning.blocks import BUSY, Block
+from federator.planning.bookings import Booking, Schedule
 from federator.planning.burst import Case
 from federator.planning.caps import Caps
 from federator.planning.cases import Cases
 from federator.planning.kernels import tables as t
 from federator.planning.prices import NEVER_WAIT_H, Cost
-from federator.planning.schedule import Booking, Schedule
 from federator.planning.ways import Numbers
 
 T = TypeVar("T")
@@ -93,12 +93,18 @@ class Carried:
             places["first_host"][place] = standing
             standing += int(renting["machines"][rented == place].sum())
         room = max(1, standing, int(places["members"].max(initial=0)))
-        ranks = numbers.all_ranks + machines + len(rented) * numbers.most_ranks + numbers.most_ranks
+        ranks = (
+            numbers.all_ranks
+            + numbers.again
+            + machines
+            + len(rented) * numbers.most_ranks
+            + numbers.most_ranks
+        )
         self.sheet = t.Sheet(
             self.state,
             places,
             _longer(numbers.hosts, room - len(numbers.hosts)),
-            _longer(numbers.releases, len(self.jobs) + len(rented) + machines),
+            _longer(numbers.releases, 2 * len(self.jobs) + len(rented) + machines),
             _longer(numbers.given, ranks),
             numbers.ways,
             numbers.classes.copy(),
@@ -134,7 +140,7 @@ class Carried:
         """Who starts now, and where."""
         order = np.array(self.order, dtype=np.int64)
         now = order[self.jobs["starts"][order] != 0]
-        places = self.numbers.ways["place"][self.jobs["way"][now]]
+        places = self.numbers.ways["choice"][self.jobs["way"][now]]
         jobs = self.world.jobs
         return {jobs[job].id: place for job, place in zip(now.tolist(), places.tolist(), strict=True)}
 
@@ -170,7 +176,7 @@ class Carried:
 
     def _bookings(self) -> dict[str, Booking]:
         members = self.sheet.hosts["member"][self.sheet.given["host"]].tolist()
-        places = self.numbers.ways["place"].tolist()
+        places = self.numbers.ways["choice"].tolist()
         names = ("way", "start_at", "finish_at", "committed_until", "rents", "exact", "first_given", "ranks")
         columns: dict[str, list[Any]] = {name: self.jobs[name].tolist() for name in names}
         found = {}
@@ -215,7 +221,7 @@ class Carried:
     def _capped(self, row: int, used: float, job: JobView, place: int) -> Block:
         caps = self.world.caps.copy()
         caps.used[row] = used
-        return blocks.capped(caps, caps.rows[row], job, self.world.places[place])
+        return blocks.capped(caps, caps.rows[row], self.world.as_form(job, place), self.world.places[place])
 
 
 def _longer(table: t.Records, more: int) -> t.Records:

@@ -34,19 +34,21 @@ def cases_of(numbers: Numbers, bursting: Bursting | None) -> Cases:
 def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
     """The cases of all jobs; without `bursting` there are none."""
     world, jobs = numbers.world, numbers.jobs.copy()
-    usable = np.zeros((len(world.jobs), len(world.places)), dtype=np.uint8)
+    most = int((numbers.classes["last_way"] - numbers.classes["first_way"]).max(initial=0))
+    usable = np.zeros((len(world.jobs), most), dtype=np.uint8)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, Case] = {}
     for index, job in enumerate(world.jobs if bursting is not None else ()):
         assert bursting is not None, "there is one"
+        first = int(numbers.classes["first_way"][numbers.klass[index]])
         for place in world.leases(job):
-            usable[index, place] = bursting.may_use_lease(job, place)
+            usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
         offered = world.offered(job)
         if not offered or bursting.no_need(job):
             continue
         found = [case for place in offered if isinstance(case := bursting.case(job, place), Case)]
         found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))
-        usable[index, [case.place for case in found]] = 1
+        usable[index, [numbers.way(index, case.place) - first for case in found]] = 1
         now, value = [case for case in found if case.is_now(world.now)], world.book.value_usd(job)
         ahead = [case for case in found if not case.is_now(world.now) and case.cost_usd < value]
         own = jobs[index]

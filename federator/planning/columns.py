@@ -23,7 +23,7 @@ from federator.planning.candidates import machines, size
 from federator.planning.caps import Caps
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
-from federator.planning.prices import cost, late_share, never_usd
+from federator.planning.prices import cost, late_share, longer_s, never_usd
 from federator.planning.problem import under
 from federator.planning.starts import BUCKETS, BUCKETS_H, Standing, Starts
 
@@ -133,7 +133,7 @@ class _Builder:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator, self.world = evaluator, evaluator.world
         self.now = self.world.now
-        self.lots = [self.world.lot(place) for place in range(len(self.world.places))]
+        self.lots = self.world.lots()
         self.caps = Caps(self.world.snapshot, self.world.book.caps)
         self.edges = np.array(BUCKETS_H) * 3600.0
         self.standing = Standing(self.world, self.lots)
@@ -172,15 +172,19 @@ class _Builder:
         serve = Terms(f"class/{members[0].id}", len(members), len(members))
         committed: list[int] = []
         places = self.world.open_to(members[0])
-        able = {place: self._able(members, place) for place in places if not self._offered(place)}
-        starts = self._starts(klass, {place: count for place, count in able.items() if count}, serve)
-        committed += starts
+        able: dict[int, dict[int, int]] = {}
+        for place in places:
+            if not self._offered(place) and (count := self._able(members, place)):
+                able.setdefault(self.world.form_of(place), {})[place] = count
+        before = len(self.entries)
+        for in_form in able.values():
+            committed += self._starts(klass, in_form, serve)
         needy = [job for job in members if not self.evaluator.bursting.no_need(job)]
         for place in places if needy else ():
             if self._offered(place):
                 committed += self._rented(klass, place, needy, serve)
         job = members[0]
-        home = self.entries[-1][1].cheapest_run_usd if able else 0.0
+        home = min((starts.cheapest_run_usd for _, starts in self.entries[before:]), default=0.0)
         # Without the run, the model would save by never running what it could run later.
         never = never_usd(self.world.book, job).total + home
         serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
@@ -197,8 +201,8 @@ class _Builder:
         return sum(self.evaluator.bursting.may_use_lease(job, place) for job in members)
 
     def _starts(self, klass: int, able: Mapping[int, int], serve: Terms) -> list[int]:
-        """Starts at places that exist, now and later; those of now are to be whole."""
-        job = self.classes[klass][0]
+        """Starts at places that exist, now and later, all in one form; those of now are to be whole."""
+        job = self.world.as_form(self.classes[klass][0], next(iter(able)))
         starts = self.standing.starts(job, list(able), list(able.values()))
         kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
         first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper, starts.start_s)
@@ -219,7 +223,7 @@ class _Builder:
         cases = [c for job in needy if isinstance(c := self.evaluator.bursting.case(job, place), Case)]
         if not cases or members[0].id in self.world.forbidden or at.offer is None:
             return []
-        job, case = members[0], cases[0]
+        job, case = self.world.as_form(members[0], place), cases[0]
         now, count = sum(1 for c in cases if c.is_now(self.now)), machines(job, at)
         most = min(now, at.offer.offer.available // count)
         wait_h = self.world.book.wait_usd_h(job) / 3600.0
@@ -236,7 +240,9 @@ class _Builder:
             rent_at = next(c.rent_at for c in cases if not c.is_now(self.now))
             start_s = rent_at - self.now + case.start_at - self.now
             risk = late_share(job, self.now + start_s, at.run_s(job))
-            price = case.cost_usd + wait_h * start_s + self.world.book.value_usd(job) * risk
+            price = (
+                case.cost_usd + wait_h * (start_s + longer_s(job, at)) + self.world.book.value_usd(job) * risk
+            )
             column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now, start_s)
             serve.add(column, 1.0)
             self._use_caps(column, job, place, later=True)
@@ -305,7 +311,9 @@ class _Builder:
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
         columns = np.concatenate([NO_INTS, *(each.columns for each in self.fit)])
-        places = np.concatenate([NO_INTS, *(each.places for each in self.fit)])
+        places = np.concatenate([NO_INTS, *(each.places for each in self.fit)]) % max(
+            1, len(self.world.places)
+        )
         each_asks = np.array(
             [(j.nodes, j.gpus, j.cpus_milli, j.memory_mib) for _, _, j in self.fit], dtype=np.int64
         ).reshape(-1, 4)
@@ -368,7 +376,7 @@ class _Builder:
                 [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
             )
             for each in mine:
-                row.extend(each.columns, counts[each.places] * float(each.job.gpus_total))
+                row.extend(each.columns, counts[each.places % len(counts)] * float(each.job.gpus_total))
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
             row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
             self.rows.append(row)

@@ -79,10 +79,12 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
 
 def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
     """A place that a filter closes, with all that it takes to open it; nothing is offered where nothing is known to."""
-    rejection = world.rejection(job, place)
+    asked = ((choice, world.rejection(job, choice)) for choice in world.choices(job, place))
+    closed = ((c, found) for c, found in asked if found is not None and found.filter == site.filter)
+    choice, rejection = next(closed, (place, None))
     if rejection is None:
         return site
-    way = way_in(job, world.places[place], world.ground, rejection)
+    way = way_in(world.as_form(job, choice), world.places[place], world.ground, rejection)
     return replace(site, change=way.text, remedy=way.changes)
 
 
@@ -123,7 +125,7 @@ def _standing(problem: Problem, plan: Plan, job: JobView, home_finish_at: float 
         else:
             key = f"{action.site}/{action.members[0]}/{action.pool}"
         if key in index:
-            starts.append((views[action.job], index[key]))
+            starts.append((views[action.job].as_form(action.form), index[key]))
     home = {}
     if home_finish_at is not None:
         home[job.id] = HomeForecast(job.id, "", home_finish_at, home_finish_at)

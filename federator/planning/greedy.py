@@ -54,7 +54,12 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
     starts = {
         job: booking.place
         for job, booking in begun.bookings.items()
-        if not cost(world.book, world.by_id[job], world.places[booking.place], world.now).late
+        if not cost(
+            world.book,
+            world.as_form(world.by_id[job], booking.place),
+            world.places[booking.place],
+            world.now,
+        ).late
     }
     scored = Scored(starts, 0.0, {}, {}, begun, begun.caps, {})
     return write_starts(Evaluator(world, home={}), scored, QUICK, seed)

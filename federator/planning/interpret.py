@@ -4,7 +4,7 @@ Reasons are made of the same numbers as the decision. A sentence says what was c
 keeps it, when it is expected to run, and the smallest change that would help.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from msgspec.structs import replace
@@ -15,13 +15,14 @@ from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate, machines
+from federator.planning.form_reasons import why_form
 from federator.planning.objective import Evaluator, Scored
-from federator.planning.openings import changes_at
-from federator.planning.problem import World
+from federator.planning.preferring import keep_order
 from federator.planning.proposals import proposals
 from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
-from federator.planning.wording import moment, money, request, span
+from federator.planning.waking import wake_at
+from federator.planning.wording import in_form, moment, money, request, span
 
 RECLAIMING = "reclaiming"
 """The name of the reason of a job that others make room for."""
@@ -40,6 +41,7 @@ def write_plan(
     prices: dict[str, float] | None = None,
 ) -> Plan:
     """The plan that says what was decided, and why, for every job of the problem."""
+    scored = keep_order(evaluator, scored)
     plan = _Writer(evaluator, scored).plan(winner, because, tuple(stages), seed, prices or {})
     return replace(plan, proposals=proposals(evaluator, scored))
 
@@ -98,26 +100,8 @@ class _Writer:
             actions=tuple(actions),
             waiting=waiting,
             prices=prices,
-            wake_at=self._wake_at(),
+            wake_at=wake_at(self.world, self.scored),
         )
-
-    def _wake_at(self) -> float | None:
-        """The earliest moment at which time alone changes the answer."""
-        times = [case.rent_at for case in self.scored.later.values()]
-        waiting = [job for job in self.world.jobs if job.id not in self.scored.starts]
-        times += [job.not_before_at for job in waiting if job.not_before_at is not None]
-        times += [until_at for job in waiting for _, until_at in job.refused]
-        times += [
-            view.avoid_until_at
-            for view in self.world.snapshot.offers
-            if waiting and view.avoid_until_at is not None
-        ]
-        times += [_threshold_at(self.world, job) for job in waiting]
-        if waiting:
-            times += [
-                at for rule in self.world.book.openings if (at := changes_at(rule, self.now)) is not None
-            ]
-        return min((at for at in times if at > self.now), default=None)
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +112,7 @@ class _Writer:
             case = self.evaluator.bursting.case(job, place)
             assert isinstance(case, Case), "nothing is rented without a case"
             return self._rent(job, case)
-        at = self.world.places[place]
+        whole, job, at = job, self.world.as_form(job, place), self.world.places[place]
         assert booking.members, "what starts now starts on capacity that is there"
         views = [at.views[member] for member in booking.members]
         pool = views[0]
@@ -143,20 +127,26 @@ class _Writer:
             price_usd_gpu_h=pool.price_usd_gpu_h,
             expected_start_at=booking.start_at,
             expected_end_at=booking.finish_at,
-            because=self._because_here(job, place),
+            because=self._because_here(whole, job, place),
             lease=pool.lease,
             moves=at.transfer(job).moves,
+            form=self.world.form_of(place),
         )
 
-    def _because_here(self, job: JobView, place: int) -> str:
+    def _because_here(self, whole: JobView, job: JobView, place: int) -> str:
         at, booking = self.world.places[place], self.scored.schedule.bookings[job.id]
-        others = len(self.world.home(job)) + len(self.world.leases(job)) - 1
+        others = self._count((*self.world.home(job), *self.world.leases(job))) - 1
         choice = f"best of {others + 1} places it may use" if others > 0 else "the one place it may use"
         price = f", {money(at.price_usd_gpu_h)} per GPU-hour" if at.price_usd_gpu_h and job.gpus else ""
         lease = " (rented already)" if at.rented else ""
         where = f"{at.shown}{lease}{_on_members(at, booking.members)}"
         finish = self._against_deadline(job, booking.finish_at)
-        return f"{request(job)} fit now at {where}: {choice}{price}{_brings(at, job)}; {finish}"
+        form = why_form(self.world, self.standing, whole, place)
+        return f"{request(job)} fit now at {where}: {form}{choice}{price}{_brings(at, job)}; {finish}"
+
+    def _count(self, choices: Iterable[int]) -> int:
+        """How many places these are."""
+        return len(set(map(self.world.place_of, choices)))
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"
@@ -166,7 +156,7 @@ class _Writer:
         return f"{by}, {span(abs(spare))} {'before' if spare >= 0 else 'after'} its deadline"
 
     def _rent(self, job: JobView, case: Case) -> Rent:
-        at = self.world.places[case.place]
+        job, at = self.world.as_form(job, case.place), self.world.places[case.place]
         assert at.offer is not None, "only offers are rented"
         evidence = self.evaluator.bursting.evidence(job, case)
         return Rent(
@@ -182,6 +172,7 @@ class _Writer:
             because=self._because_rented(job, case, evidence.home_finish_at),
             moves=at.transfer(job).moves,
             machines=machines(job, at),
+            form=self.world.form_of(case.place),
         )
 
     def _because_rented(self, job: JobView, case: Case, home_finish_at: float | None) -> str:
@@ -207,7 +198,8 @@ class _Writer:
         finish = moment(case.finish_at, self.now)
         at = self.world.places[case.place]
         price = f"{price}{_brings(at, job)}{worth}{self._spot(job, case)}"
-        return f"{home}; on {_so_many(job, at)} it finishes at {finish} {price}; {rule}"
+        form = f", {in_form(job.of or job, self.world.form_of(case.place))}," if (job.of or job).forms else ""
+        return f"{home}; on {_so_many(job, at)}{form} it finishes at {finish} {price}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
         """Why this market: spot because it is safe, or on-demand because no spot is."""
@@ -269,7 +261,8 @@ class _Writer:
 
     def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
-        where, price = _so_many(job, self.world.places[case.place]), money(case.cost_usd)
+        view = self.world.as_form(job, case.place)
+        where, price = _so_many(view, self.world.places[case.place]), money(case.cost_usd)
         by = moment(home.finish_at, self.now) if home else ""
         late = f"it would finish at {by}, after its deadline" if home else "it can never run"
         text = f"would rent {where} at {when} for about {price} if home capacity does not free first: at home {late}"
@@ -278,7 +271,7 @@ class _Writer:
 
     def _busy(self, job: JobView) -> str:
         booking = self.scored.booking(job.id)
-        places = len(self.world.home(job))
+        places = self._count(self.world.home(job))
         text = f"no room now for {request(job)} at {'any of the ' + str(places) + ' places' if places > 1 else 'the one place'} it may use"
         if booking is None:
             return f"{text}, and nothing that runs there is expected to end and make enough"
@@ -317,13 +310,6 @@ class _Writer:
         )
         reason = near.filter if block.situation == "busy" else block.situation
         return Block(kind, reason, text, near.change or block.change)
-
-
-def _threshold_at(world: World, job: JobView) -> float:
-    """When the job will have waited long enough for a threshold policy; 0 when none applies."""
-    permits = (p for place in world.offers(job) for p in world.book.permits_for(job, world.places[place]))
-    at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
-    return min((moment_at for moment_at in at if moment_at > world.now), default=0.0)
 
 
 def _so_many(job: JobView, at: Candidate) -> str:

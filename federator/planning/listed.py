@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from federator.planning import kernels
 from federator.planning import schedule as plain
+from federator.planning.bookings import Booking, Schedule
 from federator.planning.burst import Bursting
 from federator.planning.problem import World
-from federator.planning.schedule import Booking, Schedule
 
 if TYPE_CHECKING:
     from federator.planning.carried import Carried

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from federator.model.snapshot import JobView
+from federator.planning.bookings import Booking, Schedule
 from federator.planning.burst import Bursting, Case, HomeForecast
 from federator.planning.caps import Caps
 from federator.planning.forecast import home_forecast
 from federator.planning.listed import carry_out
-from federator.planning.prices import Cost, cost, late_share, never_usd
+from federator.planning.prices import Cost, cost, late_share, longer_s, never_usd
 from federator.planning.problem import World, under
-from federator.planning.schedule import Booking, Schedule, schedule
+from federator.planning.schedule import schedule
 
 if TYPE_CHECKING:
     from federator.planning.carried import Carried
@@ -169,7 +170,7 @@ class Evaluator:
         if booking is None:
             planned = never_usd(book, job)
         else:
-            at = self.world.places[booking.place]
+            at, job = self.world.places[booking.place], self.world.as_form(job, booking.place)
             planned = cost(
                 book, job, at, booking.start_at, rents=booking.rents, committed_until=booking.committed_until
             )
@@ -182,10 +183,11 @@ class Evaluator:
             return planned
         delay_s = case.start_at - self.world.now
         start = case.rent_at + delay_s
+        at, job = self.world.places[case.place], self.world.as_form(job, case.place)
         put_off = Cost(
             rent=case.cost_usd,
-            wait=book.wait_usd_h(job) * (start - self.world.now) / 3600.0,
-            miss=book.value_usd(job) * late_share(job, start, self.world.places[case.place].run_s(job)),
+            wait=book.wait_usd_h(job) * (start - self.world.now + longer_s(job, at)) / 3600.0,
+            miss=book.value_usd(job) * late_share(job, start, at.run_s(job)),
         )
         if put_off.total >= planned.total:
             return planned
@@ -216,7 +218,7 @@ class Evaluator:
                     "",
                     self.world.places[place].model,
                 ):
-                    used += job.gpus_total
+                    used += self.world.as_form(job, place).gpus_total
             short = min(row.gpus, used + wanted) - used
             total += max(0, short) * row.shortfall_usd_gpu_h * SHORTFALL_H
         return total

@@ -53,25 +53,39 @@ def cost(
 
     `rents`: the job is the one that an offer is rented for and carries its whole bill; others share, and pay for what they need
     beyond `committed_until`, until when the instance is needed anyway.
+
+    A job of several forms is charged the GPU-hours of form 0 on owned capacity, whatever it runs in: GPUs that a wide form takes beyond would
+    idle, or others wait for them, and that is charged where they do. The time that its fastest form would save counts as waiting.
     """
     run_s = at.run_s(job)
     value_usd = book.value_usd(job)
-    surcharge = book.surcharge_usd_gpu_h(job, at) * size(job) * run_s / 3600.0
+    charged = job.of or job
+    charged_s = at.run_s(charged)
+    surcharge = book.surcharge_usd_gpu_h(job, at) * size(charged) * charged_s / 3600.0
     if rents:
         rent, run = rent_usd(job, at), 0.0
     elif at.rented:
         beyond_s = start_at + run_s - max(start_at, committed_until)
         rent, run = at.instance_usd_h * max(0.0, beyond_s) / 3600.0, 0.0
     else:
-        rent, run = 0.0, at.price_usd_gpu_h * job.gpus_total * run_s / 3600.0
+        rent, run = 0.0, at.price_usd_gpu_h * charged.gpus_total * charged_s / 3600.0
     return Cost(
         run=run + surcharge,
         rent=rent,
-        wait=book.wait_usd_h(job) * max(0.0, start_at - book.at) / 3600.0,
+        wait=book.wait_usd_h(job) * (max(0.0, start_at - book.at) + longer_s(job, at)) / 3600.0,
         miss=value_usd * late_share(job, start_at, run_s),
         egress=at.transfer(job).usd,
         late=value_usd > 0.0 and start_at + run_s > (job.deadline_at or 0.0),
     )
+
+
+def longer_s(job: JobView, at: Candidate) -> float:
+    """How much longer the job runs there than it would in its fastest form; 0 for a job of one form."""
+    whole = job.of or job
+    if not whole.forms:
+        return 0.0
+    fastest = max(1.0, *(form.throughput for form in whole.forms))
+    return (at.run_s(job) - at.transfer(job).seconds) * (1.0 - job.throughput / fastest)
 
 
 def late_share(job: JobView, start_at: float, run_s: float) -> float:
@@ -93,6 +107,7 @@ def late_share(job: JobView, start_at: float, run_s: float) -> float:
 
 def spread_of(job: JobView) -> tuple[float, float]:
     """The typical run over the planned one, and how steeply the chance falls with more time than that; (1, 0) where there is no range."""
+    job = job.of or job
     low_s, high_s = job.run_low_s, job.run_high_s
     if not 0.0 < low_s < high_s:
         return 1.0, 0.0

@@ -27,7 +27,7 @@ from federator.planning.data import data_book
 from federator.planning.feasibility import CLOSED, FILTERS, reject
 from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
-from federator.planning.yard import Lot, lot_of
+from federator.planning.yard import Lot, Lots, lot_of
 
 BAND = 10
 """Points of priority within which the deadline, not the priority, decides."""
@@ -36,12 +36,30 @@ ClassKey = int
 """The number of a class in its world."""
 LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 """Filters that say something of the job and not of the moment."""
-_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s"})
+_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s", "of"})
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 
 
 PARTS = 3
 """Decimals of a sum of GPUs: parts are thousandths, and rounding must not make a queue borrow."""
+
+
+LATE, OPTION = 1_000, 10_000
+"""Weights in `World.precedence`: more than a job has forms, and more than that."""
+
+
+class Places(tuple[Candidate, ...]):
+    """The places of a world, by index.
+
+    A **choice** is where a job runs and in which form, as one number: form × number of places + place. It is the place itself for all jobs that have
+    one form only, and asked for a choice, this answers with its place. `World.as_form` answers with the job as it would run there.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, choice: int) -> Candidate:  # type: ignore[override]
+        """The place of a choice."""
+        return super().__getitem__(choice % len(self))
 
 
 class World:
@@ -58,7 +76,8 @@ class World:
         self.data = data_book(self.snapshot)
         pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
         offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
-        self.places: tuple[Candidate, ...] = (*pools, *offers)
+        self.places = Places((*pools, *offers))
+        self._forms: dict[tuple[str, int], JobView] = {}
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
@@ -86,33 +105,77 @@ class World:
         known = self.keys.get(job.id)
         return known if known is not None else self._key(job)
 
-    def rejection(self, job: JobView, place: int) -> Rejection | None:
-        """Why the place is not for the job; None when all filters pass."""
-        index = (self.key(job), place)
+    def place_of(self, choice: int) -> int:
+        """The place of a choice, by index."""
+        return choice % len(self.places)
+
+    def form_of(self, choice: int) -> int:
+        """The form of a choice, by its number."""
+        return choice // max(1, len(self.places))
+
+    def as_form(self, job: JobView, choice: int) -> JobView:
+        """The job as it runs where and how the choice says; itself where it has one form only."""
+        whole, form = job.of or job, self.form_of(choice)
+        if not form:
+            return whole
+        known = self._forms.get((whole.id, form))
+        if known is None or known.of is not whole:
+            known = self._forms[whole.id, form] = whole.as_form(form)
+        return known
+
+    def precedence(self, job: JobView, choice: int) -> tuple[int, int]:
+        """What comes before the price of a choice: the entry of an ordered list, then how narrow it is; and what being late there adds.
+
+        Everybody starts as narrow as the deadline allows; what is left free after that widens those that have started.
+        """
+        whole, form = job.of or job, self.form_of(choice)
+        if not whole.forms:
+            return 0, 0
+        chosen = whole.forms[form - 1] if form else None
+        throughput = chosen.throughput if chosen else 1.0
+        all_of_them = (1.0, *(other.throughput for other in whole.forms))
+        width = sum(other < throughput for other in all_of_them)
+        option = chosen.option if chosen and whole.ordered else 0
+        return option * OPTION + width, LATE if min(all_of_them) < max(all_of_them) else 0
+
+    def choices(self, job: JobView, place: int) -> list[int]:
+        """The place with each of the job's forms."""
+        place = self.place_of(place)
+        return [place + form * len(self.places) for form in range(1 + len((job.of or job).forms))]
+
+    def rejection(self, job: JobView, choice: int) -> Rejection | None:
+        """Why the place is not for the job in this form; None when all filters pass."""
+        index = (self.key(job), choice)
         if index not in self._rejections:
-            self._rejections[index] = reject(job, self.places[place], self.ground)
+            self._rejections[index] = reject(self.as_form(job, choice), self.places[choice], self.ground)
         return self._rejections[index]
 
-    def rejection_if_open(self, job: JobView, place: int) -> Rejection | None:
+    def rejection_if_open(self, job: JobView, choice: int) -> Rejection | None:
         """The same for a place that takes nothing new for now, as if it did."""
-        index = (self.key(job), place)
+        index = (self.key(job), choice)
         if index not in self._rejections_if_open:
-            self._rejections_if_open[index] = reject(job, self.places[place], self.ground, LASTING)
+            whole = self.as_form(job, choice)
+            self._rejections_if_open[index] = reject(whole, self.places[choice], self.ground, LASTING)
         return self._rejections_if_open[index]
 
     def open_to(self, job: JobView) -> tuple[int, ...]:
-        """Places that pass all filters, by index: owned, rented and offered."""
+        """Choices that pass all filters: owned, rented and offered places, in whatever form."""
         key = self.key(job)
         if key not in self._open:
-            self._open[key] = self._gates.open_to(job)
+            whole = job.of or job
+            found = self._gates.open_to(whole)
+            for form in range(1, 1 + len(whole.forms)):
+                first = form * len(self.places)
+                found += tuple(first + place for place in self._gates.open_to(self.as_form(job, first)))
+            self._open[key] = found
         return self._open[key]
 
     def home(self, job: JobView) -> tuple[int, ...]:
-        """Owned places that pass all filters."""
+        """Owned places that pass all filters, as choices."""
         return self._parts(job)[0]
 
     def leases(self, job: JobView) -> tuple[int, ...]:
-        """Places that are rented already, and pass."""
+        """Places that are rented already, and pass, as choices."""
         return self._parts(job)[1]
 
     def offers(self, job: JobView) -> tuple[int, ...]:
@@ -120,7 +183,7 @@ class World:
         return () if job.id in self.forbidden else self.offered(job)
 
     def offered(self, job: JobView) -> tuple[int, ...]:
-        """Offers that pass."""
+        """Offers that pass, as choices."""
         return self._parts(job)[2]
 
     def _parts(self, job: JobView) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -134,8 +197,13 @@ class World:
             self._split[key] = (tuple(kinds[0]), tuple(kinds[1]), tuple(kinds[2]))
         return self._split[key]
 
+    def lots(self) -> Lots:
+        """The hosts of all places as things stand, to do with as one likes."""
+        return Lots(self.lot(place) for place in range(len(self.places)))
+
     def lot(self, place: int) -> Lot:
         """The hosts of a place as things stand, to do with as one likes."""
+        place = self.place_of(place)
         known = self._lots.get(place)
         if known is None:
             known = self._lots[place] = lot_of(self.places[place], self.now)
@@ -232,8 +300,8 @@ class World:
         return turns
 
     def fastest_s(self, job: JobView, places: Iterable[int]) -> float | None:
-        """The shortest run time over some places."""
-        return min((self.places[p].run_s(job) for p in places), default=None)
+        """The shortest run time over some choices."""
+        return min((self.places[p].run_s(self.as_form(job, p)) for p in places), default=None)
 
     def _key(self, job: JobView) -> ClassKey:
         own = job.id if job.id in self._rented_for else ""

@@ -47,8 +47,12 @@ def _in_need(evaluator: Evaluator, scored: Scored, job: JobView) -> bool:
 
 def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, Case]]:
     world, bursting = evaluator.world, evaluator.bursting
-    for place, at in enumerate(world.places):
-        if at.offer is None or reject(job, at, world.ground, LASTING) is not None:
+    choices = ((choice, at) for place, at in enumerate(world.places) for choice in world.choices(job, place))
+    for place, at in choices:
+        if (
+            at.offer is None
+            or reject(job := world.as_form(job, place), at, world.ground, LASTING) is not None
+        ):
             continue
         advisers = [(ProposalKind.ADVICE, permit) for permit in world.book.advisers_for(job, at)]
         wanting = [
@@ -71,6 +75,7 @@ def _admits(permit: Filter, price_usd_h: float) -> bool:
 def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: Case) -> bool:
     """Whether it would begin now, is worth it, and fits the caps."""
     world = evaluator.world
+    job = world.as_form(job, case.place)
     if not case.is_now(world.now) or scored.caps.blocking(job, world.places[case.place]) is not None:
         return False
     if case.required:

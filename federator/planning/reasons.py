@@ -52,17 +52,18 @@ class Standing:
     def __init__(self, world: World, bursting: Bursting, starts: Iterable[tuple[JobView, int]]) -> None:
         """Take the decisions' capacity and count them into caps."""
         self.world, self.bursting = world, bursting
-        self.lots = [world.lot(place) for place in range(len(world.places))]
+        self.lots = world.lots()
         self.caps = Caps(world.snapshot, world.book.caps)
         self.rented: dict[int, int] = {}
-        self.taken = tuple(starts)
+        self.taken = tuple((world.as_form(whole, place), place) for whole, place in starts)
         for job, place in self.taken:
             self.caps.take(job, world.places[place])
             if world.places[place].offer is None:
                 self._occupy(job, place)
             else:
                 count = machines(job, world.places[place])
-                self.rented[place] = self.rented.get(place, 0) + count
+                offer = world.place_of(place)
+                self.rented[offer] = self.rented.get(offer, 0) + count
 
     def _occupy(self, job: JobView, place: int) -> None:
         """The job starts now and is expected to end in time."""
@@ -74,7 +75,17 @@ class Standing:
             lot.release_later(Release(ends_at, STARTED + len(lot.releases), need, hosts, job))
 
     def reason(self, job: JobView, place: int) -> SiteReason:
-        """Why the job is not there, or that it could be, at which extra cost and when."""
+        """Why the job is not there, or that it could be, at which extra cost and when: of several forms, the one that came furthest."""
+        if not job.forms:
+            return self._reason(job, place)
+
+        def order(reason: SiteReason) -> tuple[int, float]:
+            return -ORDER[reason.filter], math.inf if reason.finish_at is None else reason.finish_at
+
+        choices = self.world.choices(job, place)
+        return min((self._reason(self.world.as_form(job, choice), choice) for choice in choices), key=order)
+
+    def _reason(self, job: JobView, place: int) -> SiteReason:
         rejection = self.world.rejection(job, place)
         if rejection is not None:
             return self._say(place, rejection.filter, rejection.text, rejection.change)
@@ -121,8 +132,8 @@ class Standing:
     def _depth(self, job: JobView, place: int, reason: SiteReason) -> int:
         if reason.filter != CLOSED:
             return ORDER[reason.filter]
-        lasting = self.world.rejection_if_open(job, place)
-        return ORDER[lasting.filter] if lasting else len(FILTERS)
+        lasting = [self.world.rejection_if_open(job, choice) for choice in self.world.choices(job, place)]
+        return max(ORDER[each.filter] if each else len(FILTERS) for each in lasting)
 
     def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
         at = self.world.places[place]
@@ -209,7 +220,10 @@ class Standing:
             name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
             return (name, *self.caps.describe(row, job, at))
         assert at.offer is not None, "only offers are rented"
-        left, count = at.offer.offer.available - self.rented.get(place, 0), machines(job, at)
+        left, count = (
+            at.offer.offer.available - self.rented.get(self.world.place_of(place), 0),
+            machines(job, at),
+        )
         if left < count:
             text = (
                 f"{at.provider} has {left} more of it, and the job needs {count}"

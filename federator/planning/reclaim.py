@@ -114,7 +114,7 @@ def _started(world: World, scored: Scored, row: GuaranteeRow) -> float:
     """GPUs that this decision gives a guaranteed queue."""
     total = 0.0
     for name, place in scored.starts.items():
-        at, job = world.places[place], world.by_id[name]
+        at, job = world.places[place], world.as_form(world.by_id[name], place)
         if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):
             total += job.gpus_total
     return total
@@ -132,7 +132,7 @@ def _least(
                 running = [
                     b for b in _running(world, lot) if b.placement not in stopped and may_stop(b, at.model)
                 ]
-                victims = _enough(lot, job, running, world.now)
+                victims = _enough(lot, world.as_form(job, place), running, world.now)
                 lost = sum(lost_gpu_s(busy, world.now) for busy in victims)
                 if victims and (best is None or lost < best[0]):
                     best = (lost, [(busy, at.model) for busy in victims])
@@ -145,9 +145,9 @@ def _tries(world: World, scored: Scored, place: int) -> Iterator[Iterator[Lot]]:
     """The lots of a place to look at, each after this decision's starts: of every member by itself, then all of it."""
     at = world.places[place]
     starts = [
-        (world.by_id[name], scored.schedule.bookings[name].members)
+        (world.as_form(world.by_id[name], there), scored.schedule.bookings[name].members)
         for name, there in scored.starts.items()
-        if there == place
+        if world.place_of(there) == world.place_of(place)
     ]
     if len(at.views) > 1:
         yield (_member_lot(world, view, number, starts) for number, view in enumerate(at.views))

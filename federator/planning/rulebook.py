@@ -111,7 +111,8 @@ class RuleBook:
         return permit.mode is not BurstMode.OFF and open_at(permit.window, self.at)
 
     def value_usd(self, job: JobView) -> float:
-        """What meeting the job's deadline is worth; 0 without one."""
+        """What meeting the job's deadline is worth, in whatever form it runs; 0 without one."""
+        job = job.of or job
         if job.deadline_at is None:
             return 0.0
         if job.must:
@@ -122,7 +123,8 @@ class RuleBook:
         return price * size(job) * job.run_s / 3600.0
 
     def wait_usd_h(self, job: JobView) -> float:
-        """What one hour of this job's waiting costs: its queue's price, its size, its aged priority, and who waits for it."""
+        """What one hour of this job's waiting costs: its queue's price, its size in form 0, its aged priority, and who waits for it."""
+        job = job.of or job
         price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
         factor = math.exp2((self.aged_priority(job) - 50) / PRIORITY_DOUBLES_EVERY)
         return price * size(job) * factor * (INTERACTIVE_FACTOR if job.interactive else 1.0)

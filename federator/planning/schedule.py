@@ -7,53 +7,31 @@ waiting job, in the published order, its cheapest place that fits. Three rules k
 * The first gang that does not fit is *held* a place: others may run there only if the gang still starts on time (EASY backfill).
 * A job that would miss its deadline where it fits, and would meet it by waiting for another place or a rental, waits.
 * Caps hold at every moment; what ends gives its part back.
+
+A job of several forms starts in the narrowest that meets its deadline. When everybody has had a turn, those that have started at this moment
+are widened, in order, into what is left free, where that is worth it: so nobody is wide while somebody waits who fits into the difference.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from federator.model.snapshot import BusyView, JobView
 from federator.planning import blocks
 from federator.planning.blocks import BUSY, Block, better_elsewhere, not_before, to_be_rented
+from federator.planning.board import Board
+from federator.planning.bookings import Schedule, estimate, put_back
 from federator.planning.burst import Bursting
-from federator.planning.candidates import machines, size
-from federator.planning.caps import Caps
+from federator.planning.candidates import machines
 from federator.planning.lanes import Lanes
 from federator.planning.prices import cost
-from federator.planning.problem import ClassKey, World
-from federator.planning.yard import RANKS_PER_WORK, Hold, Host, Release, hosts_for, need_of
+from federator.planning.problem import OPTION, World
+from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
 
 ATTEMPTS = 100_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
 LOOKS = 300_000
 """Likewise for glances at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
-
-
-@dataclass(frozen=True)
-class Booking:
-    """A job's place and time. `rents`: a new instance is rented for it; `exact` is false beyond the work limit."""
-
-    place: int
-    start_at: float
-    finish_at: float
-    committed_until: float = 0.0
-    rents: bool = False
-    exact: bool = True
-    members: tuple[int, ...] = ()
-    """Of each rank, by index; empty for what starts on a machine that nobody has rented yet."""
-
-
-@dataclass
-class Schedule:
-    """A booking per job that ever starts, and for those that do not start at once, why."""
-
-    bookings: MutableMapping[str, Booking] = field(default_factory=dict)
-    blocks: MutableMapping[str, Block] = field(default_factory=dict)
-    caps: Caps | None = None
-    """As they stand after what starts now."""
-    attempts: int = 0
 
 
 def schedule(
@@ -75,8 +53,9 @@ def starts_now(world: World) -> Schedule:
 
 
 class _Rank(NamedTuple):
-    """Cheapest first; then where it was not lost before, where fewest GPUs per host are left over, where it is fastest."""
+    """By precedence of its form; cheapest first; then where it was not lost before, where fewest GPUs per host are left over, where it is fastest."""
 
+    first: int
     total: int
     """To a billionth of a USD."""
     miss: float
@@ -88,22 +67,8 @@ class _Rank(NamedTuple):
     late: bool = False
 
 
-class _Engine:
+class _Engine(Board):
     """One run of the list schedule; its state is thrown away with it."""
-
-    def __init__(
-        self, world: World, bursting: Bursting | None, order: Mapping[str, int] | None = None
-    ) -> None:
-        self.world, self.bursting, self.order, self.now = world, bursting, order, world.now
-        self.lots = [world.lot(place) for place in range(len(world.places))]
-        self.caps = world.caps.copy()
-        self.result = Schedule()
-        self.hold: Hold | None = None
-        self.rented: set[int] = set()
-        self.stuck: dict[ClassKey, Block] = {}
-        self.open: dict[ClassKey, tuple[int, ...]] = {}
-        self.number = 1 << 40
-        self.lanes = Lanes(world, ())
 
     def begin(self, starts: Mapping[str, int]) -> Schedule:
         """What starts now: these, and the rest in order."""
@@ -137,8 +102,8 @@ class _Engine:
             self._pass(at, fresh)
         if self._spent:
             left = [(job, self._places(job)) for job in self.lanes.waiting()]
-            self.result.bookings.update(_estimate(self.world, left, at))
-        self.result.bookings.update(_put_back(self.world.jobs, self.result.bookings, self.now))
+            self.result.bookings.update(estimate(self.world, left, at))
+        self.result.bookings.update(put_back(self.world.jobs, self.result.bookings, self.now))
         return self.result
 
     @property
@@ -152,16 +117,21 @@ class _Engine:
         """Offer every waiting job a start at this moment, in order; a lane whose first is refused is done with."""
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
+        started = []
         for key, job, turn in self.lanes.turns():
             if self._worth_a_look(job, at, fresh):
                 block = self._try(job, at, self._gained(job, fresh))
                 if block is None:
                     self.stuck.pop(key, None)
                     turn.took = True
+                    started.append(job)
                     continue
                 self.stuck[key] = block
             if self.hold is None and job.gpus_total > 1 and self.stuck.get(key) is BUSY:
                 self._hold_for(job, at)
+        for job in started:
+            if job.forms:
+                self._widen(job, at)
 
     def _worth_a_look(self, job: JobView, at: float, fresh: set[int]) -> bool:
         """Whether anything has changed for the job's class since it was last refused."""
@@ -169,13 +139,15 @@ class _Engine:
             return False
         block = self.stuck.get(self.world.key(job))
         if block is BUSY:
-            return any(place in fresh for place in self._places(job))
+            return any(self.world.place_of(place) in fresh for place in self._places(job))
         return block is None or block.kind not in ("quota", "budget")
 
     def _gained(self, job: JobView, fresh: set[int]) -> Sequence[int]:
-        """Places to try: where there was no room the last time, only those that have gained since."""
+        """Choices to try: where there was no room the last time, only those that have gained since."""
         places = self._places(job)
-        return [p for p in places if p in fresh] if self.stuck.get(self.world.key(job)) is BUSY else places
+        if self.stuck.get(self.world.key(job)) is not BUSY:
+            return places
+        return [p for p in places if self.world.place_of(p) in fresh]
 
     def _advance(self, at: float) -> set[int]:
         """Let everything due come back; return the places that gained. An ended cap's part frees every class it stopped."""
@@ -206,9 +178,11 @@ class _Engine:
         if key not in self.open:
             places = self.world.home(job)
             if self.bursting is not None:
-                offers = self.rented.intersection(self.world.offers(job))
-                shared = [p for p in offers if machines(job, self.world.places[p]) == 1]
-                rented = (*self.world.leases(job), *sorted(shared))
+                offers = (p for p in self.world.offers(job) if self.world.place_of(p) in self.rented)
+                shared = [
+                    p for p in offers if machines(self.world.as_form(job, p), self.world.places[p]) == 1
+                ]
+                rented = (*self.world.leases(job), *shared)
                 places += tuple(p for p in rented if self.bursting.may_use_lease(job, p))
             self.open[key] = places
         return self.open[key]
@@ -220,15 +194,16 @@ class _Engine:
         fitting = []
         for place in places:
             self.result.attempts += 1
-            if not self.lots[place].fits(need_of(job), job.nodes):
+            view = self.world.as_form(job, place)
+            if not self.lots[place].fits(need_of(view), view.nodes):
                 continue
-            row = self.caps.blocking(job, self.world.places[place], shares=place in self.rented)
+            row = self.caps.blocking(view, self.world.places[place], shares=self._shares(place))
             if row is not None:
-                capped = capped or blocks.capped(self.caps, row, job, self.world.places[place])
-            elif (hosts := self._hosts(job, place, at)) is None:
+                capped = capped or blocks.capped(self.caps, row, view, self.world.places[place])
+            elif (hosts := self._hosts(view, place, at)) is None:
                 held = True
             else:
-                fitting.append(self._rank(job, place, at, hosts))
+                fitting.append(self._rank(view, place, at, hosts))
         if fitting:
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
@@ -237,21 +212,8 @@ class _Engine:
             return better
         if held and self.hold is not None:
             hold = self.hold
-            return blocks.held(hold.job, self.world.places[hold.place], hold.at, self.now)
+            return blocks.held(hold.job.of or hold.job, self.world.places[hold.place], hold.at, self.now)
         return capped or BUSY
-
-    def _hosts(self, job: JobView, place: int, at: float) -> tuple[int, ...] | None:
-        """Where the ranks of a job that fits there would go; None when that would delay the gang that the place is held for."""
-        hold, lot, need = self.hold, self.lots[place], need_of(job)
-        hosts = hosts_for(job, self.world.places[place], lot)
-        if hosts is None or hold is None or hold.place != place or hold.job.id == job.id:
-            return hosts
-        if at + self.world.places[place].run_s(job) <= hold.at or hold.survives(need, hosts):
-            return hosts
-        if self.world.places[place].rented:
-            return None
-        hosts = lot.choose(need, job.nodes, hold.spares(need))
-        return hosts if hosts is not None and hold.survives(need, hosts) else None
 
     def _rank(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> "_Rank":
         candidate = self.world.places[place]
@@ -260,39 +222,38 @@ class _Engine:
         lost_there = any(self.lots[place].members[host] in avoided for host in hosts)
         left_over, run_s = candidate.gpus - job.gpus, candidate.run_s(job)
         usd = math.floor(price.total * 1e9 + 0.5)
-        return _Rank(usd, price.miss, lost_there, left_over, run_s, place, hosts, price.late)
+        first, if_late = self.world.precedence(job, place)
+        first += if_late if price.late else 0
+        return _Rank(first, usd, price.miss, lost_there, left_over, run_s, place, hosts, price.late)
 
-    def _committed_until(self, place: int) -> float:
-        """Until when a rented instance is needed by what runs there."""
-        if not self.world.places[place].rented:
-            return 0.0
-        releases = self.lots[place].releases
-        return releases[-1].at if releases else 0.0
-
-    def _start(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> None:
-        need, candidate, lot = need_of(job), self.world.places[place], self.lots[place]
-        committed_until = self._committed_until(place)
-        lot.put(need, hosts)
-        finish = at + candidate.run_s(job)
-        if self.hold is not None and self.hold.job.id == job.id:
-            self.hold = None
-        elif self.hold is not None and self.hold.place == place and finish > self.hold.at:
-            self.hold.suffer(need, hosts)
-        self._release(place, finish, need, hosts, job)
-        self.caps.take(job, candidate, shares=place in self.rented)
-        members = tuple(lot.members[host] for host in hosts)
-        self.result.bookings[job.id] = Booking(place, at, finish, committed_until, members=members)
-
-    def _release(
-        self, place: int, at: float, need: tuple[int, int, int], hosts: tuple[int, ...], job: JobView | None
-    ) -> None:
-        self.number += RANKS_PER_WORK
-        self.lots[place].release_later(Release(at, self.number, need, hosts, job))
+    def _widen(self, job: JobView, at: float) -> None:
+        """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits."""
+        present = self.result.bookings[job.id].place
+        hosts = self._take_back(self.world.as_form(job, present), present)
+        option, best = self.world.precedence(job, present)[0] // OPTION, None
+        for place in self._places(job):
+            elsewhere = self.world.place_of(place) != self.world.place_of(present)
+            if (elsewhere and self.lanes) or self.world.precedence(job, place)[0] // OPTION != option:
+                continue
+            self.result.attempts += 1
+            view, candidate = self.world.as_form(job, place), self.world.places[place]
+            if not self.lots[place].fits(need_of(view), view.nodes):
+                continue
+            if self.caps.blocking(view, candidate, shares=self._shares(place)) is not None:
+                continue
+            found = self._hosts(view, place, at)
+            if found is not None:
+                rank = self._rank(view, place, at, found)._replace(first=0)
+                best = rank if best is None else min(best, rank)
+        if best is None:
+            self._start(job, present, at, hosts)
+        else:
+            self._start(job, best.place, at, best.hosts)
 
     # -- decisions that are taken already -----------------------------------------------------------------------------
 
     def _force(self, job: JobView, place: int) -> None:
-        candidate = self.world.places[place]
+        job, candidate = self.world.as_form(job, place), self.world.places[place]
         if self.caps.blocking(job, candidate) is not None:
             return
         if candidate.offer is not None:
@@ -302,24 +263,6 @@ class _Engine:
         elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
             self._start(job, place, self.now, hosts)
 
-    def _rent(self, job: JobView, place: int, delay_s: float) -> None:
-        """New hosts at the offer, each as full of the job's ranks as it goes; the rest is there for others once they have booted."""
-        candidate, lot, need = self.world.places[place], self.lots[place], need_of(job)
-        ready = self.now + delay_s
-        finish = ready + candidate.run_s(job)
-        whole = Host(candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
-        hosts: list[int] = []
-        for _ in range(machines(job, candidate)):
-            host, ranks = lot.add_host(), min(whole.ranks(need), job.nodes - len(hosts))
-            rest = (whole[0] - ranks * need[0], whole[1] - ranks * need[1], whole[2] - ranks * need[2])
-            self._release(place, ready, rest, (host,), None)
-            hosts += [host] * ranks
-        self._release(place, finish, need, tuple(hosts), job)
-        self.caps.take(job, candidate)
-        self.rented.add(place)
-        self.open.clear()
-        self.result.bookings[job.id] = Booking(place, ready, finish, rents=True)
-
     # -- waiting on purpose -------------------------------------------------------------------------------------------
 
     def _hold_for(self, job: JobView, at: float) -> None:
@@ -327,21 +270,24 @@ class _Engine:
         best: tuple[float, int] | None = None
         for place in self._places(job):
             self.result.attempts += 1
-            start = self.lots[place].earliest(need_of(job), job.nodes)
+            view = self.world.as_form(job, place)
+            start = self.lots[place].earliest(need_of(view), view.nodes)
             if start is not None and (best is None or (start, place) < best):
                 best = (start, place)
         if best is not None and best[0] > at:
             lot = self.lots[best[1]].copy()
             lot.advance(best[0])
-            self.hold = Hold(job, best[1], best[0], lot)
+            held = self.world.as_form(job, best[1])
+            self.hold = Hold(held, self.world.place_of(best[1]), best[0], lot)
 
     def _better_later(self, job: JobView, at: float) -> Block | None:
         """Whether waiting for another place, or for a rental, would meet the deadline that starting now misses."""
         deadline = job.deadline_at or 0.0
         for place in self._places(job):
             self.result.attempts += 1
-            start, candidate = self.lots[place].earliest(need_of(job), job.nodes), self.world.places[place]
-            if start is not None and start > at and start + candidate.run_s(job) <= deadline:
+            view, candidate = self.world.as_form(job, place), self.world.places[place]
+            start = self.lots[place].earliest(need_of(view), view.nodes)
+            if start is not None and start > at and start + candidate.run_s(view) <= deadline:
                 return better_elsewhere(candidate, start, self.now)
         if self.bursting is None or at > self.now:
             return None
@@ -349,36 +295,3 @@ class _Engine:
         if case is None:
             return None
         return to_be_rented(self.world.places[case.place], case.rent_at, self.now)
-
-
-def _put_back(jobs: Iterable[JobView], bookings: Mapping[str, Booking], now: float) -> dict[str, Booking]:
-    """Starts that are not now, later by what the work before them takes that the snapshot leaves out."""
-    return {
-        job.id: replace(
-            booking,
-            start_at=booking.start_at + job.behind_s,
-            finish_at=booking.finish_at + job.behind_s,
-            exact=False,
-        )
-        for job in jobs
-        if job.behind_s
-        and (booking := bookings.get(job.id)) is not None
-        and booking.start_at > now
-        and not booking.rents
-    }
-
-
-def _estimate(
-    world: World, waiting: list[tuple[JobView, tuple[int, ...]]], at: float
-) -> Iterator[tuple[str, Booking]]:
-    """Beyond the work limit: start times from the backlog of each place, as if it were a fluid."""
-    backlog_s = [0.0] * len(world.places)
-    for job, places in waiting:
-        if not places:
-            continue
-        place = min(places, key=lambda p: (backlog_s[p], p))
-        candidate = world.places[place]
-        capacity = max(size(job), float(candidate.gpus_in_all))
-        start, run_s = at + backlog_s[place], candidate.run_s(job)
-        backlog_s[place] += size(job) * run_s / capacity
-        yield job.id, Booking(place, start, start + run_s, exact=False)

@@ -16,7 +16,7 @@ from federator.model.capacity import Market
 from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
 from federator.planning.candidates import SPOT_REWORK, size
-from federator.planning.prices import MOST_RATIO, cost, spread_of
+from federator.planning.prices import MOST_RATIO, cost, longer_s, spread_of
 from federator.planning.problem import World
 from federator.planning.yard import Lot, Room, need_of
 
@@ -75,8 +75,9 @@ class Standing:
         self._asked: dict[tuple[int, Room, int], _Asked] = {}
 
     def starts(self, job: JobView, places: Sequence[int], able: Sequence[int]) -> Starts:
-        """The columns of the job's class at these places; of each, so many of its jobs may use it."""
-        at = np.array(places, dtype=np.int64)
+        """The columns of the job's class, as it is in one form, at these choices; of each, so many of its jobs may use it."""
+        choices = np.array(places, dtype=np.int64)
+        at = choices % max(1, len(self._world.places))
         run_s = self._run_s(job)[at]
         fixed = self._fixed(job, at, run_s)
         asked = [self._ask(place, job) for place in places]
@@ -88,7 +89,11 @@ class Standing:
         exists = np.column_stack([(gangs > 0) & ready, usable])
         value = self._world.book.value_usd(job)
         late = self._late_share(job, start_s, run_s[:, np.newaxis])
-        wait = self._world.book.wait_usd_h(job) * start_s / 3600.0
+        waited_s = start_s
+        if (job.of or job).forms:
+            longer = np.array([longer_s(job, self._world.places[place]) for place in places])
+            waited_s = start_s + longer[:, np.newaxis]
+        wait = self._world.book.wait_usd_h(job) * waited_s / 3600.0
         prices = fixed[:, np.newaxis] + wait + value * late
         most = np.array(able, dtype=np.float64)
         upper = np.repeat(most[:, np.newaxis], 1 + BUCKETS, axis=1)
@@ -97,7 +102,7 @@ class Standing:
         hours_column, bucket, gpu_h = self._hours(job, start_s[row, when], run_s[row])
         home = ~self._rented[at]
         return Starts(
-            place=at[row],
+            place=choices[row],
             now=when == 0,
             cost=prices[row, when],
             upper=upper[row, when],
@@ -129,11 +134,13 @@ class Standing:
 
     def _fixed(self, job: JobView, at: Ints, run_s: Floats) -> Floats:
         """What does not depend on the start: the run, or the rent of a lease beyond what is committed, and what policies add."""
-        usd = self._price[at] * job.gpus_total * run_s / 3600.0
+        whole = job.of or job
+        charged_s = run_s if whole is job else self._run_s(whole)[at]
+        usd = self._price[at] * whole.gpus_total * charged_s / 3600.0
         if self._surcharged:
             book, places = self._world.book, self._world.places
             added = np.array([book.surcharge_usd_gpu_h(job, places[place]) for place in at.tolist()])
-            usd = usd + added * size(job) * run_s / 3600.0
+            usd = usd + added * size(whole) * charged_s / 3600.0
         for index in np.flatnonzero(self._rented[at]).tolist():
             place = int(at[index])
             releases = self._lots[place].releases

@@ -18,8 +18,8 @@ from federator.planning.candidates import SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
-from federator.planning.prices import spread_of
-from federator.planning.problem import World, under
+from federator.planning.prices import longer_s, spread_of
+from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches
 from federator.planning.yard import RANKS_PER_WORK
 
@@ -69,15 +69,17 @@ class Numbers:
             for klass, (first, last) in enumerate(
                 zip(self.classes["first_way"].tolist(), self.classes["last_way"].tolist(), strict=True)
             )
-            for number, place in enumerate(self.ways["place"][first:last].tolist())
+            for number, place in enumerate(self.ways["choice"][first:last].tolist())
         }
-        """By class and place."""
+        """By class and choice."""
         self.pair_records = np.array(self.pairs, dtype=t.PAIR)
         self.most_ranks = int(self.ways["nodes"].max(initial=1))
-        self.all_ranks = sum(job.nodes for job in world.jobs)
+        self.all_ranks = sum(_most_ranks(job) for job in world.jobs)
+        self.again = sum(_most_ranks(job) for job in world.jobs if job.forms)
+        """Ranks of jobs that may start a second time at their first moment: wider."""
 
     def way(self, job: int, place: int) -> int:
-        """The way of a job (by its index) at a place that is open to it; -1 where it is not."""
+        """The way of a job (by its index) by a choice that is open to it; -1 where it is not."""
         return self.way_of.get((self.klass[job], place), -1)
 
     def flags(self, usable: t.Flags) -> tuple[t.Flags, dict[str, int]]:
@@ -89,9 +91,9 @@ class Numbers:
         ]
         to = [[under(job.queue, row.queue) for job in self.heads] for row in world.guarantees]
         parts = {"selects": selects, "promised_at": at, "promised_to": to}
-        columns = max(len(world.places), len(self.heads), 1)
+        columns = max(len(world.places), len(self.heads), usable.shape[1], 1)
         rows = sum(map(len, parts.values()))
-        flags = np.zeros((rows + len(world.jobs) + len(self.heads), columns), dtype=np.uint8)
+        flags = np.zeros((rows + len(world.jobs) + 2 * len(self.heads), columns), dtype=np.uint8)
         begins, row = {}, 0
         for name, part in parts.items():
             begins[name] = row
@@ -99,7 +101,8 @@ class Numbers:
                 flags[row, : len(values)] = values
                 row += 1
         begins["usable"], begins["open_at"] = row, row + len(world.jobs)
-        flags[row : row + len(world.jobs), : len(world.places)] = usable
+        begins["open_ways"] = begins["open_at"] + len(self.heads)
+        flags[row : row + len(world.jobs), : usable.shape[1]] = usable
         return flags, begins
 
     # -- capacity -----------------------------------------------------------------------------------------------------
@@ -158,9 +161,11 @@ class Numbers:
         first = 0
         for klass, job in enumerate(self.heads):
             places = [*world.home(job), *world.leases(job), *world.offered(job)]
-            ways = makes.ways(job, _ints(places))
+            ways = makes.choices(job, places)
             if money:
-                ways["worst_usd"] = [additional_worst_usd(job, world.places[p], world.now) for p in places]
+                ways["worst_usd"] = [
+                    additional_worst_usd(world.as_form(job, p), world.places[p], world.now) for p in places
+                ]
             parts.append(ways)
             rows = [number for number, row in enumerate(world.caps.rows) if matches(row.scope, job)]
             own = classes[klass]
@@ -169,6 +174,7 @@ class Numbers:
             own["first_way"], own["last_way"] = first, first + len(places)
             first += len(places)
         classes["gpus"] = [job.gpus_total for job in self.heads]
+        classes["forms"] = [bool(job.forms) for job in self.heads]
         classes["not_before"] = [job.not_before_at or 0.0 for job in self.heads]
         spreads = [spread_of(job) for job in self.heads]
         classes["typical"] = [typical for typical, _ in spreads]
@@ -193,7 +199,7 @@ class Numbers:
         for number, job in enumerate(world.jobs):
             if job.avoid_nodes:
                 jobs["first_avoided"][number] = len(self.pairs)
-                for place in world.open_to(job):
+                for place in dict.fromkeys(map(world.place_of, world.open_to(job))):
                     members = sorted(world.places[place].members_of(job.avoid_nodes))
                     self.pairs += [(place, member, 0.0) for member in members]
                 jobs["last_avoided"][number] = len(self.pairs)
@@ -231,6 +237,25 @@ class _Makes:
         self.least_s = np.array([offer.minimum_billing_s if offer else 0.0 for offer in offers])
         self.surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
 
+    def choices(self, job: JobView, choices: Sequence[int]) -> Records:
+        """The job's class, each way in the form of its choice."""
+        if not job.forms:
+            ways = self.ways(job, _ints(choices))
+            ways["choice"] = choices
+            return ways
+        ways, by_form = _table(t.WAY, len(choices)), _ints(map(self.world.form_of, choices))
+        for form in np.unique(by_form).tolist():
+            mine = np.flatnonzero(by_form == form).tolist()
+            view = self.world.as_form(job, choices[mine[0]])
+            ways[mine] = self.ways(view, _ints(self.world.place_of(choices[index]) for index in mine))
+        ways["choice"] = choices
+        ways["longer_s"] = [longer_s(self.world.as_form(job, c), self.world.places[c]) for c in choices]
+        before = [self.world.precedence(job, choice) for choice in choices]
+        ways["option"] = [first // OPTION for first, _ in before]
+        ways["narrow"] = [first % OPTION for first, _ in before]
+        ways["if_late"] = [late for _, late in before]
+        return ways
+
     def ways(self, job: JobView, places: Ints) -> Records:
         """The job's class at these places: times as `Candidate.run_s` has them, prices as `prices.cost`."""
         ways = _table(t.WAY, len(places))
@@ -239,21 +264,35 @@ class _Makes:
         ways["left_over"] = self.gpus[places] - job.gpus
         speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self.names]
         run_s = job.run_s / np.array(speeds, dtype=np.float64)[self.model[places]] * self.slower[places]
+        moved = []
         if job.inputs:
             moved = [self.world.places[place].transfer(job) for place in places.tolist()]
             run_s = run_s + [each.seconds for each in moved]
             ways["egress_usd"] = [each.usd for each in moved]
         ways["run_s"] = run_s
-        run_usd = self.usd_gpu_h[places] * job.gpus_total * run_s / 3600.0
+        ways["gpus_total"] = job.gpus_total
+        whole, charged_s = job.of or job, run_s
+        if whole is not job:
+            charged_s = (
+                whole.run_s / np.array(speeds, dtype=np.float64)[self.model[places]] * self.slower[places]
+            )
+            if moved:
+                charged_s = charged_s + [each.seconds for each in moved]
+        run_usd = self.usd_gpu_h[places] * whole.gpus_total * charged_s / 3600.0
         if self.surcharged:
             book, made = self.world.book, self.world.places
             added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
-            run_usd = run_usd + added * size(job) * run_s / 3600.0
+            run_usd = run_usd + added * size(whole) * charged_s / 3600.0
         ways["run_usd"] = run_usd
         ways["machines"] = [machines(job, self.places[place]) for place in places.tolist()]
         paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
         ways["whole_usd"] = self.usd_h[places] * ways["machines"] * paid_s / 3600.0
         return ways
+
+
+def _most_ranks(job: JobView) -> int:
+    """Of whatever form."""
+    return max(job.nodes, *(form.nodes for form in job.forms)) if job.forms else job.nodes
 
 
 def _places(candidates: Sequence[Candidate]) -> Records:

@@ -232,6 +232,14 @@ class Lot:
         return other
 
 
+class Lots(list[Lot]):
+    """The lots of all places. Asked for a choice (`problem.Places`), it answers with the lot of its place."""
+
+    def __getitem__(self, choice: int) -> Lot:  # type: ignore[override]
+        """The lot of a choice."""
+        return super().__getitem__(choice % len(self))
+
+
 def _at(release: Release) -> float:
     return release.at
 
@@ -308,6 +316,11 @@ class Hold:
         """Such ranks do stay."""
         self._room -= self._loss(need, hosts)
         self.lot.put(need, hosts)
+
+    def recover(self, need: Room, hosts: Sequence[int]) -> None:
+        """Such ranks do not stay after all."""
+        self.lot.untake(need, hosts)
+        self._room += self._loss(need, hosts)
 
     def _loss(self, need: Room, hosts: Sequence[int]) -> int:
         """How many ranks of the gang they displace."""

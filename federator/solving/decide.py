@@ -135,7 +135,8 @@ def _floor_usd(evaluator: Evaluator) -> float:
         if key not in known:
             start_at = max(world.now, job.not_before_at or 0.0)
             at_once = (
-                cost(world.book, job, world.places[place], start_at).total for place in world.home(job)
+                cost(world.book, world.as_form(job, place), world.places[place], start_at).total
+                for place in world.home(job)
             )
             known[key] = min(at_once, default=0.0)
         total += known[key]

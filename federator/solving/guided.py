@@ -23,10 +23,10 @@ def fill(
 ) -> dict[str, int]:
     """These starts, and more on the hosts that they leave free, the lowest reduced cost per GPU first. Caps are the evaluator's to hold."""
     world = evaluator.world
-    lots = [world.lot(place) for place in range(len(world.places))]
+    lots = world.lots()
     filled: dict[str, int] = {}
     for name, place in starts.items():
-        view = world.by_id[name]
+        view = world.as_form(world.by_id[name], place)
         if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
             filled[name] = place
     for column in _in_turn(table, np.asarray(reduced)):
@@ -34,7 +34,8 @@ def fill(
         for job in table.classes[table.klass[column]]:
             if job.id in filled or not _may(evaluator, job.id, place):
                 continue
-            if lots[place].take(need_of(job), job.nodes) is None:
+            view = world.as_form(job, place)
+            if lots[place].take(need_of(view), view.nodes) is None:
                 break
             filled[job.id] = place
     return filled

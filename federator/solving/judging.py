@@ -140,6 +140,7 @@ def _place(problem: Problem, pools: Mapping[str, PoolView], job: JobView, told: 
         expected_end_at=told.finish.middle_at if told.finish else problem.snapshot.taken_at,
         because=told.reason,
         lease=first.lease if first is not None else None,
+        form=told.form,
         moves=_moves(problem, job, told, first.region if first is not None else ""),
     )
 
@@ -168,6 +169,7 @@ def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> R
             fallback_finish_at=rental.fallback_finish_at,
         ),
         because=told.reason,
+        form=told.form,
         moves=_moves(problem, job, told, _region(problem, rental)),
     )
 
@@ -196,6 +198,6 @@ def starts_of(world: World, actions: tuple[Action, ...]) -> dict[str, int]:
             key = f"{action.provider}/{action.offer}"
         else:
             key = f"{action.site}/{action.members[0] if action.members else ''}/{action.pool}"
-        if key in place_of:
-            starts[action.job] = place_of[key]
+        if key in place_of and 0 <= action.form <= len(world.by_id[action.job].forms):
+            starts[action.job] = place_of[key] + action.form * len(world.places)
     return starts

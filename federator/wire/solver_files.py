@@ -13,10 +13,11 @@ import msgspec
 
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer, Shape
-from federator.model.jobs import Input
+from federator.model.jobs import Accelerators, Form, Input, Resources
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from federator.wire import records
 from federator.wire import solver_problem as told
+from federator.wire.solver_parts import InputData, ProblemForm, RefusedSite
 from federator.wire.solver_plan import FORMAT as PLAN_FORMAT
 from federator.wire.solver_plan import PlanFile
 from federator.wire.solver_problem import FORMAT, ProblemFile
@@ -166,12 +167,47 @@ def _job(job: told.ProblemJob, forecast: told.Forecast) -> JobView:
         run_high_s=run_s if forecast.run_high_s is None else forecast.run_high_s,
         speed=forecast.speed_by_model,
         behind_s=forecast.behind_s,
+        forms=tuple(_form(form) for form in job.forms),
+        throughput=1.0,
+        of=None,
+    )
+
+
+def _form(form: ProblemForm) -> Form:
+    gpus = Accelerators(
+        count=1 if form.shared else form.gpus_per_node,
+        models=form.models,
+        memory_mib=form.gpu_memory_mib,
+        share_milli=form.gpus_per_node if form.shared else msgspec.UNSET,
+    )
+    size = Resources(gpus=gpus, cpus_milli=form.cpus_milli_per_node, memory_mib=form.memory_mib_per_node)
+    return Form(nodes=form.nodes, resources=size, throughput=form.throughput, option=form.option)
+
+
+def _told_form(form: Form) -> ProblemForm:
+    size, gpus = form.resources, form.resources.gpus
+    return ProblemForm(
+        nodes=form.nodes,
+        gpus_per_node=gpus.each,
+        shared=bool(gpus.share_milli),
+        cpus_milli_per_node=size.cpus_milli,
+        memory_mib_per_node=size.memory_mib + size.shm_mib,
+        models=gpus.models,
+        gpu_memory_mib=gpus.memory_mib,
+        throughput=form.throughput,
+        option=form.option,
     )
 
 
 def _pool(pool: told.ProblemPool) -> PoolView:
     free = tuple(_into(Shape, hosts, _HOSTS) for hosts in pool.free)
-    return _into(PoolView, pool, _POOL, free=free, busy=tuple(_into(BusyView, w, _WORK) for w in pool.busy))
+    return _into(
+        PoolView,
+        pool,
+        _POOL,
+        free=free,
+        busy=tuple(_into(BusyView, w, _WORK, waits_as=None) for w in pool.busy),
+    )
 
 
 def _offer(offer: told.ProblemOffer) -> OfferView:
@@ -189,8 +225,9 @@ def from_problem(problem: Problem) -> ProblemFile:
             told.ProblemJob,
             job,
             _turned(_JOB),
-            refused_sites=tuple(told.RefusedSite(site=s, until_at=at) for s, at in job.refused),
-            inputs=tuple(_into(told.InputData, each) for each in job.inputs),
+            refused_sites=tuple(RefusedSite(site=s, until_at=at) for s, at in job.refused),
+            inputs=tuple(_into(InputData, each) for each in job.inputs),
+            forms=tuple(_told_form(form) for form in job.forms),
         )
         for job in snapshot.jobs
     )

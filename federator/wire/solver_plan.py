@@ -86,6 +86,8 @@ class Assignment(_Part, frozen=True, kw_only=True):
     """For a start: the member of each rank."""
     nodes: int = 1
     """Ranks."""
+    form: int = 0
+    """Which of the job's forms it runs in, or is expected to; 0: as the job itself says."""
     start_bucket: int | None = None
     """Index into the plan's `buckets_h`: 0 is now. Left out: not within sight."""
     start: Range | None = None

@@ -12,36 +12,22 @@ from msgspec import Meta
 
 from federator.model.capacity import Market
 from federator.model.rules import Rule
+from federator.wire.solver_parts import (
+    Amount,
+    Count,
+    InputData,
+    Name,
+    Positive,
+    ProblemForm,
+    RefusedSite,
+    Seconds,
+)
 
 FORMAT: Final = "federator-problem/1"
-
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0, le=1e10)]
-Name = Annotated[str, Meta(min_length=1)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What all parts of the file have in common: unknown fields are refused, and what has its default is not written."""
-
-
-class RefusedSite(_Part, frozen=True, kw_only=True):
-    """A site that is left alone for a while."""
-
-    site: Name
-    """Its name."""
-    until_at: float
-    """Until then."""
-
-
-class InputData(_Part, frozen=True, kw_only=True):
-    """Data that is to be where the job runs before it starts."""
-
-    uri: Name
-    """What it is; rules of type `dataset` say where it lies."""
-    size_bytes: Count | None = None
-    """How much; left out: as its `dataset` rule says."""
 
 
 class ProblemJob(_Part, frozen=True, kw_only=True):
@@ -123,6 +109,12 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The policy that `max_cost_usd` is by; empty: its own."""
     approved_usd: Amount = 0.0
     """A person has approved a rental for it that costs up to so much in the worst case."""
+    forms: tuple[ProblemForm, ...] = ()
+    """Other ways in which it may run, numbered from 1."""
+    elastic: bool = False
+    """It may be told to change its form while it runs."""
+    ordered: bool = False
+    """An earlier entry of its list is taken where both could start now."""
 
 
 class FreeHosts(_Part, frozen=True, kw_only=True):
@@ -169,6 +161,8 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """The job's labels."""
     priority: int = 0
     """The job's priority."""
+    form: Count = 0
+    """Which of its job's forms it runs in."""
     started_at: float = 0.0
     """When it started; 0: not known."""
     usd_per_h: Amount = 0.0

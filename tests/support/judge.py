@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from federator.model.capacity import Market
-from federator.model.plans import Place, Plan, Rent
+from federator.model.plans import Action, Place, Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Scope
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem
 from tests.support.worlds import worst_usd
@@ -53,6 +53,7 @@ def _identity(problem: Problem, plan: Plan) -> Iterator[str]:
         job = next((each for each in problem.snapshot.jobs if each.id == action.job), None)
         if job and job.not_before_at is not None and job.not_before_at > problem.snapshot.taken_at:
             yield "too early"
+        yield from _form(job, action)
         if isinstance(action, Rent) and _offer(problem, action) is None:
             yield "no such place"
         if isinstance(action, Place):
@@ -60,6 +61,11 @@ def _identity(problem: Problem, plan: Plan) -> Iterator[str]:
                 yield "ranks"
             elif any(_pool(problem, action, member) is None for member in action.members):
                 yield "no such place"
+
+
+def _form(job: JobView | None, action: Action) -> Iterator[str]:
+    if isinstance(action, Place | Rent) and job is not None and not 0 <= action.form <= len(job.forms):
+        yield "no such form"
 
 
 def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
@@ -71,7 +77,7 @@ def _starts(problem: Problem, plan: Plan) -> Iterator[Start]:
         elif isinstance(action, Place):
             at = _pool(problem, action, action.members[0])
         if at is not None:
-            yield jobs[action.job], at
+            yield jobs[action.job].as_form(action.form or 0), at
 
 
 def _pool(problem: Problem, action: Place, member: str) -> PoolView | None:
@@ -91,7 +97,7 @@ def _gangs(problem: Problem, plan: Plan) -> Iterator[str]:
         if isinstance(action, Rent):
             yield from _rental(problem, action)
         elif isinstance(action, Place):
-            yield from _gang(problem, jobs[action.job], action)
+            yield from _gang(problem, jobs[action.job].as_form(action.form), action)
 
 
 def _rental(problem: Problem, action: Rent) -> Iterator[str]:
@@ -245,7 +251,7 @@ def _hosts(problem: Problem, plan: Plan) -> Iterator[str]:
     for action in plan.actions:
         if not isinstance(action, Place | Rent):
             continue
-        job = jobs[action.job]
+        job = jobs[action.job].as_form(action.form)
         size = job.gpus, job.cpus_milli, job.memory_mib
         if isinstance(action, Place):
             for member in action.members:

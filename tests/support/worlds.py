@@ -30,6 +30,7 @@ from federator.model.rules import (
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from tests.support.data_worlds import DATA, DATASETS, INPUTS, LINK_RULES, rarely
+from tests.support.form_worlds import forms_at_random
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
@@ -257,6 +258,8 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         needs_fencing=draw(rarely(st.just(True), False)),
         refused=draw(rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
         inputs=draw(rarely(st.lists(st.sampled_from(INPUTS), min_size=1, unique=True).map(tuple), ())),
+        forms=draw(st.one_of(st.just(()), st.just(()), forms_at_random())),
+        ordered=draw(st.booleans()),
     )  # fmt: skip
 
 

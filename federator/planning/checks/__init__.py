@@ -76,6 +76,10 @@ def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
         return
     faults = list(identity.check_identity(ground, action))
     job = ground.jobs.get(action.job)
+    if job is not None and not 0 <= action.form <= len(job.forms):
+        yield Fault(3, f"the plan runs form {action.form}, the job has {1 + len(job.forms)}, from 0")
+        return
+    job = None if job is None else job.as_form(action.form)
     target = _target(ground, action)
     if target is None:
         faults.append(capacity.unknown_target(action))

@@ -52,17 +52,27 @@ def _idle(ground: Ground) -> Iterator[Finding]:
         alike = _likeness(job, with_deadline=renting)
         if alike not in known:
             known[alike] = next(
-                (t.key for t in ground.targets if _could_use(ground, job, t, rooms, in_time=renting)), None
+                (
+                    target.key
+                    for form in range(1 + len(job.forms))
+                    for target in ground.targets
+                    if _could_use(ground, job.as_form(form), target, rooms, in_time=renting)
+                ),
+                None,
             )
         key = known[alike]
         if key is not None and renting:
             yield Finding(
                 Severity.REMARK, 11, job.id, f"rented for, though {key} is free, owned, and soon enough"
             )
-        elif key is not None and job.gpus and not _reserved(reasons.get(job.id, ""), job, reasons):
+        elif key is not None and _wants_gpus(job) and not _reserved(reasons.get(job.id, ""), job, reasons):
             yield Finding(
                 Severity.REMARK, 13, job.id, f"waits, though {key} has free GPUs that it fits and may use"
             )
+
+
+def _wants_gpus(job: JobView) -> bool:
+    return all(gpus > 0 for gpus in (job.gpus, *(form.resources.gpus.count for form in job.forms)))
 
 
 def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in_time: bool) -> bool:
@@ -107,5 +117,6 @@ def _likeness(job: JobView, *, with_deadline: bool) -> object:
         (job.nodes, job.gpus, job.shared, job.cpus_milli, job.memory_mib),
         (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites, job.refused),
         (tuple(sorted(job.site_labels.items())), job.needs, job.needs_fencing, job.inputs),
+        job.forms,
         (job.deadline_at, job.run_s, tuple(sorted(job.speed.items()))) if with_deadline else None,
     )

@@ -105,7 +105,12 @@ def _fallback(
         )
         return
     on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
-    again = [_soonest_finish_at(ground, job, target_of_offer(view, ground.moving)) for view in on_demand]
+    whole = job.of or job
+    again = [
+        _soonest_finish_at(ground, whole.as_form(form), target_of_offer(view, ground.moving))
+        for view in on_demand
+        for form in range(1 + len(whole.forms))
+    ]
     again_s = min(again, default=_soonest_finish_at(ground, job, target)) - ground.plan.taken_at
     if said.fallback_finish_at < said.burst_finish_at + again_s - SLACK_S:
         yield Fault(PERMISSION, "the evidence does the work again in less time than booting and running take")

@@ -41,7 +41,7 @@ def charge(s, job):
         job.rent_usd = way.whole_usd
     else:
         job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
-    job.wait_usd = job.wait_usd_h * max(0.0, job.start_at - state.now) / 3600.0
+    job.wait_usd = job.wait_usd_h * (max(0.0, job.start_at - state.now) + way.longer_s) / 3600.0
     job.miss_usd = missed(kind, way, job.start_at)
     job.late = 1 if is_late(kind, way, job.start_at) else 0
 
@@ -57,7 +57,7 @@ def put_off(s, number):
         return -1
     case = s.cases[found]
     start = case.rent_at + (case.start_at - state.now)
-    wait = job.wait_usd_h * (start - state.now) / 3600.0
+    wait = job.wait_usd_h * (start - state.now + s.ways[case.way].longer_s) / 3600.0
     miss = missed(s.classes[job.klass], s.ways[case.way], start)
     if case.usd + wait + miss >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
         return -1
@@ -96,7 +96,7 @@ def shortfall(s, number):
             at_home = kind.first_way < kind.last_way and s.places[s.ways[kind.first_way].place].kind == OWNED
             wanted += kind.gpus if at_home else 0.0
         elif s.flags[state.promised_at + number, s.ways[job.way].place] != 0:
-            used += kind.gpus
+            used += s.ways[job.way].gpus_total
     return max(0.0, min(float(promise.gpus), used + wanted) - used)
 
 

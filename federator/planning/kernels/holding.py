@@ -57,19 +57,31 @@ def suffer(s, way):
 
 
 @compiled
+def recover(s, way):
+    """Such ranks, on the `chosen` hosts, do not stay after all."""
+    begin = s.places[s.state[0].hold_place].first_host
+    for rank in range(way.nodes):
+        host = s.hosts[s.given[rank].chosen - begin]
+        host.held_gpus += way.gpus
+        host.held_cpus += way.cpus
+        host.held_memory += way.memory
+    s.state[0].hold_room += displaced(s, way)
+
+
+@compiled
 def hold_for(s, job, klass, at):
     """Keep the place where the gang can start soonest."""
-    best, best_at, row = -1, np.inf, s.state[0].open_at + klass
-    for number in range(s.classes[klass].first_way, s.classes[klass].last_way):
+    best, best_at, row, first = -1, np.inf, s.state[0].open_ways + klass, s.classes[klass].first_way
+    for number in range(first, s.classes[klass].last_way):
         way = s.ways[number]
-        if s.flags[row, way.place] == 0:
+        if s.flags[row, number - first] == 0:
             continue
         s.state[0].attempts += 1
         s.state[0].epoch += 1
         start = soonest_room(
             s.places[way.place], s.hosts, s.releases, s.given, way, s.state[0].epoch, best_at
         )
-        if start < best_at or (best >= 0 and start == best_at and way.place < s.ways[best].place):
+        if start < best_at or (best >= 0 and start == best_at and way.choice < s.ways[best].choice):
             best, best_at = number, start
     if best >= 0 and best_at > at:
         keep(s, job, best, best_at)

@@ -13,6 +13,7 @@ from federator.planning.kernels.hosts import give
 from federator.planning.kernels.limits import count_out
 from federator.planning.kernels.starting import ask, book, force, offer_start
 from federator.planning.kernels.tables import BUDGET, BUSY, FREE, QUOTA
+from federator.planning.kernels.widening import widen
 
 
 @compiled
@@ -80,7 +81,7 @@ def one_pass(s, at):
     state = s.state[0]
     if state.hold_job >= 0 and state.hold_at <= at:
         state.hold_job = -1
-    index = 0
+    index, before = 0, state.booked
     while index < state.waiting:
         klass = s.classes[index].head
         kind = s.classes[klass]
@@ -94,6 +95,10 @@ def one_pass(s, at):
         if state.hold_job < 0 and kind.gpus > 1 and kind.stuck == BUSY:
             hold_for(s, job, klass, at)
         index += 1
+    for started in range(before, state.booked):
+        number = s.jobs[started].order
+        if s.classes[s.jobs[number].klass].forms != 0:
+            widen(s, number, at)
 
 
 @compiled
@@ -137,10 +142,10 @@ def next_moment(s, at):
 
 @compiled
 def shorter(places, one, other):
-    """Whether the backlog of a place is shorter than another's; of equals, whether it is the first."""
-    if places[one].backlog_s != places[other].backlog_s:
-        return places[one].backlog_s < places[other].backlog_s
-    return one < other
+    """Whether the backlog of a way's place is shorter than that of another's; of equals, whether it is the first."""
+    if places[one.place].backlog_s != places[other.place].backlog_s:
+        return places[one.place].backlog_s < places[other.place].backlog_s
+    return one.choice < other.choice
 
 
 @compiled
@@ -155,17 +160,16 @@ def estimate(s, at):
         if kind.asks < 0:
             ask(s, klass, job)
         for number in range(kind.first_way, kind.last_way):
-            place = s.ways[number].place
-            if s.flags[s.state[0].open_at + klass, place] == 0:
+            if s.flags[s.state[0].open_ways + klass, number - kind.first_way] == 0:
                 continue
-            if best < 0 or shorter(s.places, place, s.ways[best].place):
+            if best < 0 or shorter(s.places, s.ways[number], s.ways[best]):
                 best = number
         if best >= 0:
             place, run_s = s.ways[best].place, s.ways[best].run_s
             begins = at + s.places[place].backlog_s
             s.places[place].backlog_s += kind.size * run_s / max(kind.size, s.places[place].all_gpus)
             s.jobs[job].exact = 0
-            book(s, job, best, begins, begins + run_s, 0.0)
+            book(s, job, best, begins, begins + run_s, 0.0, False)
 
 
 @compiled

@@ -20,6 +20,7 @@ from federator.planning.kernels.tables import (
     MOST_RATIO,
     NOTHING,
     OFFER,
+    OPTION,
     OWNED,
     QUOTA,
     TO_RENT,
@@ -32,14 +33,19 @@ def ask(s, klass, job):
     """Where the class may go in this schedule: at home, on leases that its first job may use, and beside a job that rents."""
     state = s.state[0]
     s.classes[klass].asks = job
-    for number in range(s.classes[klass].first_way, s.classes[klass].last_way):
+    first = s.classes[klass].first_way
+    for number in range(first, s.classes[klass].last_way):
+        s.flags[state.open_at + klass, s.ways[number].place] = 0
+    for number in range(first, s.classes[klass].last_way):
         where = s.ways[number].place
         kind = s.places[where].kind
-        usable = kind == OWNED or (state.bursts != 0 and s.flags[state.usable + job, where] != 0)
+        usable = kind == OWNED or (state.bursts != 0 and s.flags[state.usable + job, number - first] != 0)
         if kind == OFFER:
             usable = usable and s.places[where].rented != 0 and s.jobs[job].forbidden == 0
             usable = usable and s.ways[number].machines == 1
-        s.flags[state.open_at + klass, where] = 1 if usable else 0
+        s.flags[state.open_ways + klass, number - first] = 1 if usable else 0
+        if usable:
+            s.flags[state.open_at + klass, where] = 1
 
 
 @compiled
@@ -130,7 +136,7 @@ def rank_usd(s, job, way, at, miss):
     """What ranks a start there: its cost, to a billionth of a USD."""
     place = s.places[way.place]
     rent = rent_beyond(place, way, at, needed_until(place, s.releases))
-    wait = s.jobs[job].wait_usd_h * max(0.0, at - s.state[0].now) / 3600.0
+    wait = s.jobs[job].wait_usd_h * (max(0.0, at - s.state[0].now) + way.longer_s) / 3600.0
     return np.floor((way.run_usd + rent + wait + miss + way.egress_usd) * 1e9 + 0.5)
 
 
@@ -141,7 +147,7 @@ def nearer(one, other):
         return one.left_over < other.left_over
     if one.run_s != other.run_s:
         return one.run_s < other.run_s
-    return one.place < other.place
+    return one.choice < other.choice
 
 
 @compiled
@@ -152,10 +158,12 @@ def offer_start(s, job, klass, at, gained):
         ask(s, klass, job)
     avoids = s.jobs[job].first_avoided < s.jobs[job].last_avoided
     held, capped, best = False, False, -1
-    best_usd, best_miss, best_lost = 0.0, 0.0, False
+    best_first, best_usd, best_miss, best_lost = 0, 0.0, 0.0, False
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
-        if (gained and s.places[way.place].gained == 0) or s.flags[state.open_at + klass, way.place] == 0:
+        if (gained and s.places[way.place].gained == 0) or s.flags[
+            state.open_ways + klass, number - kind.first_way
+        ] == 0:
             continue
         state.attempts += 1
         if not fits(s.places[way.place], s.hosts, way):
@@ -163,7 +171,7 @@ def offer_start(s, job, klass, at, gained):
         row = blocking(s, klass, way, s.places[way.place].rented != 0)
         if row >= 0:
             if not capped:
-                note(kind, row, way.place, s.rows[row].used)
+                note(kind, row, way.choice, s.rows[row].used)
             capped = True
             continue
         lost = False
@@ -174,15 +182,15 @@ def offer_start(s, job, klass, at, gained):
             lost = avoids and lost_there(s, job, way)
         miss = missed(kind, way, at)
         usd = rank_usd(s, job, way, at, miss)
-        if best < 0 or (usd, miss, lost) < (best_usd, best_miss, best_lost):  # noqa: SIM114 - two questions
-            best, best_usd, best_miss, best_lost = number, usd, miss, lost
-        elif usd == best_usd and miss == best_miss and lost == best_lost and nearer(way, s.ways[best]):
-            best, best_usd, best_miss, best_lost = number, usd, miss, lost
+        first = way.option * OPTION + way.narrow + (way.if_late if is_late(kind, way, at) else 0)
+        rank, best_rank = (first, usd, miss, lost), (best_first, best_usd, best_miss, best_lost)
+        if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
+            best, best_first, best_usd, best_miss, best_lost = number, first, usd, miss, lost
     if best >= 0:
         better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
-            start(s, job, best, at)
+            start(s, job, best, at, False)
         return better
     return refusal(s, kind, held, capped)
 
@@ -213,7 +221,7 @@ def better_later(s, job, klass, at):
     kind, state = s.classes[klass], s.state[0]
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
-        if s.flags[state.open_at + klass, way.place] == 0:
+        if s.flags[state.open_ways + klass, number - kind.first_way] == 0:
             continue
         state.attempts += 1
         if at + way.run_s > kind.deadline:
@@ -256,8 +264,8 @@ def release_later(s, place, need, ranks, at, kind, of):
 
 
 @compiled
-def start(s, job, number, at):
-    """The job's ranks are on the `chosen` hosts from now on."""
+def start(s, job, number, at, again):
+    """The job's ranks are on the `chosen` hosts from now on; `again`: it had started elsewhere at this moment."""
     way, state = s.ways[number], s.state[0]
     place = s.places[way.place]
     committed = needed_until(place, s.releases) if place.kind != OWNED else 0.0
@@ -272,19 +280,20 @@ def start(s, job, number, at):
     count_in(s, s.jobs[job].klass, way, place.rented != 0)
     s.jobs[job].first_given = s.releases[release].first_given
     s.jobs[job].ranks = way.nodes
-    book(s, job, number, at, finish, committed)
+    book(s, job, number, at, finish, committed, again)
 
 
 @compiled
-def book(s, job, way, at, finish, committed):
-    """A job has its place and time."""
+def book(s, job, way, at, finish, committed, again):
+    """A job has its place and time; `again`: in place of those that it had."""
     booked = s.jobs[job]
     booked.way = way
     booked.start_at = at
     booked.finish_at = finish
     booked.committed_until = committed
-    s.jobs[s.state[0].booked].order = job
-    s.state[0].booked += 1
+    if not again:
+        s.jobs[s.state[0].booked].order = job
+        s.state[0].booked += 1
 
 
 @compiled
@@ -298,7 +307,7 @@ def force(s, job, number):
         if place.hosts + way.machines <= place.available:
             rent(s, job, number)
     elif choose_for(s, job, way):
-        start(s, job, number, s.state[0].now)
+        start(s, job, number, s.state[0].now, False)
 
 
 @compiled
@@ -325,4 +334,4 @@ def rent(s, job, number):
     count_in(s, s.jobs[job].klass, way, False)
     place.rented = 1
     s.jobs[job].rents = 1
-    book(s, job, number, ready, finish, 0.0)
+    book(s, job, number, ready, finish, 0.0, False)

@@ -20,6 +20,8 @@ GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
 """Units of caps; those before `USD` are given back when work ends."""
 FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT = 0, 1, 2, 3, 4, 5, 6
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later."""
+OPTION = 10_000
+"""As in `problem`."""
 MOST_RATIO = 1000.0
 """As in `prices`, which says what it is."""
 NOTHING, JOB, WORK = 0, 1, 2
@@ -33,8 +35,8 @@ def _record(ints: str, floats: str) -> np.dtype[Any]:
 STATE = _record(
     # A whole schedule starts everybody, else it ends after the first moment; `bursts`: what is rented may be used.
     "whole bursts attempts_limit looks_limit"
-    # First rows of `flags`: caps × places, jobs × places (who may use what is rented), guarantees × places, × classes, classes × places.
-    " selects usable promised_at promised_to open_at"
+    # First rows of `flags`: caps × places, jobs × places (who may use what is rented), guarantees × places, × classes, classes × places, classes × their ways.
+    " selects usable promised_at promised_to open_at open_ways"
     # Counters: looks at a job and a place; turns; jobs that are booked, and were at first; releases; entries given; a number for each question.
     " attempts looks booked begun releases given epoch"
     # Classes that wait, and places that have gained; the hold: its job (-1: none), way and place, and how many of its ranks would find room.
@@ -65,11 +67,12 @@ RELEASE = _record("gpus cpus memory kind of first_given ranks next", "at")
 GIVEN = _record("host chosen", "")
 """Hosts of releases, rank by rank; and those of the last choice."""
 WAY = _record(
-    "place nodes gpus cpus memory left_over machines", "run_s run_usd egress_usd whole_usd worst_usd"
+    "place nodes gpus cpus memory left_over machines choice option narrow if_late",
+    "run_s run_usd egress_usd whole_usd worst_usd gpus_total longer_s",
 )
-"""`run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents."""
+"""`choice`: the place with a form, as `World` numbers them; `option`, `narrow`, `if_late`: its precedence; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents."""
 CLASS = _record(
-    "first_way last_way first_row last_row"
+    "first_way last_way first_row last_row forms"
     # What stops it now: which, the row or the job, the place; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
     # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.

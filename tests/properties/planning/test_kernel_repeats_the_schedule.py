@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from federator.model.snapshot import Problem
 from federator.planning import kernels
 from federator.planning import schedule as plain
+from federator.planning.bookings import Booking
 from federator.planning.listed import at_home, starts_now
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
-from federator.planning.schedule import Booking
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer
-from federator.model.jobs import Input
+from federator.model.jobs import Accelerators, Form, Input, Resources
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
 from federator.wire import solver_files
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
@@ -62,8 +62,17 @@ def _odd(kind: Any, default: object) -> Any:
 
 
 def test_every_field_that_planning_reads_is_in_the_file() -> None:
-    job = _filled(JobView, spot_policy="spot", inputs=(_filled(Input),))
-    busy = _filled(BusyView)
+    forms = (
+        Form(
+            nodes=7,
+            resources=_filled(Resources, gpus=_filled(Accelerators, share_milli=msgspec.UNSET), shm_mib=0),
+            throughput=3.5,
+            option=7,
+        ),
+    )
+    made = {"throughput": 1.0, "of": None}  # by `as_form` alone
+    job = _filled(JobView, spot_policy="spot", inputs=(_filled(Input),), forms=forms, **made)
+    busy = _filled(BusyView, waits_as=None)
     pool = _filled(PoolView, market="spot", free=(), busy=(busy,))
     offer = _filled(OfferView, offer=_filled(Offer, market="spot"))
     problem = a_world([job], [pool], [offer], (), [_filled(SpendView)])

@@ -1,0 +1,57 @@
+"""What jobs of a problem file are made of, and the kinds of numbers in it."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What all parts of the file have in common: unknown fields are refused, and what has its default is not written."""
+
+
+class RefusedSite(_Part, frozen=True, kw_only=True):
+    """A site that is left alone for a while."""
+
+    site: Name
+    """Its name."""
+    until_at: float
+    """Until then."""
+
+
+class InputData(_Part, frozen=True, kw_only=True):
+    """Data that is to be where the job runs before it starts."""
+
+    uri: Name
+    """What it is; rules of type `dataset` say where it lies."""
+    size_bytes: Count | None = None
+    """How much; left out: as its `dataset` rule says."""
+
+
+class ProblemForm(_Part, frozen=True, kw_only=True):
+    """Another way in which a job may run; a job's own figures are form 0, with throughput 1."""
+
+    nodes: Positive = 1
+    """Ranks of the gang."""
+    gpus_per_node: Count = 0
+    """GPUs of each rank; where it is `shared` thousandths of one."""
+    shared: bool = False
+    """It asks for part of a GPU per rank."""
+    cpus_milli_per_node: Count = 0
+    """CPUs of each rank, in thousandths of a core."""
+    memory_mib_per_node: Count = 0
+    """Memory of each rank."""
+    models: tuple[str, ...] = ()
+    """GPU models that will do; empty: any."""
+    gpu_memory_mib: Count = 0
+    """Memory that each GPU must have at least."""
+    throughput: Annotated[float, Meta(gt=0)] = 1.0
+    """Over that of form 0: the run time is that much shorter."""
+    option: Count = 0
+    """Which entry of its job's list it is a width of."""
