@@ -10,7 +10,8 @@ deadline holds even if the machine goes at the very end of the run and all is do
 on-demand remains. A job that says `spot` takes the risk.
 
 Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
-free, so the case says `rent_at`, and the plan wakes then.
+free, so the case says `rent_at`, and the plan wakes then. A job that no owned place could take even empty is rented for at once: there is
+nothing to wait for.
 """
 
 import math
@@ -261,7 +262,7 @@ class Bursting:
             return self._unsafe(finish + again_s, deadline)
         delay = at.offer.offer.delay_s if at.offer else 0.0
         spare = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * delay
-        rent_at = now + max(0.0, spare) if at.offer else now
+        rent_at = now + max(0.0, spare) if at.offer and self.world.home_may_take(job) else now
         return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
 
     def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:

@@ -19,7 +19,7 @@ import numpy as np
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
 from federator.planning.burst import Case
-from federator.planning.candidates import machines, size
+from federator.planning.candidates import machines
 from federator.planning.caps import Caps
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
@@ -249,8 +249,7 @@ class _Builder:
         if count > 1:
             return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
-        pro_rata = at.instance_usd_h * at.run_s(job) / 3600.0 * size(job) / max(1, at.gpus)
-        column = self.pile.add(Kind.SHARE, klass, place, share.total + pro_rata, len(cases))
+        column = self.pile.add(Kind.SHARE, klass, place, share.total, len(cases))
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
         return committed

@@ -5,7 +5,7 @@ wants rented), in order, and kept if the evaluator finds the whole decision chea
 itself: were nothing rented for that job, the whole would cost at least as much.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
@@ -69,15 +69,18 @@ def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scor
     """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper."""
     best, trials = evaluator.score(fixed or {}), 0
     for job in evaluator.world.jobs:
-        for case in _worth_trying(evaluator, best, job):
+        rented = {other: best.starts[other] for other in best.rents}
+        cases, found = _worth_trying(evaluator, best, job), best
+        for case in [*cases[:OFFERS_PER_JOB], *_roomy(evaluator, best, job, cases)]:
             if trials >= TRIALS or evaluator.work.spent:
                 break
+            if found is not best and case in cases[:OFFERS_PER_JOB]:
+                continue
             trials += 1
-            rented = {other: best.starts[other] for other in best.rents}
             trial = evaluator.score({**(fixed or {}), **rented, job.id: case.place})
-            if job.id in trial.rents and trial.total < best.total - EPSILON_USD:
-                best = trial
-                break
+            if job.id in trial.rents and trial.total < found.total - EPSILON_USD:
+                found = trial
+        best = found
     return _drop_needless(evaluator, best)
 
 
@@ -105,7 +108,16 @@ def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case
     if booking is not None and (booking.rents or (booking.start_at <= now and not misses)):
         return []
     cases = [case for case in evaluator.bursting.cases(job) if case.is_now(now)]
-    return [case for case in cases if misses or case.required or case.for_waiting][:OFFERS_PER_JOB]
+    return [case for case in cases if misses or case.required or case.for_waiting]
+
+
+def _roomy(evaluator: Evaluator, best: Scored, job: JobView, cases: Sequence[Case]) -> list[Case]:
+    """The rental that would be the cheapest if it were shared, where others are late too and fit beside the job: alone it may not pay."""
+    places = evaluator.world.places
+    late = sum(best.costs[other.id].late or other.id in best.later for other in evaluator.world.jobs)
+    roomy = [case for case in cases if places[case.place].gpus >= 2 * job.gpus_total > 0]
+    cheapest = min(roomy, key=lambda case: case.cost_usd / places[case.place].gpus, default=None)
+    return [] if late < 2 or cheapest is None or cheapest is cases[0] else [cheapest]
 
 
 def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:

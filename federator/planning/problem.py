@@ -83,6 +83,7 @@ class World:
         self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._lots: dict[int, Lot] = {}
         self._gates = Gates(self.places, self.ground, FILTERS)
+        self._home_may: dict[ClassKey, bool] = {}
         self._fastest_s: dict[ClassKey, float] = {}
         """Of each class, over the places that are open to it."""
         self.numbers: object = None
@@ -173,6 +174,16 @@ class World:
     def home(self, job: JobView) -> tuple[int, ...]:
         """Owned places that pass all filters, as choices."""
         return self._parts(job)[0]
+
+    def home_may_take(self, job: JobView) -> bool:
+        """Whether some owned place passes the filters, or would if it took new work: waiting for home may be worth it."""
+        key = self.key(job)
+        if key not in self._home_may:
+            owned = [place for place, at in enumerate(self.places) if not at.rented]
+            self._home_may[key] = bool(self.home(job)) or any(
+                self.rejection_if_open(job, place) is None for place in owned
+            )
+        return self._home_may[key]
 
     def leases(self, job: JobView) -> tuple[int, ...]:
         """Places that are rented already, and pass, as choices."""

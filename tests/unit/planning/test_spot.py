@@ -14,7 +14,7 @@ from federator.model.snapshot import JobView, OfferView, Problem
 from federator.planning.burst import INTERRUPTION_S, Bursting, Case, NoCase
 from federator.planning.forecast import home_forecast
 from federator.planning.problem import World
-from tests.support.worlds import HOUR, NOW, a_job, a_world, an_offer, bursting
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
 
 BOOT_S = 540.0
 ON_SPOT_S = BOOT_S + 1.1 * HOUR
@@ -59,8 +59,10 @@ def test_on_demand_has_no_fallback_and_needs_no_slack_for_one() -> None:
 
 
 def test_spot_is_rented_so_early_that_the_fallback_still_meets_the_deadline() -> None:
-    """Of a whole hour to spare, a minute and a quarter of the boot are kept."""
-    case = case_of(a_problem(due(ENOUGH_S + HOUR)))
+    """Of a whole hour to spare, a minute and a quarter of the boot are kept, where home could still take it."""
+    problem = a_problem(due(ENOUGH_S + HOUR))
+    full = a_pool(free=(), busy=(busy("pl-1", "job-1", nodes=2, gpus=4, ends_at=NOW + 100 * HOUR),))
+    case = case_of(changed(problem, pools=(full,)))
     assert isinstance(case, Case)
     assert case.rent_at == pytest.approx(NOW + HOUR - 60.0 - BOOT_S / 4)
 
