@@ -90,9 +90,10 @@ class Occasion:
 
     def end(self) -> None:
         """The turn has ended. What was heard while it planned, it may not have seen."""
-        self._waits = bool(self._index.pending_by_queue())
+        pools = self._pools()
+        self._waits = bool(self._index.pending_by_queue()) or any(map(_may_widen, pools))
         self._woken = self._woken or (self._waits and self._heard)
-        self._left = self._pools() if self._waits else []
+        self._left = pools if self._waits else []
         self._offered = self._offers() if self._waits else []
 
     async def come(self) -> None:
@@ -126,6 +127,11 @@ def _is_new(placement: Placement) -> bool:
     return placement.status is PlacementStatus.ASSIGNED and placement.order is not Order.STOP
 
 
+def _may_widen(pool: PoolView) -> bool:
+    """Whether something runs there that could take what gets free, though nothing waits."""
+    return any(busy.waits_as is not None for busy in pool.busy)
+
+
 def _another(before: PoolView, now: PoolView) -> bool:
     """Whether a pool differs in anything but times."""
     same = before.busy is now.busy or list(map(_timeless, before.busy)) == list(map(_timeless, now.busy))
@@ -133,4 +139,4 @@ def _another(before: PoolView, now: PoolView) -> bool:
 
 
 def _timeless(busy: BusyView) -> BusyView:
-    return replace(busy, ends_at=0.0, started_at=0.0, startup_s=0.0, revision=0)
+    return replace(busy, ends_at=0.0, started_at=0.0, startup_s=0.0, revision=0, waits_as=None)

@@ -116,7 +116,7 @@ class Turn:
         await close_places(self._records, self._scribe)
         self._observer.notice_silence()
         problem = await self._observe()
-        if not problem.snapshot.jobs:
+        if not problem.snapshot.jobs and not _any_elastic(problem):
             self._show(problem, empty_plan(problem))
             return None
         if await self._fast_path(problem):
@@ -154,14 +154,15 @@ class Turn:
     async def _decide(self, problem: Problem) -> Decision:
         """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
         began_s = asyncio.get_running_loop().time()
-        plan = await self._solve(problem) if self._settings.solver else None
+        waits = bool(problem.snapshot.jobs)
+        plan = await self._solve(problem) if self._settings.solver and waits else None
         took_s = asyncio.get_running_loop().time() - began_s
-        if self._settings.solver:
+        if self._settings.solver and waits:
             self._observer.line.pace(took_s / self._settings.solver_limit_s if plan is not None else 1.0)
         if plan is not None:
             return Decision(problem, plan, plan)
         made = await asyncio.to_thread(plan_greedily, problem)
-        if not self._settings.solver:
+        if not (self._settings.solver and waits):
             return Decision(problem, made, made)
         METRICS.count("federator_solver_failures_total")
         because = "the solver was late or failed; greedy's plan stands"
@@ -247,6 +248,11 @@ class Turn:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self.occasion.come()
+
+
+def _any_elastic(problem: Problem) -> bool:
+    """Whether something runs that may go on in another form, though nothing waits."""
+    return any(busy.waits_as is not None for pool in problem.snapshot.pools for busy in pool.busy)
 
 
 def empty_plan(problem: Problem) -> Plan:

@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from federator.model.capacity import Market
-from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
+from federator.model.plans import Action, Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
@@ -21,6 +21,7 @@ from federator.planning.preferring import keep_order
 from federator.planning.proposals import proposals
 from federator.planning.reasons import KINDS, Standing
 from federator.planning.reclaim import Reclaim, reclaim
+from federator.planning.resizing import resizes
 from federator.planning.waking import wake_at
 from federator.planning.wording import in_form, moment, money, request, span
 
@@ -80,6 +81,12 @@ class _Writer:
         """What has to stop, by the job that it stops for."""
         return reclaim(self.world, self.scored)
 
+    @cached_property
+    def resizes(self) -> tuple[Preempt, ...]:
+        """Elastic jobs that are to go on in another form."""
+        stops = (stop.placement for found in self.reclaims.values() for stop in found.stops)
+        return resizes(self.world, self.scored, frozenset(stops))
+
     def plan(
         self, winner: str, because: str, stages: tuple[StageReport, ...], seed: int, prices: dict[str, float]
     ) -> Plan:
@@ -87,6 +94,7 @@ class _Writer:
             self.start(self.world.by_id[job], place) for job, place in self.scored.starts.items()
         ]
         actions += [stop for found in self.reclaims.values() for stop in found.stops]
+        actions += self.resizes
         waiting = tuple(self._waiting(job) for job in self.evaluator.line if job.id not in self.scored.starts)
         return Plan(
             decision=self.world.problem.decision,

@@ -245,7 +245,9 @@ class World:
         for part in (busy for pool in self.snapshot.pools for busy in pool.busy if busy.placement):
             known = whole.get(part.placement or "")
             whole[part.placement or ""] = (
-                part if known is None else replace(part, nodes=known.nodes + part.nodes)
+                part
+                if known is None
+                else replace(part, nodes=known.nodes + part.nodes, waits_as=known.waits_as or part.waits_as)
             )
         return whole
 

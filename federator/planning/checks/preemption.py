@@ -7,6 +7,9 @@ from federator.model.rules import PreemptRule
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, concerns
 
+SETTLED_S = 600.0
+"""An elastic job is not told to change its form sooner after its start, or after it made room last."""
+
 
 def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
     """The placement runs, is that job's, is stopped once, and the beneficiary waits and has a claim on its place."""
@@ -24,12 +27,34 @@ def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
         )
     elif action.placement in ground.stopped or action.job in ground.acted:
         yield Fault(5, "the plan has another action for this job")
+    elif action.form is not None:
+        faults = tuple(_may_change(ground, action, victim))
+        yield from faults
+        if not faults:
+            ground.apply_preempt(action)
     elif beneficiary is None:
         yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
     elif not (_by_guarantee(ground, beneficiary, victim, target) or _by_rule(ground, beneficiary, victim)):
         yield Fault(5, f"neither a guarantee nor a preemption rule puts {beneficiary.id} before this job")
     else:
         ground.apply_preempt(action)
+
+
+def _may_change(ground: Ground, action: Preempt, victim: BusyView) -> Iterator[Fault]:
+    """An elastic job that can save itself goes on in another form: in a wider one for itself, in a narrower one for a job that waits."""
+    waits_as, form = victim.waits_as, action.form or 0
+    if waits_as is None or form == victim.form or form > len(waits_as.forms):
+        yield Fault(5, f"the job runs in form {victim.form} and may not go on in form {form}")
+        return
+    since_at = max(victim.started_at, victim.displaced_at or 0.0)
+    if ground.now - since_at < SETTLED_S:
+        yield Fault(5, f"the job runs as it does for less than {SETTLED_S:g} s")
+    then = waits_as.as_form(form)
+    wider = then.throughput > waits_as.as_form(victim.form).throughput
+    if wider != (action.beneficiary == action.job):
+        yield Fault(5, "a job goes on wider for itself alone, and narrower for another")
+    elif not wider and action.beneficiary not in ground.jobs:
+        yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
 
 
 def _by_rule(ground: Ground, beneficiary: JobView, victim: BusyView) -> bool:
