@@ -165,7 +165,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def member(self) -> str:
-        """The member that its instance joins as. One instance per lease for now: ordinal 0."""
+        """The member that its instance joins as. One instance per lease, so ordinal 0: a gang over several has several leases."""
         return f"{self.id}-0"
 
 

@@ -176,7 +176,8 @@ class World:
         return self._parts(job)[0]
 
     def home_may_take(self, job: JobView) -> bool:
-        """Whether some owned place passes the filters, or would if it took new work: waiting for home may be worth it."""
+        """Whether some owned place passes the filters, or would if it took new work, in whatever form: waiting for home may be worth it."""
+        job = job.of or job
         key = self.key(job)
         if key not in self._home_may:
             owned = [place for place, at in enumerate(self.places) if not at.rented]

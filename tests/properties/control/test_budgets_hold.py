@@ -98,17 +98,20 @@ class Federation(RuleBasedStateMachine):
     @rule(
         owner=st.sampled_from(OWNERS),
         gpus=st.sampled_from([4, 8]),
+        nodes=st.sampled_from([1, 1, 2]),
         limit_min=st.sampled_from([10, 30, 90]),
         spot=st.sampled_from(["auto", "spot", "on-demand"]),
         capped=st.booleans(),
         polls=st.integers(1, 60),
     )
-    def submit(self, owner: str, gpus: int, limit_min: int, spot: str, capped: bool, polls: int) -> None:
-        """Somebody wants GPUs, and time passes."""
+    def submit(
+        self, owner: str, gpus: int, nodes: int, limit_min: int, spot: str, capped: bool, polls: int
+    ) -> None:
+        """Somebody wants GPUs, on one machine or on two at once, and time passes."""
         fields: dict[str, Any] = {"max_cost": "20 USD"} if capped else {}
         self.do(
             self.world.submit(
-                Caller(name=owner, role=Role.USER), resources={"gpus": gpus}, max_duration=f"{limit_min}m",
+                Caller(name=owner, role=Role.USER), resources={"gpus": gpus}, nodes=nodes, max_duration=f"{limit_min}m",
                 estimate=f"{limit_min}m", spot_policy=spot, checkpoint={"grace": f"{GRACE_S:.0f}s"}, **fields,
             )
         )  # fmt: skip
@@ -148,7 +151,8 @@ class Federation(RuleBasedStateMachine):
         running = [p for p in self.open() if p.status is PlacementStatus.RUNNING]
         if running:
             placement = running[which % len(running)]
-            self.do(self.world.sites[placement.members[0]].finish(placement.job))
+            for member in dict.fromkeys(placement.members):
+                self.do(self.world.sites[member].finish(placement.job))
 
     @rule(which=st.integers(0, 5))
     def hang(self, which: int) -> None:
@@ -230,7 +234,17 @@ class Federation(RuleBasedStateMachine):
         self.check()
 
     def work(self, site: FakeSite, placement: Placement, now: float) -> None:
-        if placement.status is PlacementStatus.ASSIGNED and placement.order is Order.RUN:
+        here = placement.part(site.name) or placement
+        if here.ended:
+            return
+        if placement.order is Order.RESERVE:
+            if here.status is PlacementStatus.ASSIGNED:
+                self.do(site.say(placement, PlacementStatus.ACCEPTED))
+            return
+        if (
+            here.status in (PlacementStatus.ASSIGNED, PlacementStatus.ACCEPTED)
+            and placement.order is Order.RUN
+        ):
             self.do(site.say(placement, PlacementStatus.RUNNING, started_at=now))
             return
         limit_at = (placement.started_at or now) + (placement.max_duration_s or 0.0)
