@@ -14,6 +14,7 @@ from federator.model.jobs import in_gpus
 from federator.model.rules import PoolSelector, selects
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.data import NOTHING, DataBook, Transfer
+from federator.planning.doubt import mean_doubt
 
 CPU_ONLY_SIZE = 0.1
 """A node without GPUs counts as this much of a GPU wherever money is per GPU-hour: small, so that it never starves GPU work."""
@@ -99,6 +100,11 @@ class Candidate:
     def gpus_in_all(self) -> float:
         """GPUs of all its hosts, parts of one as parts."""
         return in_gpus(self.gpus * self.nodes, shared=self.shared)
+
+    @cached_property
+    def doubt(self) -> float:
+        """How likely a start here is refused because what is known of it is old; 0 for what is fresh, and for offers."""
+        return mean_doubt(self.views)
 
     def selected_by(self, pools: PoolSelector) -> bool:
         """Whether a rule's selector means it."""

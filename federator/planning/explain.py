@@ -79,12 +79,11 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
 
 def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
     """A place that a filter closes, with all that it takes to open it; nothing is offered where nothing is known to."""
-    asked = ((choice, world.rejection(job, choice)) for choice in world.choices(job, place))
-    closed = ((c, found) for c, found in asked if found is not None and found.filter == site.filter)
-    choice, rejection = next(closed, (place, None))
-    if rejection is None:
+    # Of several forms the first is what the job's own fields say, so that is what can be asked for otherwise.
+    rejection = world.rejection(job, place)
+    if rejection is None or any(world.rejection(job, choice) is None for choice in world.choices(job, place)):
         return site
-    way = way_in(world.as_form(job, choice), world.places[place], world.ground, rejection)
+    way = way_in(world.as_form(job, place), world.places[place], world.ground, rejection)
     return replace(site, change=way.text, remedy=way.changes)
 
 

@@ -57,18 +57,23 @@ def _more_hosts(found: Scene) -> Remedy | None:
 
 def _rivals(found: Scene, place: int) -> Iterator[JobView]:
     """Who waits before the job for room and may use the place, and who starts elsewhere now and would rather be there."""
-    at, book, now = found.world.places[place], found.world.book, found.world.now
+    world, at, book, now = found.world, found.world.places[place], found.world.book, found.world.now
+    place = world.place_of(place)
     for other, taken in found.standing.taken:
         there = found.world.places[taken]
-        if place != taken and place in found.world.open_to(other):
+        if world.place_of(place) != world.place_of(taken) and place in world.open_to(other):
             kept = cost(book, other, there, now, rents=there.offer is not None).total
             if cost(book, other, at, now).total < kept:
                 yield other
     for other, waiting in found.before:
-        rejection = found.world.rejection(other, place)
-        # A gang that the place was too small for may have it once it is larger.
-        if waiting.reason not in IN_VAIN and (rejection is None or rejection.filter == "gang"):
-            yield other
+        if waiting.reason in IN_VAIN:
+            continue
+        for choice in world.choices(other, place):
+            rejection = world.rejection(other, choice)
+            # A gang that the place was too small for may have it once it is larger.
+            if rejection is None or rejection.filter == "gang":
+                yield world.as_form(other, choice)
+                break
 
 
 def _lacking(found: Scene, place: int) -> int | None:
@@ -76,7 +81,7 @@ def _lacking(found: Scene, place: int) -> int | None:
     at, lot = found.world.places[place], found.standing.lots[place].copy()
     whole = (at.gpus, at.cpus_milli, at.memory_mib)
     added = 0
-    for job in (*_rivals(found, place), found.job):
+    for job in (*_rivals(found, place), found.world.as_form(found.job, place)):
         need = need_of(job)
         while lot.take(need, job.nodes) is None:
             added += 1
@@ -97,7 +102,7 @@ def _caps(found: Scene) -> Remedy | None:
     """A higher cap, so much that it and those before it that are kept by the same one have room in it."""
     world, caps = found.world, found.standing.caps
     for place in (*world.home(found.job), *world.leases(found.job)):
-        if caps.blocking(found.job, world.places[place]) is None:
+        if caps.blocking(world.as_form(found.job, place), world.places[place]) is None:
             continue
         lifted = caps_at(found, place)
         return (
@@ -132,12 +137,12 @@ def _later_deadline(found: Scene) -> Remedy | None:
     """It fits somewhere now, and would miss its deadline there: with one that is not missed there it starts."""
     world, now = found.world, found.world.now
     places = (*world.home(found.job), *world.leases(found.job))
-    need, lots = need_of(found.job), found.standing.lots
-    fits = [world.places[p].run_s(found.job) for p in places if lots[p].fits(need, found.job.nodes)]
+    runs = {place: world.places[place].run_s(world.as_form(found.job, place)) for place in places}
+    fits = [runs[place] for place in places if _fits(found, place)]
     if not places or found.job.deadline_at is None:
         return None
     # Where others have taken the room since, it is safe wherever it was.
-    longest_s = min(fits) if fits else max(world.places[place].run_s(found.job) for place in places)
+    longest_s = min(fits) if fits else max(runs.values())
     by = math.ceil((now + longest_s) / MINUTE_S) * MINUTE_S
     if by <= found.job.deadline_at:
         return None
@@ -153,18 +158,20 @@ def _shorter(found: Scene) -> Remedy | None:
         return None
     place, until = held
     at = world.places[place]
-    share = (until - now) / at.run_s(found.job)
-    if (
-        share >= 1.0
-        or until - now < MINUTE_S
-        or found.job.inputs
-        or not found.standing.lots[place].fits(need_of(found.job), found.job.nodes)
-    ):
+    share = (until - now) / at.run_s(world.as_form(found.job, place))
+    kept = share >= 1.0 or until - now < MINUTE_S
+    if kept or found.job.inputs or place not in world.home(found.job) or not _fits(found, place):
         return None
     share *= 0.999
     shorter = {name: getattr(found.job, name) * share for name in ("run_s", "run_low_s", "run_high_s")}
     text = f"a run that is planned to be done by {moment(until, now)}: {share:.0%} of its estimate"
     return Remedy(text, tuple(AskFor(found.job.id, name, value) for name, value in shorter.items()))
+
+
+def _fits(found: Scene, choice: int) -> bool:
+    """Whether there is room for it there now."""
+    job = found.world.as_form(found.job, choice)
+    return found.standing.lots[choice].fits(need_of(job), job.nodes)
 
 
 def _hold(found: Scene) -> tuple[int, float] | None:
@@ -177,14 +184,18 @@ def _hold(found: Scene) -> tuple[int, float] | None:
         ):
             places = found.world.home(other)
             starts = [
-                (start, place)
-                for place in places
-                if (start := found.standing.lots[place].earliest(need_of(other), other.nodes)) is not None
+                (start, place) for place in places if (start := _earliest(found, other, place)) is not None
             ]
             soonest = min(starts, default=None)
             if soonest is not None and soonest[0] > found.world.now:
-                return soonest[1], soonest[0]
+                return found.world.place_of(soonest[1]), soonest[0]
     return None
+
+
+def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
+    """When a job could start there if nothing else did."""
+    view = found.world.as_form(job, choice)
+    return found.standing.lots[choice].earliest(need_of(view), view.nodes)
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {

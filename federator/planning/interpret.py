@@ -15,6 +15,7 @@ from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate, machines
+from federator.planning.doubt import last_heard
 from federator.planning.form_reasons import why_form
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.preferring import keep_order
@@ -327,8 +328,8 @@ def _so_many(job: JobView, at: Candidate) -> str:
 
 
 def _brings(at: Candidate, job: JobView) -> str:
-    """What bringing its data there takes, or that nobody knows."""
-    shown = at.transfer(job).shown
+    """What bringing its data there takes, or that nobody knows; and how old what is known of the place is, where that counts."""
+    shown = ", ".join(filter(None, (at.transfer(job).shown, last_heard(at))))
     return f", {shown}" if shown else ""
 
 

@@ -1,7 +1,7 @@
 """What one job in one place at one time costs, in USD: the terms that every part of the planner adds up.
 
 The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
-capacity at its marginal price, rented at its bill beyond what is committed), the bytes that are moved for it, the wait, the missed
+capacity at its marginal price and at what its site is in doubt, rented at its bill beyond what is committed), the bytes that are moved for it, the wait, the missed
 deadline, and what policies add. Whatever is *better* is better by these.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from federator.model.snapshot import JobView
 from federator.planning.burst import rent_usd
 from federator.planning.candidates import Candidate, size
+from federator.planning.doubt import doubt_usd
 from federator.planning.rulebook import RuleBook
 
 NEVER_WAIT_H = 7 * 24.0
@@ -70,7 +71,7 @@ def cost(
     else:
         rent, run = 0.0, at.price_usd_gpu_h * charged.gpus_total * charged_s / 3600.0
     return Cost(
-        run=run + surcharge,
+        run=run + surcharge + doubt_usd(book, job, at),
         rent=rent,
         wait=book.wait_usd_h(job) * (max(0.0, start_at - book.at) + longer_s(job, at)) / 3600.0,
         miss=value_usd * late_share(job, start_at, run_s),

@@ -13,8 +13,9 @@ from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
-from federator.planning.candidates import machines
+from federator.planning.candidates import Candidate, machines
 from federator.planning.caps import QUEUE_UNITS, Caps
+from federator.planning.doubt import last_heard
 from federator.planning.feasibility import CLOSED, FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
@@ -169,7 +170,7 @@ class Standing:
     ) -> SiteReason:
         at = self.world.places[place]
         begin = max(self.world.now, start or self.world.now)
-        price, brings = cost(self.world.book, job, at, begin), at.transfer(job).shown
+        price, brings = cost(self.world.book, job, at, begin), _besides(at, job)
         return SiteReason(
             site=at.site,
             pool=at.pool,
@@ -232,6 +233,11 @@ class Standing:
             )
             return "sold-out", text, "another offer, or wait"
         return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
+
+
+def _besides(at: Candidate, job: JobView) -> str:
+    """What else there is to say of a place: data that is brought there, and how old what is known of it is."""
+    return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at))))
 
 
 def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:

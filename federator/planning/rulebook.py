@@ -129,6 +129,12 @@ class RuleBook:
         factor = math.exp2((self.aged_priority(job) - 50) / PRIORITY_DOUBLES_EVERY)
         return price * size(job) * factor * (INTERACTIVE_FACTOR if job.interactive else 1.0)
 
+    def fresh_wait_usd_h(self, job: JobView) -> float:
+        """The same of such a job that has just arrived with the middle priority: equal for all that are alike."""
+        job = job.of or job
+        price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
+        return price * size(job) * (INTERACTIVE_FACTOR if job.interactive else 1.0)
+
     def aged_priority(self, job: JobView) -> float:
         """The job's priority, grown by its waiting."""
         waited_h = max(0.0, self.at - job.submitted_at) / 3600.0

@@ -45,7 +45,7 @@ def scene(problem: Problem, plan: Plan, job: JobView, waiting: Waiting, standing
 def caps_at(found: Scene, place: int) -> list[tuple[str, Change]]:
     """All caps that stop the job at a place, raised."""
     at, caps = found.world.places[place], found.standing.caps
-    adds = caps.adds(found.job, at)
+    adds = caps.adds(found.world.as_form(found.job, place), at)
     lifted: list[tuple[str, Change]] = []
     for number, row in enumerate(caps.rows):
         if not adds[number] or caps.used[number] + adds[number] <= row.limit + 1e-6:

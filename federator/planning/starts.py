@@ -16,6 +16,7 @@ from federator.model.capacity import Market
 from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
 from federator.planning.candidates import SPOT_REWORK, size
+from federator.planning.doubt import doubt_usd
 from federator.planning.prices import MOST_RATIO, cost, longer_s, spread_of
 from federator.planning.problem import World
 from federator.planning.yard import Lot, Room, need_of
@@ -72,6 +73,7 @@ class Standing:
         self._price = np.array([at.price_usd_gpu_h for at in there])
         self._rented = np.array([at.rented for at in there], dtype=bool)
         self._surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
+        self._doubted = any(at.doubt for at in there)
         self._asked: dict[tuple[int, Room, int], _Asked] = {}
 
     def starts(self, job: JobView, places: Sequence[int], able: Sequence[int]) -> Starts:
@@ -141,6 +143,8 @@ class Standing:
             book, places = self._world.book, self._world.places
             added = np.array([book.surcharge_usd_gpu_h(job, places[place]) for place in at.tolist()])
             usd = usd + added * size(whole) * charged_s / 3600.0
+        if self._doubted:
+            usd = usd + [doubt_usd(self._world.book, job, self._world.places[place]) for place in at.tolist()]
         for index in np.flatnonzero(self._rented[at]).tolist():
             place = int(at[index])
             releases = self._lots[place].releases

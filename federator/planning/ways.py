@@ -16,6 +16,7 @@ from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.candidates import SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
+from federator.planning.doubt import doubt_usd
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
 from federator.planning.prices import longer_s, spread_of
@@ -236,6 +237,7 @@ class _Makes:
         self.teardown_s = np.array([offer.teardown_s if offer else 0.0 for offer in offers])
         self.least_s = np.array([offer.minimum_billing_s if offer else 0.0 for offer in offers])
         self.surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
+        self.doubted = any(at.doubt for at in places)
 
     def choices(self, job: JobView, choices: Sequence[int]) -> Records:
         """The job's class, each way in the form of its choice."""
@@ -283,6 +285,9 @@ class _Makes:
             book, made = self.world.book, self.world.places
             added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
             run_usd = run_usd + added * size(whole) * charged_s / 3600.0
+        if self.doubted:
+            book, made = self.world.book, self.world.places
+            run_usd = run_usd + [doubt_usd(book, job, made[place]) for place in places.tolist()]
         ways["run_usd"] = run_usd
         ways["machines"] = [machines(job, self.places[place]) for place in places.tolist()]
         paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])

@@ -273,6 +273,7 @@ def pools_at_random(draw: st.DrawFn, number: int) -> list[PoolView]:
         "pool": f"gpu-{number}", "member": f"member-{number}", "model": draw(st.sampled_from(MODELS)) if per_node else "",
         "gpus_per_node": per_node, "shared": shared, "cpus_milli_per_node": 8000, "memory_mib_per_node": 8192, "lends_to": draw(rarely(_some(QUEUES), ())),
         "self_fencing": draw(st.booleans()), "price_usd_gpu_h": draw(st.sampled_from([0.0, 0.5])),
+        "age_s": draw(rarely(st.sampled_from([20.0, 240.0]), 0.0)),
         **_state_at_random(draw, str(number), 1 if lease else draw(st.integers(1, 3)), per_node),
     }  # fmt: skip
     if not lease:
