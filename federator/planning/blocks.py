@@ -50,6 +50,15 @@ def better_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
     return Block("later", "better-elsewhere", text, "a later deadline")
 
 
+def cheaper_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
+    """Starting where it fits costs more, all told, than waiting for another place."""
+    text = (
+        f"it waits for {at.shown}, where it can start by about {moment(start_at, now)}: with its run, its data, its wait and the risk "
+        f"to its deadline, that costs less than to start where it fits now"
+    )
+    return Block("later", "cheaper-elsewhere", text, "a higher price of waiting")
+
+
 def to_be_rented(at: Candidate, rent_at: float, now: float) -> Block:
     """Starting where it fits would miss the deadline; renting, which need not begin yet, would not."""
     text = (

@@ -216,6 +216,8 @@ class Carried:
             return blocks.better_elsewhere(at, x, now)
         if kind == t.TO_RENT:
             return blocks.to_be_rented(at, x, now)
+        if kind == t.CHEAPER:
+            return blocks.cheaper_elsewhere(at, x, now)
         return self._capped(by, x, job, place)
 
     def _capped(self, row: int, used: float, job: JobView, place: int) -> Block:

@@ -32,6 +32,10 @@ class Lanes:
         """All that still wait, in order."""
         return [job for _, job in sorted((e for lane in self._lanes.values() for e in lane), key=_turn)]
 
+    def behind(self, key: ClassKey) -> int:
+        """How many of a class still wait."""
+        return len(self._lanes[key])
+
     def turns(self) -> Iterator[tuple[ClassKey, JobView, "Turn"]]:
         """The first of each lane in the order of all jobs. Where it says `took`, the next of its lane has its turn where it stands."""
         heads = [(lane[0][0], key) for key, lane in self._lanes.items()]

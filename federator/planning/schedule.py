@@ -2,10 +2,11 @@
 
 It serves the forecast at home, greedy's decision (what it starts now is the first step of its schedule) and the evaluation of
 any plan (that plan's decisions first, then the schedule fills what is free and goes on). From release to release it offers every
-waiting job, in the published order, its cheapest place that fits. Three rules keep it fair:
+waiting job, in the published order, its cheapest place that fits. Rules keep it fair:
 
 * The first gang that does not fit is *held* a place: others may run there only if the gang still starts on time (EASY backfill).
 * A job that would miss its deadline where it fits, and would meet it by waiting for another place or a rental, waits.
+* So does one for which another owned place is cheaper, all told: run, data, chance of missing, and the wait itself.
 * Caps hold at every moment; what ends gives its part back.
 
 A job of several forms starts in the narrowest that meets its deadline. When everybody has had a turn, those that have started at this moment
@@ -24,6 +25,7 @@ from federator.planning.bookings import Schedule, estimate, put_back
 from federator.planning.burst import Bursting
 from federator.planning.candidates import machines
 from federator.planning.lanes import Lanes
+from federator.planning.patience import Patience
 from federator.planning.prices import cost
 from federator.planning.problem import OPTION, World
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
@@ -117,6 +119,7 @@ class _Engine(Board):
         """Offer every waiting job a start at this moment, in order; a lane whose first is refused is done with."""
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
+        self.patience = Patience(self.world, self.lots)
         started = []
         for key, job, turn in self.lanes.turns():
             if self._worth_a_look(job, at, fresh):
@@ -207,6 +210,9 @@ class _Engine(Board):
         if fitting:
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
+            if better is None and not job.forms:
+                self.result.attempts += len(self.world.home(job))
+                better = self.patience.better(job, at, best.total, self.lanes.behind(self.world.key(job)))
             if better is None:
                 self._start(job, best.place, at, best.hosts)
             return better

@@ -38,9 +38,11 @@ def _reasons(ground: Ground) -> Iterator[Finding]:
 def _idle(ground: Ground) -> Iterator[Finding]:
     """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time.
 
-    A reason that names another waiting job is a reservation for that one.
+    A reason that names another waiting job is a reservation for that one. A job that waits for a better place than those that are free says which.
     """
     reasons = {waiting.job: waiting.because for waiting in ground.plan.waiting}
+    choosy = {waiting.job for waiting in ground.plan.waiting if waiting.kind == "later"}
+    sites = {target.site for target in ground.targets}
     started = {action.job for action in ground.accepted}
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
     known: dict[object, str | None] = {}
@@ -66,6 +68,8 @@ def _idle(ground: Ground) -> Iterator[Finding]:
                 Severity.REMARK, 11, job.id, f"rented for, though {key} is free, owned, and soon enough"
             )
         elif key is not None and _wants_gpus(job) and not _reserved(reasons.get(job.id, ""), job, reasons):
+            if job.id in choosy and sites.intersection(_WORD.findall(reasons[job.id])):
+                continue
             yield Finding(
                 Severity.REMARK, 13, job.id, f"waits, though {key} has free GPUs that it fits and may use"
             )

@@ -81,6 +81,8 @@ def one_pass(s, at):
     state = s.state[0]
     if state.hold_job >= 0 and state.hold_at <= at:
         state.hold_job = -1
+    for number in range(len(s.places)):
+        s.places[number].awaited_s = 0.0
     index, before = 0, state.booked
     while index < state.waiting:
         klass = s.classes[index].head

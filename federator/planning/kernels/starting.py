@@ -13,10 +13,12 @@ from federator.planning.kernels.limits import blocking, count_in, later_case
 from federator.planning.kernels.tables import (
     BUDGET,
     BUSY,
+    CHEAPER,
     ELSEWHERE,
     FREE,
     HELD,
     JOB,
+    LEAST_GAIN,
     MOST_RATIO,
     NOTHING,
     OFFER,
@@ -188,6 +190,8 @@ def offer_start(s, job, klass, at, gained):
             best, best_first, best_usd, best_miss, best_lost = number, first, usd, miss, lost
     if best >= 0:
         better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
+        if better == FREE and kind.forms == 0:
+            better = cheaper_later(s, job, klass, at, best_usd)
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at, False)
@@ -213,6 +217,35 @@ def note(kind, by, place, x):
     kind.stuck_by = by
     kind.stuck_at = place
     kind.stuck_x = x
+
+
+@compiled
+def cheaper_later(s, job, klass, at, usd):
+    """Whether waiting for another owned place costs less, all told, than starting at once for so much, for the last of those that are alike."""
+    kind, state = s.classes[klass], s.state[0]
+    best, best_usd, best_at, alike = -1, usd - LEAST_GAIN, 0.0, kind.last_member - kind.next
+    for number in range(kind.first_way, kind.last_way):
+        way = s.ways[number]
+        place = s.places[way.place]
+        if place.kind != OWNED or s.flags[state.open_at + klass, way.place] == 0:
+            continue
+        state.attempts += 1
+        if rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
+            continue
+        state.epoch += 1
+        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, np.inf)
+        if begins <= at or begins == np.inf:
+            continue
+        begins += place.awaited_s + (alike - 1) * kind.size * way.run_s / max(kind.size, place.all_gpus)
+        then_usd = rank_usd(s, job, way, begins, missed(kind, way, begins))
+        if then_usd < best_usd:
+            best, best_usd, best_at = number, then_usd, begins
+    if best < 0:
+        return FREE
+    place = s.places[s.ways[best].place]
+    place.awaited_s += alike * kind.size * s.ways[best].run_s / max(kind.size, place.all_gpus)
+    note(kind, -1, s.ways[best].place, best_at)
+    return CHEAPER
 
 
 @compiled

@@ -18,8 +18,10 @@ OWNED, LEASE, OFFER = 0, 1, 2
 """Kinds of places."""
 GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
 """Units of caps; those before `USD` are given back when work ends."""
-FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT = 0, 1, 2, 3, 4, 5, 6
-"""What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later."""
+FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT, CHEAPER = 0, 1, 2, 3, 4, 5, 6, 7
+"""What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later, a cheaper place later."""
+LEAST_GAIN = 1e9
+"""`patience.LEAST_GAIN_USD`, in billionths of a USD."""
 OPTION = 10_000
 """As in `problem`."""
 MOST_RATIO = 1000.0
@@ -52,7 +54,8 @@ PLACE = _record(
     " free_gpus free_cpus free_memory rented gained fresh"
     # The soonest and the last release (-1: none).
     " soonest latest",
-    "all_gpus usd_h delay_s backlog_s",
+    # `awaited_s`: for how long it has enough to do with the work that waits for it.
+    "all_gpus usd_h delay_s backlog_s awaited_s",
 )
 HOST = _record(
     "gpus cpus memory member"
