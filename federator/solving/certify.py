@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from federator.planning import columns as cut
 from federator.planning.columns import Columns
 from federator.planning.objective import Evaluator
-from federator.solving import sifting
+from federator.solving import parts, sifting
 from federator.solving.packed import pack
 
 Floats = NDArray[np.float64]
@@ -23,9 +23,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Certified:
-    """A proven bound, what the decisions of now come to at best, both in USD of the model, and the model's size."""
+    """A proven bound, the best plan known of the model where all is fluid, what the decisions of now come to at best, and the model's size. USD."""
 
     bound_usd: float
+    relaxed_usd: float
     completed_usd: float | None
     columns: int
     rows: int
@@ -40,11 +41,19 @@ class Certified:
 
 def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certified, ...] | None:
     """A certificate for each set of starts (job to place; an offer is rented); None when the model was not solved within the limit."""
+    if parts.too_long(evaluator):
+        judged = parts.certify(evaluator, decisions)
+        if judged is None:
+            return None
+        bound, value, size = judged.bound, judged.value, (judged.columns, judged.rows)
+        return tuple(_certified(bound, value, each, *size) for each in judged.completed)
     table = cut.build(evaluator)
     packed = pack(table)
     small = len(table.cost) <= sifting.ALL
     start = (
-        np.zeros(len(packed.limit)) if small else sifting.smoothed(packed, hours_of(table, packed.row_origin))
+        np.zeros(len(packed.limit))
+        if small
+        else sifting.smoothed(packed, sifting.hours_of(table, packed.row_origin))
     )
     first = sifting.sift(packed, start)
     if first is None:
@@ -55,18 +64,14 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
         values, best = _fixed(table, starts), None
         if values is not None:
             best = sifting.sift(packed.fixed(values, table.committed), first.prices, first.active)
-        completed = None if best is None else round(best.value, 6)
-        found.append(Certified(round(bound, 6), completed, len(table.cost), len(table.rows)))
+        completed = None if best is None else best.value
+        found.append(_certified(bound, first.value, completed, len(table.cost), len(table.rows)))
     return tuple(found)
 
 
-def hours_of(table: Columns, rows: Ints) -> Floats:
-    """In how many hours what these rows are about is there; infinite where that is not GPU-hours of a bucket."""
-    names = [table.rows[row].name for row in rows.tolist()]
-    ends = [
-        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith("hours/") else "inf" for name in names
-    ]
-    return np.array([float(end) for end in ends])
+def _certified(bound: float, relaxed: float, completed: float | None, columns: int, rows: int) -> Certified:
+    usd = None if completed is None else round(completed, 6)
+    return Certified(round(bound, 6), round(relaxed, 6), usd, columns, rows)
 
 
 def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:

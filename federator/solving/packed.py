@@ -4,6 +4,7 @@ Every row but a class's own is brought to `use ≤ limit`, so that a price is ne
 any prices (`bound`): no solver has to be trusted for it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -119,6 +120,23 @@ class Packed:
             base_usd=self.base_usd + float(self.cost @ decided),
         )
 
+    def only(self, columns: Ints) -> "Packed":
+        """The same with these columns alone, which are in rising order; `origin` is then by what they were here."""
+        number = np.full(len(self.cost), -1)
+        number[columns] = np.arange(len(columns))
+        mine = number[self.column_of] >= 0
+        return replace(
+            self,
+            cost=self.cost[columns],
+            upper=self.upper[columns],
+            klass=self.klass[columns],
+            column_of=number[self.column_of[mine]],
+            row_of=self.row_of[mine],
+            use=self.use[mine],
+            origin=np.arange(len(columns)),
+            never=number[self.never][number[self.never] >= 0],
+        )
+
     def duals(self, prices: Floats, marginal: Floats) -> Floats:
         """These prices, and what each class pays, as a solver of `Columns` would tell them, row by row."""
         found = np.zeros(self.rows)
@@ -165,4 +183,45 @@ def pack(columns: Columns) -> Packed:
         serves=serves,
         rows=len(columns.rows),
         never=np.flatnonzero(columns.kind[origin] == Kind.NEVER),
+    )
+
+
+def joined(parts: Sequence[tuple[Packed, Ints]], limit: Floats) -> Packed:
+    """One model of several, each with which rows of the whole its own are. `origin` is by the columns of all parts, one part after the other."""
+    classes = sum(len(part.count) for part, _ in parts)
+    firsts = np.cumsum([0, *(len(part.count) for part, _ in parts)])
+    klass = np.concatenate(
+        [
+            np.where(part.klass < len(part.count), part.klass + first, classes)
+            for (part, _), first in zip(parts, firsts[:-1].tolist(), strict=True)
+        ]
+    )
+    begins = np.cumsum([0, *(len(part.cost) for part, _ in parts)])[:-1].tolist()
+    origin = np.argsort(klass, kind="stable")
+    place = np.empty_like(origin)
+    place[origin] = np.arange(len(origin))
+    column_of = place[
+        np.concatenate([part.column_of + begin for (part, _), begin in zip(parts, begins, strict=True)])
+    ]
+    row_of = np.concatenate([rows[part.row_of] for part, rows in parts])
+    order = np.lexsort((row_of, column_of))
+    return Packed(
+        cost=np.concatenate([part.cost for part, _ in parts])[origin],
+        upper=np.concatenate([part.upper for part, _ in parts])[origin],
+        klass=klass[origin],
+        count=np.concatenate([part.count for part, _ in parts]),
+        column_of=column_of[order],
+        row_of=row_of[order],
+        use=np.concatenate([part.use for part, _ in parts])[order],
+        limit=limit,
+        origin=origin,
+        row_origin=np.arange(len(limit)),
+        sign=np.ones(len(limit)),
+        serves=np.arange(classes) + len(limit),
+        rows=len(limit) + classes,
+        never=np.sort(
+            place[
+                np.concatenate([part.never + begin for (part, _), begin in zip(parts, begins, strict=True)])
+            ]
+        ),
     )

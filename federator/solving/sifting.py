@@ -20,6 +20,7 @@ from ortools.math_opt.model_pb2 import ModelProto
 from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersProto, SolverInitializerProto
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 
+from federator.planning.columns import Columns
 from federator.planning.growing import Floats, Ints
 from federator.solving.packed import Packed
 
@@ -64,11 +65,11 @@ def sift(packed: Packed, prices: Floats, active: Bools | None = None, *, near: f
     best, found = packed.answer(prices), None
     usable = packed.upper > 0.0
     most = _picks(packed, best.marginal)
-    kept = _always(packed)
+    kept = always(packed)
     if len(packed.cost) <= ALL:
         kept[:] = True
     elif active is None:
-        kept |= _cheapest(packed, packed.reduced(prices), usable, most)
+        kept |= cheapest(packed, packed.reduced(prices), usable, most)
     else:
         kept |= active
     for _ in range(ROUNDS):
@@ -114,6 +115,15 @@ def smoothed(packed: Packed, hours: Floats) -> Floats:
                 faster, swing = 1.0, 0.0
             ahead, here, pace = np.maximum(0.0, moved + swing * (moved - here)), moved, faster
     return prices
+
+
+def hours_of(table: Columns, rows: Ints) -> Floats:
+    """In how many hours what these rows are about is there; infinite where that is not GPU-hours of a bucket."""
+    names = [table.rows[row].name for row in rows.tolist()]
+    ends = [
+        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith("hours/") else "inf" for name in names
+    ]
+    return np.array([float(end) for end in ends])
 
 
 def _flat(packed: Packed, hours: Floats) -> Floats:
@@ -163,7 +173,7 @@ def _shared(packed: Packed, prices: Floats, width: Floats) -> tuple[float, Float
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _always(packed: Packed) -> Bools:
+def always(packed: Packed) -> Bools:
     """Columns of no class, and those of never running."""
     kept: Bools = packed.klass == len(packed.count)
     kept[packed.never] = True
@@ -177,7 +187,7 @@ def _picks(packed: Packed, marginal: Floats) -> Ints:
     return (PICKED + PICKED_BY_SHARE * share / average).astype(np.int64)
 
 
-def _cheapest(packed: Packed, reduced: Floats, among: Bools, most: Ints) -> Bools:
+def cheapest(packed: Packed, reduced: Floats, among: Bools, most: Ints) -> Bools:
     """The cheapest so many of each class."""
     found = np.zeros(len(reduced), dtype=bool)
     some = np.flatnonzero(among & (packed.klass < len(packed.count)))
@@ -204,7 +214,7 @@ def _fresh(
             level[:-1] = paid
         else:
             np.minimum.at(level, packed.klass[inside], reduced[inside])
-        fresh |= _cheapest(packed, reduced, outside & (reduced < level[packed.klass] - 1e-9), most)
+        fresh |= cheapest(packed, reduced, outside & (reduced < level[packed.klass] - 1e-9), most)
     return fresh
 
 

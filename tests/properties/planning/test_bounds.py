@@ -14,8 +14,9 @@ from federator.planning import columns as cut
 from federator.planning.columns import Columns, Kind
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
-from federator.solving import certify, linear, sifting
+from federator.solving import certify, linear, parts, sifting
 from federator.solving.packed import pack
+from tests.bench.solver.baselines import RULES
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 
@@ -77,7 +78,7 @@ def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     exact = linear.Model(table).relax({})
     assert exact is not None
     packed = pack(table)
-    hours = certify.hours_of(table, packed.row_origin)
+    hours = sifting.hours_of(table, packed.row_origin)
     start = sifting.smoothed(packed, hours)
     assert packed.answer(start).bound > packed.answer(np.zeros(len(start))).bound
     found = sifting.sift(packed, start)
@@ -88,6 +89,32 @@ def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     again = sifting.sift(packed, start)
     assert again is not None
     assert (again.value, again.bound) == (found.value, found.bound)
+
+
+def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = Instance(Parameters(jobs=120, sites=6, seed=2)).problem()
+    decisions = [RULES["first-fit"](problem, 0), {}, {"job-0-0": 999}]
+    evaluator = Evaluator(World(problem))
+    monkeypatch.setattr(sifting, "NEAR", 1e-4)
+    whole = certify.certify(evaluator, *decisions)
+    for name, value in (("WHOLE_COLUMNS", 0), ("PART_COLUMNS", 700), ("SAMPLE_COLUMNS", 1_500)):
+        monkeypatch.setattr(parts, name, value)
+    in_parts = certify.certify(evaluator, *decisions)
+    assert whole is not None
+    assert in_parts is not None
+    best = linear.Model(cut.build(evaluator)).relax({})
+    assert best is not None
+    for one, other in zip(whole, in_parts, strict=True):
+        assert other.columns == one.columns
+        assert other.bound_usd <= best.objective + 1e-4
+        assert other.bound_usd == pytest.approx(one.bound_usd, rel=2e-2)
+        if one.completed_usd is None:
+            assert other.completed_usd is None
+        else:
+            assert other.completed_usd == pytest.approx(one.completed_usd, rel=2e-2)
+    assert in_parts == certify.certify(evaluator, *decisions)
 
 
 def _table(problem: Problem) -> Columns:
