@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.planning import columns as cut
-from federator.planning.burst import Case
 from federator.planning.columns import Columns
 from federator.planning.greedy import PROOFS, QUICK, choose, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
-from federator.planning.prices import cost
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
 from federator.solving import guided, integer, linear
 from federator.solving.frames import STAGES
+from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
 
+NEAR = 1e-3
+"""A dive that ends this near the bound, as a part of it, leaves the integer stage nothing to find."""
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
 
@@ -101,7 +102,7 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     )
     if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
         return race
-    if first.total <= _floor_usd(evaluator) + WORTH_USD:
+    if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
     table = cut.build(evaluator)
@@ -113,38 +114,17 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     if answer is None:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
     else:
-        ordered = evaluator.in_order(order_of(evaluator.world, table, answer.ended))
-        _linear(race, table, answer, ordered)
+        futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
+        _linear(race, table, answer, futures)
         if "cpsat" in stages:
             evaluator.work.begin_stage()
-            _integer(race, table, answer, ordered, seed)
+            _integer(race, table, answer, futures, seed)
     evaluator.work.end_stages()
     return race
 
 
-def _floor_usd(evaluator: Evaluator) -> float:
-    """What no plan costs less than: every job at once where it costs least, as if nobody else were there; for nothing, where it may use what is rented."""
-    world, total = evaluator.world, 0.0
-    known: dict[object, float] = {}
-    for job in world.jobs:
-        if any(isinstance(evaluator.bursting.case(job, place), Case) for place in world.offered(job)):
-            continue
-        if any(evaluator.bursting.may_use_lease(job, place) for place in world.leases(job)):
-            continue
-        key = world.key(job)
-        if key not in known:
-            start_at = max(world.now, job.not_before_at or 0.0)
-            at_once = (
-                cost(world.book, world.as_form(job, place), world.places[place], start_at).total
-                for place in world.home(job)
-            )
-            known[key] = min(at_once, default=0.0)
-        total += known[key]
-    return total
-
-
-def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: Evaluator) -> None:
-    scored = _best_round(ordered, table, answer, race.greedy.starts)
+def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...]) -> None:
+    scored, judge = _best_round(futures, table, answer, race.greedy.starts)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
         StageReport(
@@ -157,34 +137,50 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: E
         )
     )
     race.prices = answer.prices
-    race.offer("lp", scored, ordered)
+    race.offer("lp", scored, judge)
 
 
 def _best_round(
-    evaluator: Evaluator, table: Columns, answer: linear.LinearAnswer, greedy: dict[str, int]
-) -> Scored:
-    """The cheapest of what the dive's steps come to, once the order or the prices have filled what they leave open; and of what greedy starts."""
+    futures: tuple[Evaluator, ...], table: Columns, answer: linear.LinearAnswer, greedy: dict[str, int]
+) -> tuple[Scored, Evaluator]:
+    """The cheapest of what the dive's steps come to, once the order or the prices have filled what they leave open, and of what greedy starts; with whichever future."""
+    evaluator = futures[0]
     dived = [table.jobs_for(values, evaluator) for values in answer.rounds]
     guided_by_prices = [guided.fill(evaluator, table, answer.reduced, starts) for starts in (dived[0], {})]
+    return _cheapest(futures, [dived[0], *guided_by_prices, greedy, *dived[1:]])
+
+
+def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> tuple[Scored, Evaluator]:
+    """The cheapest of these starts with one of these futures, and rentals that pay besides."""
     tried: list[dict[str, int]] = []
-    best: Scored | None = None
-    for starts in (dived[0], *guided_by_prices, greedy, *dived[1:]):
-        if starts in tried or (best is not None and evaluator.work.spent):
+    best: tuple[Scored, Evaluator] | None = None
+    for starts in trials:
+        if starts in tried or (best is not None and best[1].work.spent):
             continue
         tried.append(starts)
-        scored = evaluator.score(starts)
-        best = scored if best is None or scored.total < best.total - EPSILON_USD else best
-    assert best is not None, "a solved relaxation has at least one round"
-    return choose(evaluator, best.starts)
+        for judge in futures:
+            scored = judge.score(starts)
+            if best is None or scored.total < best[0].total - EPSILON_USD:
+                best = scored, judge
+    assert best is not None, "there is something to try"
+    return choose(best[1], best[0].starts), best[1]
 
 
-def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: Evaluator, seed: int) -> None:
+def _integer(
+    race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...], seed: int
+) -> None:
+    if answer.short < NEAR:
+        note = (
+            f"left out: the dive's plan is within {100 * NEAR:g} % of the bound, so there is nothing to find"
+        )
+        race.report(StageReport(stage="cpsat", completed=False, note=note))
+        return
     known = integer.Known(race.best.total, table.known(race.best.starts))
     found = integer.solve(table, answer, known, seed)
     if isinstance(found, str):
         race.report(StageReport(stage="cpsat", completed=False, note=found))
         return
-    scored = choose(ordered, table.jobs_for(found.values, ordered))
+    scored, judge = _cheapest(futures, [table.jobs_for(found.values, futures[0])])
     note = "proven best of its model" if found.proven else "best found within the limit"
     race.report(
         StageReport(
@@ -196,7 +192,7 @@ def _integer(race: _Race, table: Columns, answer: linear.LinearAnswer, ordered: 
             note=note,
         )
     )
-    race.offer("cpsat", scored, ordered)
+    race.offer("cpsat", scored, judge)
 
 
 def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:

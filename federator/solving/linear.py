@@ -5,6 +5,7 @@ on until all are whole or the dive's few steps are used up. Work is limited by i
 itself exactly.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from ortools.math_opt.parameters_pb2 import (
 )
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 
-from federator.planning.columns import Columns
+from federator.planning.columns import Columns, Kind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,6 +34,9 @@ ITERATIONS = 200_000
 DIVE_STEPS = 12
 DIVE_COLUMNS = 120_000
 """Solves after the first: so many, and no more columns in all of them together."""
+FEW_COLUMNS = 3_000
+DIVED_PER_CLASS = 12
+"""Of a model of more than so few columns, the dive takes each class's so many cheapest at the prices found, and those that are used."""
 WHOLE = 1e-6
 """Distance from an integer that counts as none."""
 
@@ -49,6 +53,8 @@ class LinearAnswer:
     reduced: Floats
     rounds: list[Floats]
     ended: Floats
+    short: float = math.inf
+    """By how much the dive's end is above the bound, as a part of it; infinite where it did not become whole."""
 
     @property
     def values(self) -> Floats:
@@ -58,11 +64,15 @@ class LinearAnswer:
 
 def solve(columns: Columns) -> LinearAnswer | None:
     """Solve and dive; None when the limit was reached before the first solve was optimal (the stage did not complete)."""
-    model = Model(columns)
-    first = model.relax({})
+    model = Model(Matrix.of(columns))
+    first = model.relax()
     if first is None:
         return None
-    steps = [first.values, *_dive(model, columns, first.values)]
+    steps = [first.values, *_dive(model, columns, first)]
+    now = steps[-1][columns.committed]
+    whole = bool((np.abs(now - np.rint(now)) <= WHOLE).all())
+    above = float(columns.cost @ steps[-1]) - first.objective
+    short = max(0.0, above) / max(first.objective, 1e-9) if whole else math.inf
     rounds = []
     for step in reversed(steps):
         values = step.copy()
@@ -73,47 +83,66 @@ def solve(columns: Columns) -> LinearAnswer | None:
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(first.objective, prices, first.reduced, rounds, steps[-1])
+    return LinearAnswer(first.objective, prices, first.reduced, rounds, steps[-1], short)
 
 
-Bounds = dict[int, tuple[float, float]]
+def _dive(model: "Model", columns: Columns, first: "Relaxed") -> Iterator[Floats]:
+    """Make now-columns whole, the most nearly whole first; yield the values of all columns after each step."""
+    if len(columns.cost) <= FEW_COLUMNS:
+        yield from _steps(model, columns, columns.committed, first.values)
+        return
+    kept = _cheapest(columns, first)
+    smaller = Model(Matrix.of(columns).only(kept))
+    again = smaller.relax()
+    if again is None:
+        return
+    committed = np.flatnonzero(np.isin(kept, columns.committed, assume_unique=True))
+    for values in _steps(smaller, columns, committed, again.values, kept):
+        every = np.zeros(len(columns.cost))
+        every[kept] = values
+        yield every
 
 
-def _dive(model: "Model", columns: Columns, values: Floats) -> Iterator[Floats]:
-    """Make now-columns whole, the most nearly whole first; yield the values after each step."""
-    committed = columns.committed
-    lower = np.zeros(len(committed))
-    upper = columns.upper[committed].copy()
+def _cheapest(columns: Columns, first: "Relaxed") -> Ints:
+    """The columns that a dive is likely to use: what is used already, and each class's cheapest at these prices; and those of no class."""
+    order = np.lexsort((first.reduced, columns.klass))
+    klass = columns.klass[order]
+    nth = np.arange(len(order)) - np.searchsorted(klass, klass)
+    kept = first.values > WHOLE
+    kept[order[nth < DIVED_PER_CLASS]] = True
+    kept |= (columns.kind == Kind.SLACK) | (columns.kind == Kind.NEVER)
+    return np.flatnonzero(kept)
+
+
+def _steps(
+    model: "Model", columns: Columns, committed: Ints, values: Floats, kept: Ints | None = None
+) -> Iterator[Floats]:
+    """The dive in a model of these columns (None: of all); `committed` are their numbers in it."""
+    cost, upper = (each if kept is None else each[kept] for each in (columns.cost, columns.upper))
+    lower, upper = np.zeros(len(committed)), upper[committed].copy()
     solves = 1
-    steps = min(DIVE_STEPS, DIVE_COLUMNS // max(1, len(columns.cost)))
+    steps = min(DIVE_STEPS, DIVE_COLUMNS // max(1, len(cost)))
     while solves <= steps:
         now = values[committed]
         lower = np.maximum(lower, np.floor(now + WHOLE))
         broken = np.flatnonzero(np.abs(now - np.rint(now)) > WHOLE)
         if not len(broken):
             break
-        broken = broken[
-            np.lexsort((broken, columns.cost[committed[broken]], np.floor(now[broken]) - now[broken]))
-        ]
+        broken = broken[np.lexsort((broken, cost[committed[broken]], np.floor(now[broken]) - now[broken]))]
         batch = broken[: max(1, len(broken) // (steps - solves + 1))]
         raised = lower.copy()
         raised[batch] = np.ceil(now[batch])
-        answer = model.relax(_bounds(committed, raised, upper))
+        answer = model.relax(committed, raised, np.maximum(raised, upper))
         if answer is not None:
             lower = raised
         else:
             upper[batch[0]] = lower[batch[0]]
-            answer = model.relax(_bounds(committed, lower, upper))
+            answer = model.relax(committed, lower, np.maximum(lower, upper))
         solves += 1
         if answer is None:
             break
         values = answer.values
         yield values
-
-
-def _bounds(committed: Ints, lower: Floats, upper: Floats) -> Bounds:
-    limits = zip(lower.tolist(), np.maximum(lower, upper).tolist(), strict=True)
-    return dict(zip(committed.tolist(), limits, strict=True))
 
 
 class Relaxed(NamedTuple):
@@ -125,6 +154,41 @@ class Relaxed(NamedTuple):
     reduced: Floats
 
 
+class Matrix(NamedTuple):
+    """A linear program in arrays: columns, rows, and coefficients row by row."""
+
+    cost: Floats
+    upper: Floats
+    low: Floats
+    high: Floats
+    row_of: Ints
+    column_of: Ints
+    coefficients: Floats
+
+    @classmethod
+    def of(cls, columns: Columns) -> "Matrix":
+        """All of a model."""
+        low = np.array([row.low for row in columns.rows], dtype=np.float64)
+        high = np.array([row.high for row in columns.rows], dtype=np.float64)
+        return cls(columns.cost, columns.upper, low, high, *columns.terms)
+
+    def only(self, kept: Ints) -> "Matrix":
+        """The same rows over these columns alone."""
+        number = np.full(len(self.cost), -1)
+        number[kept] = np.arange(len(kept))
+        used = number[self.column_of] >= 0
+        column_of = number[self.column_of[used]]
+        return Matrix(
+            self.cost[kept],
+            self.upper[kept],
+            self.low,
+            self.high,
+            self.row_of[used],
+            column_of,
+            self.coefficients[used],
+        )
+
+
 class Model:
     """The relaxation, handed to GLOP once; who dives, or fixes what is decided, only moves bounds.
 
@@ -132,33 +196,34 @@ class Model:
     it has made smaller is another one each time.
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, matrix: Matrix) -> None:
         """Hand the columns to the solver."""
-        self._columns = len(columns.cost)
-        model, every = ModelProto(), range(self._columns)
-        model.variables.ids.extend(every)
-        model.variables.lower_bounds.extend([0.0] * self._columns)
-        model.variables.upper_bounds.extend(columns.upper.tolist())
-        model.variables.integers.extend([False] * self._columns)
-        model.objective.linear_coefficients.ids.extend(every)
-        model.objective.linear_coefficients.values.extend(columns.cost.tolist())
-        model.linear_constraints.ids.extend(range(len(columns.rows)))
-        model.linear_constraints.lower_bounds.extend([row.low for row in columns.rows])
-        model.linear_constraints.upper_bounds.extend([row.high for row in columns.rows])
-        rows, entries, coefficients = columns.terms
-        model.linear_constraint_matrix.row_ids.extend(rows.tolist())
-        model.linear_constraint_matrix.column_ids.extend(entries.tolist())
-        model.linear_constraint_matrix.coefficients.extend(coefficients.tolist())
+        count = len(matrix.cost)
+        model = ModelProto()
+        model.variables.ids.extend(range(count))
+        model.variables.lower_bounds.extend([0.0] * count)
+        model.variables.upper_bounds.extend(matrix.upper.tolist())
+        model.variables.integers.extend([False] * count)
+        model.objective.linear_coefficients.ids.extend(range(count))
+        model.objective.linear_coefficients.values.extend(matrix.cost.tolist())
+        model.linear_constraints.ids.extend(range(len(matrix.low)))
+        model.linear_constraints.lower_bounds.extend(matrix.low.tolist())
+        model.linear_constraints.upper_bounds.extend(matrix.high.tolist())
+        model.linear_constraint_matrix.row_ids.extend(matrix.row_of.tolist())
+        model.linear_constraint_matrix.column_ids.extend(matrix.column_of.tolist())
+        model.linear_constraint_matrix.coefficients.extend(matrix.coefficients.tolist())
         self._solver = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto())
         self._parameters = SolveParametersProto()
         self._parameters.glop.use_preprocessing = False
         self._parameters.glop.use_dual_simplex = True
         self._parameters.glop.max_number_of_iterations = ITERATIONS
 
-    def relax(self, bounds: Bounds) -> Relaxed | None:
-        """Solve with these bounds moved, too; None unless it is solved to the end."""
-        if bounds:
-            self._move(bounds)
+    def relax(
+        self, moved: Ints | None = None, lower: Floats | None = None, upper: Floats | None = None
+    ) -> Relaxed | None:
+        """Solve, with the bounds of some columns (in rising order) moved, too; None unless it is solved to the end."""
+        if moved is not None and lower is not None and upper is not None:
+            self._move(moved, lower, upper)
         found = self._solver.solve(
             self._parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
         )
@@ -172,12 +237,11 @@ class Model:
             np.array(best.dual_solution.reduced_costs.values),
         )
 
-    def _move(self, bounds: Bounds) -> None:
-        moved, columns = ModelUpdateProto(), sorted(bounds)
-        lower, upper = moved.variable_updates.lower_bounds, moved.variable_updates.upper_bounds
-        lower.ids.extend(columns)
-        lower.values.extend([bounds[column][0] for column in columns])
-        upper.ids.extend(columns)
-        upper.values.extend([bounds[column][1] for column in columns])
-        taken = self._solver.update(moved)
+    def _move(self, columns: Ints, lower: Floats, upper: Floats) -> None:
+        update, ids = ModelUpdateProto(), columns.tolist()
+        update.variable_updates.lower_bounds.ids.extend(ids)
+        update.variable_updates.lower_bounds.values.extend(lower.tolist())
+        update.variable_updates.upper_bounds.ids.extend(ids)
+        update.variable_updates.upper_bounds.values.extend(upper.tolist())
+        taken = self._solver.update(update)
         assert taken, "GLOP takes other bounds"

@@ -59,7 +59,7 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
 @given(problem=worlds_at_random())
 def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
     table = _table(problem)
-    packed, solved = pack(table), linear.Model(table).relax({})
+    packed, solved = pack(table), linear.Model(linear.Matrix.of(table)).relax()
     assert solved is not None
     found = sifting.sift(packed, np.zeros(len(packed.limit)), near=1e-9)
     assert found is not None
@@ -75,7 +75,7 @@ def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(probl
 def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     evaluator = Evaluator(World(Instance(Parameters(jobs=120, sites=6, seed=seed)).problem()))
     table = cut.build(evaluator)
-    exact = linear.Model(table).relax({})
+    exact = linear.Model(linear.Matrix.of(table)).relax()
     assert exact is not None
     packed = pack(table)
     hours = sifting.hours_of(table, packed.row_origin)

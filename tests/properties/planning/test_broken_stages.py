@@ -14,6 +14,7 @@ from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.columns import Columns
 from federator.planning.greedy import plan_greedily
+from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide
 from tests.support.worlds import worlds_at_random
@@ -59,10 +60,10 @@ def _holds(problem: Problem) -> None:
 def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, asked = linear.Model.relax, Counter[str]()
 
-    def relax(model: linear.Model, bounds: Any) -> linear.Relaxed | None:
+    def relax(model: linear.Model, *bounds: Any) -> linear.Relaxed | None:
         asked["here"] += 1
         asked["ever"] += 1
-        answer = real(model, bounds)
+        answer = real(model, *bounds)
         return None if answer is None else ANSWERS[sort](answer, asked["here"])
 
     @at_random
@@ -86,6 +87,7 @@ def test_whatever_the_integer_solver_answers(factor: float, monkeypatch: pytest.
         return found if isinstance(found, str) else replace(found, values=(found.values + 1.0) * factor)
 
     monkeypatch.setattr(integer, "solve", solve)
+    monkeypatch.setattr(deciding, "NEAR", -1.0)  # also where there is nothing to find
     at_random(given(problem=worlds_at_random())(_holds))()
     assert asked["ever"] >= 5, "most of these worlds were decided without it"
 

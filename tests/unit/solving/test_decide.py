@@ -16,6 +16,7 @@ from federator.planning.problem import World
 from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide
+from federator.solving.least import least_usd
 from tests.support.worlds import (
     HOUR,
     NOW,
@@ -45,13 +46,20 @@ def _contested() -> Problem:
 
 
 @pytest.mark.parametrize("stages", [("greedy", "lp"), ("greedy", "lp", "cpsat")])
-def test_a_cheaper_plan_wins_and_says_why(stages: tuple[str, ...]) -> None:
+def test_a_cheaper_plan_wins_and_says_why(stages: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "NEAR", -1.0)
     plan = decide(_contested(), stages=stages)
     assert plan.winner == "lp"
     assert "lower than greedy: it meets the deadline of second" in plan.winner_because
     assert plan.objective_usd < plan_greedily(_contested()).objective_usd
     assert [report.stage for report in plan.stages] == list(stages)
     assert all(report.completed for report in plan.stages)
+
+
+def test_the_integer_stage_is_left_out_where_the_dive_has_come_to_the_bound() -> None:
+    stage = decide(_contested()).stages[-1]
+    assert (stage.stage, stage.completed) == ("cpsat", False)
+    assert stage.note.startswith("left out: the dive's plan is within 0.1 % of the bound")
 
 
 def test_greedy_alone_when_no_other_stage_is_asked_for() -> None:
@@ -141,7 +149,7 @@ def test_a_cap_that_is_already_exceeded_does_not_make_the_model_infeasible() -> 
     jobs = [a_job("over", queue="batch"), a_job("fine")]
     cap = CapRow("q", CapUnit.GPUS, 1.0, scope=Scope(queues=("batch",)))
     plan = decide(a_world(jobs, [pool], [], [cap]))
-    assert all(report.completed for report in plan.stages)
+    assert [report.stage for report in plan.stages if report.completed][:2] == ["greedy", "lp"]
     assert [action.job for action in plan.actions] == ["fine"]
 
 
@@ -191,6 +199,6 @@ def test_where_every_job_has_the_best_place_no_other_stage_is_asked() -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problem=worlds_at_random())
 def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: Problem) -> None:
-    floor_usd = deciding._floor_usd(Evaluator(World(problem)))
+    floor_usd = least_usd(Evaluator(World(problem)))
     for stages in (("greedy",), ("greedy", "lp", "cpsat")):
         assert decide(problem, stages=stages).objective_usd >= floor_usd - 1e-6

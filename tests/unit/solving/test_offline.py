@@ -112,7 +112,7 @@ def test_the_bound_is_below_what_the_plan_comes_to(problem: Problem) -> None:
 @given(problem=worlds_at_random())
 def test_any_prices_prove_a_bound(problem: Problem) -> None:
     table = cut.build(Evaluator(World(problem)))
-    solved = linear.Model(table).relax({})
+    solved = linear.Model(linear.Matrix.of(table)).relax()
     assert solved is not None
     best = proven_bound(table, solved.duals)
     assert best == pytest.approx(solved.objective, rel=1e-6, abs=1e-4)

@@ -1,0 +1,32 @@
+"""What no plan costs less than, said at once: every job alone, where it costs least.
+
+Where greedy has come to that, nobody needs to look for anything better. On the arrays of a world, since a turn asks it of every job and place.
+"""
+
+import numpy as np
+
+from federator.planning.cases import cases_of
+from federator.planning.kernels import tables as t
+from federator.planning.objective import Evaluator
+from federator.planning.prices import MOST_RATIO
+from federator.planning.ways import numbers_of
+
+
+def least_usd(evaluator: Evaluator) -> float:
+    """Every job at once at its cheapest owned place, as if nobody else were there; for nothing, where it may use what is rented, or has no such place."""
+    numbers = numbers_of(evaluator.world)
+    ways, classes, places = numbers.ways, numbers.classes, numbers.places
+    klass = np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
+    own = classes[klass]
+    window_s = own["deadline"] - np.maximum(evaluator.world.now, own["not_before"])
+    ratio = np.clip(window_s / (own["typical"] * ways["run_s"]), 0.0, MOST_RATIO)
+    chance = np.where(own["steep"] == 0.0, ways["run_s"] > window_s, 1.0 / (1.0 + ratio ** own["steep"]))
+    usd = ways["run_usd"] + ways["egress_usd"] + own["value"] * np.where(window_s <= 0.0, 1.0, chance)
+    usd = np.where(places["kind"][ways["place"]] == t.OWNED, usd, np.inf)
+    least = np.full(len(classes), np.inf)
+    np.minimum.at(least, klass, usd)
+    cases = cases_of(numbers, evaluator.bursting)
+    first = cases.begins["usable"]
+    alone = ~cases.flags[first : first + len(numbers.klass)].any(axis=1)
+    by_class = np.where(np.isfinite(least), least, 0.0)
+    return float(by_class[np.array(numbers.klass, dtype=np.int64)][alone].sum())
