@@ -90,7 +90,7 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How rented capacity is kept. Clock seconds."""
 
     idle_s: float = 300.0
-    """An idle lease drains after this long."""
+    """An idle lease drains after this long, or after its boot and teardown where these are shorter; not before what is billed at least has passed."""
     join_within_s: float = 1800.0
     """A lease whose agent has not joined this long after its expected boot is ended and its offer avoided."""
     drain_within_s: float = 600.0

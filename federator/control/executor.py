@@ -217,7 +217,7 @@ class Executor:
                 await self._set(lease.id, idle_since_at=None)
         elif lease.idle_since_at is None:
             await self._set(lease.id, idle_since_at=now)
-        elif left_s <= 0 or now - lease.idle_since_at >= self._settings.idle_s:
+        elif left_s <= 0 or now >= self._purse.warm_until_at(lease):
             await self._move(lease.id, "drain")
 
     async def _interrupted(self, lease: Lease) -> None:

@@ -33,6 +33,10 @@ OVERDUE_SHARE = 0.15
 """Of work that has outrun its forecast this share of what it has done is expected to be left: about the middle of what is, where runs err by e^±0.4."""
 
 
+LOOKS_EVERY_S = 300.0
+"""How often a site looks for a new checkpoint to bring where the job keeps it, unless the job says how often it saves itself."""
+
+
 class _Kept(NamedTuple):
     """A view, and what it was made of."""
 
@@ -107,6 +111,7 @@ class JobViews:
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             saves=spec.checkpoint is not None,
+            repeats_s=_repeats_s(spec),
             approved_usd=job.approved_usd,
         )
 
@@ -230,3 +235,10 @@ def _run_times(forecast: RunForecast, saved_s: float) -> dict[str, Any]:
 def left_s(run_s: float, done_s: float) -> float:
     """What is left of a run of which so much is done: never nothing, as long as it has not ended."""
     return max(run_s - done_s, OVERDUE_SHARE * done_s)
+
+
+def _repeats_s(spec: JobSpec) -> float | None:
+    """What it does again after the loss of its machine: a checkpoint is written, and later looked for and brought away, once in such a time each."""
+    if spec.checkpoint is None or not spec.checkpoint.uri:
+        return None
+    return 2 * (spec.checkpoint.every_s or LOOKS_EVERY_S)

@@ -30,6 +30,13 @@ class Purse:
         early_s *= 2 if lease.offer.market is Market.SPOT else 1
         return self._affordable(lease).until_at - early_s - self._clock.now()
 
+    def warm_until_at(self, lease: Lease) -> float:
+        """Until when it is kept though nothing runs there: while what is paid for lasts, and no longer than renting it anew would cost, or `idle_s`."""
+        offer, idle_since_at = lease.offer, lease.idle_since_at or self._clock.now()
+        worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
+        begun_at = lease.launched_at or lease.requested_at
+        return max(idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s)
+
     def because(self, lease: Lease) -> str:
         """What ends it."""
         return self._affordable(lease).because

@@ -65,6 +65,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     saves: bool = False
     """Whether it saves itself when it is told to stop, and goes on from there."""
+    repeats_s: float | None = None
+    """What the loss of a machine costs it of its work at most: what lies after the last checkpoint that is kept elsewhere. None: all of it."""
     cost_policy: str = ""
     """The policy that `max_cost_usd` is by; empty: the job's own."""
     approved_usd: float = 0.0

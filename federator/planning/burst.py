@@ -6,8 +6,8 @@ rented finish does not. (Waiting alone justifies it where the policy says so.) T
 decision: it is required, and its price is not weighed.
 
 Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
-deadline holds even if the machine goes at the very end of the run and all is done again on demand; when that slack is gone,
-on-demand remains. A job that says `spot` takes the risk.
+deadline holds even if the machine goes at the very end of the run and all is done again on demand – of a job that keeps its checkpoints
+elsewhere, what lies after the last one. When that slack is gone, on-demand remains: spot while progress is on schedule. A job that says `spot` takes the risk.
 
 Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
 free, so the case says `rent_at`, and the plan wakes then. A job that no owned place could take even empty is rented for at once: there is
@@ -284,10 +284,10 @@ class Bursting:
         return NoCase("too-late", text, f"a deadline {late} later, or spot_policy: spot to take the risk")
 
     def _again_s(self, job: JobView, place: int) -> float:
-        """What an interruption at the very end costs in time: hearing of it, and the whole run again. 0 where nobody asks.
+        """What the worst interruption costs in time: hearing of it, another machine, and the work again that was lost. 0 where nobody asks.
 
         Again on the fastest on-demand offer that the job may use and that its `max_cost` still leaves money for; where there is none, on
-        such a machine as this.
+        such a machine as this. What is lost at the very end is the whole run, or what lies after the last checkpoint that is kept elsewhere.
         """
         at = self.world.places[place]
         if at.market is not Market.SPOT or job.spot_policy != "auto":
@@ -300,12 +300,25 @@ class Bursting:
                 else job.max_cost_usd - job.spent_usd - worst_usd(job, at)
             )
             fresh = [
-                self._fresh_s(job, p)
+                self._resumed_s(job, place, p)
                 for p in self._on_demand(job)
                 if worst_usd(self.world.as_form(job, p), self.world.places[p]) <= left
             ]
-            self._again[index] = INTERRUPTION_S + min(fresh, default=self._fresh_s(job, place))
+            self._again[index] = INTERRUPTION_S + min(fresh, default=self._resumed_s(job, place, place))
         return self._again[index]
+
+    def _resumed_s(self, job: JobView, place: int, other: int) -> float:
+        """How much later than on time the job is done if its machine is taken back, at the worst moment, and it goes on at another place.
+
+        Where most of its work is kept that is the very end; or, where the other place is slower, the beginning: most is then done there.
+        """
+        fresh_s = self._fresh_s(job, other)
+        if job.repeats_s is None:
+            return fresh_s
+        here, there = self.world.places[place], self.world.places[other]
+        here_s, there_s = here.run_s(job), there.run_s(self.world.as_form(job, other))
+        again_s = min(there.transfer(job).seconds + job.repeats_s, there_s)
+        return fresh_s - there_s + again_s + max(0.0, there_s - here_s)
 
     def _on_demand(self, job: JobView) -> list[int]:
         places = self.world.places

@@ -105,6 +105,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """What it reads."""
     saves: bool = False
     """It saves itself when it is told to stop, and goes on from there."""
+    repeats_s: Seconds | None = None
+    """What the loss of a machine costs it of its work at most; left out: all of it."""
     cost_policy: str = ""
     """The policy that `max_cost_usd` is by; empty: its own."""
     approved_usd: Amount = 0.0

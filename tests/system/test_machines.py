@@ -57,7 +57,9 @@ async def test_a_gang_runs_over_two_machines_that_are_rented_for_it(federation: 
     assert done.job.status is JobStatus.SUCCEEDED, done.job.because
     leases = await admin.leases()
     assert len(leases) >= 2
-    assert len(leases) % 2 == 0, "both or none, also where a machine was too slow to join and they were rented again"
+    assert len(leases) % 2 == 0, (
+        "both or none, also where a machine was too slow to join and they were rented again"
+    )
     for rank in range(2):
         query = {"node": str(rank), "placement": done.job.placement or ""}
         path, headers = f"/v1/jobs/{job}/logs", {"Accept": "*/*"}

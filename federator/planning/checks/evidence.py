@@ -107,13 +107,20 @@ def _fallback(
     on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
     whole = job.of or job
     again = [
-        _soonest_finish_at(ground, whole.as_form(form), target_of_offer(view, ground.moving))
+        _again_s(whole.as_form(form), target_of_offer(view, ground.moving))
         for view in on_demand
         for form in range(1 + len(whole.forms))
     ]
-    again_s = min(again, default=_soonest_finish_at(ground, job, target)) - ground.plan.taken_at
+    again_s = min(again, default=_again_s(job, target))
     if said.fallback_finish_at < said.burst_finish_at + again_s - SLACK_S:
         yield Fault(PERMISSION, "the evidence does the work again in less time than booting and running take")
+
+
+def _again_s(job: JobView, target: Target) -> float:
+    """The least that another machine takes for what is lost at the end: all of the work, or what is kept nowhere else."""
+    delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
+    run_s = expected_run_s(job, target)
+    return delay_s + (run_s if job.repeats_s is None else min(run_s, job.repeats_s))
 
 
 def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:

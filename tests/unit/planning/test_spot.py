@@ -7,12 +7,16 @@ Spot here boots in 540 s, as does on-demand. The job runs an hour (66 minutes on
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from federator.model.capacity import Market
+from federator.model.plans import Rent, Severity
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
 from federator.planning.burst import INTERRUPTION_S, Bursting, Case, NoCase
+from federator.planning.checks import check
 from federator.planning.forecast import home_forecast
+from federator.planning.greedy import plan_greedily
 from federator.planning.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
 
@@ -136,3 +140,34 @@ def test_the_fallback_is_part_of_the_evidence() -> None:
     cases = Bursting(world, home_forecast(world))
     case = cases.cases(world.jobs[0])[0]
     assert cases.evidence(world.jobs[0], case).fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
+
+
+def test_a_job_that_keeps_its_checkpoints_elsewhere_needs_time_for_what_it_does_again_only() -> None:
+    """Of ten minutes that it repeats at most, and the boot of another machine: an hour of slack less than for doing all again."""
+    enough_s = ON_SPOT_S + INTERRUPTION_S + BOOT_S + 600.0
+    case = case_of(a_problem(due(enough_s, repeats_s=600.0)))
+    assert isinstance(case, Case)
+    assert case.fallback_finish_at == pytest.approx(NOW + enough_s)
+    assert isinstance(case_of(a_problem(due(enough_s - 1.0, repeats_s=600.0))), NoCase)
+    assert isinstance(case_of(a_problem(due(enough_s))), NoCase), "all would be lost"
+    whole = case_of(a_problem(due(ENOUGH_S, repeats_s=100 * HOUR)))
+    assert isinstance(whole, Case)
+    assert whole.fallback_finish_at == pytest.approx(NOW + ENOUGH_S), "no more than all of it is done again"
+
+
+def test_where_the_other_machine_is_slower_the_worst_moment_is_the_beginning() -> None:
+    fast = an_offer("spot", market=Market.SPOT, price_usd_h=3.0, model="H100")
+    job = due(6 * HOUR, repeats_s=600.0, speed={"H100": 2.2})
+    case = case_of(a_problem(job, fast, SURE))
+    assert isinstance(case, Case)
+    assert case.fallback_finish_at == pytest.approx(NOW + BOOT_S + INTERRUPTION_S + BOOT_S + 600.0 + HOUR)
+
+
+def test_the_checker_knows_what_is_done_again_by_itself() -> None:
+    job = due(ON_SPOT_S + INTERRUPTION_S + BOOT_S + 700.0, repeats_s=600.0)
+    world = a_problem(job)
+    plan = plan_greedily(world)
+    assert [action.offer for action in plan.actions if isinstance(action, Rent)] == ["spot"]
+    assert not [found for found in check(world, plan) if found.severity is Severity.FATAL]
+    lost = changed(world, jobs=(replace(job, repeats_s=None),))
+    assert [found for found in check(lost, plan) if found.severity is Severity.FATAL]
