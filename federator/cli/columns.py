@@ -27,6 +27,12 @@ from federator.wire.http import (
 RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
 
 
+def _job_gpus(row: JobRow) -> str:
+    """What it has or asks for, and of how much."""
+    count = gpus(row.nodes, row.gpus, row.models)
+    return f"{count} ({row.width})" if row.width else count
+
+
 def job_columns(now: float) -> tuple[Column[JobRow], ...]:
     """Jobs. What matters to the owner first; the reason last, because it may be cut."""
     return (
@@ -36,7 +42,7 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
         Column("QUEUE", lambda row: row.queue, wide=True),
         Column("PRIO", lambda row: str(row.priority), wide=True, right=True),
         Column("STATUS", lambda row: status(row.status)),
-        Column("GPUS", lambda row: gpus(row.nodes, row.gpus, row.models), least=90),
+        Column("GPUS", _job_gpus, least=90),
         Column("SITE", lambda row: row.site, least=70),
         Column("MARKET", lambda row: row.market, wide=True),
         Column("AGE", lambda row: _age(row, now), right=True, least=80),

@@ -23,6 +23,7 @@ from federator.kernel.quantities import format_duration, format_mib
 from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec
 from federator.wire.http import JobDetail, JobPatch, JobRow, SubmitResult, Submitted
+from federator.wire.widths import width_of, widths
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -210,6 +211,7 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("at", where),
         ("ranks", ", ".join(_ranks(detail))),
         ("asks for", _asks_for(spec)),
+        ("width", widths(spec) if detail.form is None else width_of(spec, detail.form)),
         ("runs", _runs(spec)),
         ("submitted", when_exactly(job.submitted_at, now)),
         ("started", when_exactly(job.started_at, now)),

@@ -186,6 +186,22 @@ class Stories:
         where = {"resume_site": placement.site, "resume_members": placement.members}
         return "after a checkpoint", {**kept, **where}
 
+    def _saved_by_rest(self, told: Told) -> dict[str, Any]:
+        """Of an elastic gang that has lost a part: what the others have saved when they were stopped for it. It goes on without what is lost, in whatever form there is room for."""
+        _, placement, job = told
+        spec = self._records.spec(job.spec_hash)
+        rest = [part for part in placement.parts if part.checkpointed]
+        if not spec.elastic or spec.checkpoint is None or not rest:
+            return {}
+        kept: dict[str, Any] = {"saved_s": job.saved_s + ran_s(spec, placement)}
+        if spec.checkpoint.uri and not any(part.unkept for part in rest):
+            return {**kept, "resume_site": None, "resume_members": ()}
+        names = {part.member for part in rest}
+        if placement.lease is not None or placement.members[0] not in names:
+            return {}  # rank 0, which saves for all where no place is named, is gone with what it had
+        members = tuple(member for member in placement.members if member in names)
+        return {**kept, "resume_site": placement.site, "resume_members": members}
+
     def _may_go_on(self, job: Job) -> bool:
         return job.pause_for != "preemption" or "preemption" in self._records.spec(job.spec_hash).retry.on
 
@@ -200,6 +216,7 @@ class Stories:
         if not report.seq and job.resume_site == placement.site:
             # Given up from here: its site, and the checkpoint there, cannot be reached.
             fields |= {"resume_site": None, "resume_members": (), "saved_s": 0.0, "form": None}
+        fields |= self._saved_by_rest(told)
         if job.status is JobStatus.CANCELLING:
             self._end_cancelled(changes, job)
             return

@@ -40,6 +40,7 @@ from federator.wire.http import (
     SiteRow,
 )
 from federator.wire.jobfile import JobRequest
+from federator.wire.widths import width_of, widths
 
 OVERVIEW_JOBS = 200
 HIDDEN = "(hidden)"
@@ -101,6 +102,7 @@ class Views:
             winner=placement.winner if placement else winner,
             winner_because=placement.winner_because if placement else because,
             outputs=job.id in self._records.outputs,
+            form=placement.form if placement else None,
         )
 
     def _without_values(self, job: Job) -> JobSpec:
@@ -145,6 +147,7 @@ class Views:
         placement = self._last_placement(job)
         waiting = self._waiting(job)
         running = placement is not None and not placement.ended
+        has = spec.as_form(placement.form) if running and placement else spec
         return JobRow(
             id=job.id,
             name=job.name,
@@ -152,9 +155,9 @@ class Views:
             queue=job.queue,
             status=job.status,
             priority=job.priority,
-            nodes=spec.nodes,
-            gpus=spec.resources.gpus.total,
-            models="|".join(spec.resources.gpus.models),
+            nodes=has.nodes,
+            gpus=has.resources.gpus.total,
+            models="|".join(has.resources.gpus.models),
             site=placement.site if placement else "",
             market=placement.market if placement else "",
             submitted_at=job.submitted_at,
@@ -170,6 +173,7 @@ class Views:
             array_index=job.array_index,
             missed_deadline=job.outcome.missed_deadline if job.outcome else None,
             labels=spec.labels,
+            width=width_of(spec, placement.form) if running and placement else widths(spec),
         )
 
     async def explain(self, job: Job) -> Explanation:

@@ -70,6 +70,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     winner: str = ""
     winner_because: str = ""
     outputs: bool = False
+    form: int | None = None
+    """Of one that has a place: in which of its spec's forms it runs there."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +103,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     array_index: int | None = None
     missed_deadline: bool | None = None
     labels: dict[str, str] = {}
+    width: str = ""
+    """Of a job of several forms, how wide it runs or may run: `2 of 1-8 nodes`. `nodes` and `gpus` are what it has, or asks for first."""
 
 
 class JobPage(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from federator.kernel.clock import SystemClock
-from federator.model.jobs import Checkpoint, Input
+from federator.model.jobs import Checkpoint, Form, Input
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.data.carrier import Carrier
@@ -125,6 +125,29 @@ async def test_each_rank_of_a_gang_knows_its_place(world: RuntimeWorld) -> None:
     assert [place[:5] for place in places] == [[str(rank), "of", "3", "world", "3"] for rank in range(3)]
     (meeting,) = {(place[6], place[7]) for place in places}
     assert meeting[0] == meeting[1]
+
+
+async def test_a_job_that_goes_on_in_another_form_has_its_ranks_and_finds_what_it_saved(
+    world: RuntimeWorld,
+) -> None:
+    """The core hands a runtime the spec of one form; whatever the runtime keeps by job must fit the next."""
+    run = """
+    echo "$FEDERATOR_NODE_RANK of $FEDERATOR_NUM_NODES world $WORLD_SIZE nnodes $PET_NNODES: $(cat $FEDERATOR_CHECKPOINT_DIR/state 2>/dev/null)"
+    if [ $FEDERATOR_NODE_RANK = 0 ]; then echo saved by $FEDERATOR_NUM_NODES > $FEDERATOR_CHECKPOINT_DIR/state; fi
+    """
+    one = world.spec(run).resources
+    spec = world.spec(run, nodes=2, forms=(Form(1, one, 0.6), Form(3, one, 1.4)), elastic=True)
+    wide, before = spec.as_form(2), ""
+    for epoch, form in enumerate((spec, spec.as_form(1), wide), start=1):
+        record = await world.run(
+            form, job="job-of-forms", epoch=epoch, form=(0, 1, 2)[epoch - 1], resume=epoch > 1
+        )
+        assert [end.exit_code for end in await world.over(record)] == [0] * form.nodes
+        said = world.log(record).strip()
+        assert said.startswith(f"0 of {form.nodes} world {form.nodes} nnodes {form.nodes}:")
+        if world.site.carries:
+            assert said.endswith(f": {before}".rstrip())
+        before = f"saved by {form.nodes}"
 
 
 async def test_a_signal_reaches_the_command_which_may_end_well(world: RuntimeWorld) -> None:
