@@ -49,7 +49,7 @@ def page(results: Results, scenarios: Sequence[Scenario], *, runs: int, remark: 
         parts.append(f"## {scenario.name}\n")
         if scenario.note:
             parts.append(scenario.note.strip() + "\n")
-        parts.append("\n".join(_line(row) for row in (HEADER, ("---",) * len(HEADER), *rows)) + "\n")
+        parts.append("\n".join(line(row) for row in (HEADER, ("---",) * len(HEADER), *rows)) + "\n")
         notes = [
             f"- {each.last.name}: {each.last.note}"
             for each in results.series.values()
@@ -64,7 +64,7 @@ def _circumstances(runs: int, remark: str) -> str:
     return "\n".join(
         [
             f"- Date: {time.strftime('%Y-%m-%d', time.gmtime())}",
-            f"- Machine: {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {_cpu_model()}",
+            f"- Machine: {os.cpu_count()} cores, {memory_gib():.0f} GiB, {cpu_model()}",
             f"- Python {platform.python_version()}, Linux {platform.release().split('-')[0]}",
             f"- Runs of each figure: up to {runs}",
             *([f"- {remark}"] if remark else []),
@@ -92,7 +92,8 @@ def _row(results: Results, series: Series) -> tuple[str, ...]:
     )
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
@@ -103,11 +104,13 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _memory_gib() -> float:
+def memory_gib() -> float:
+    """Of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Of this machine, as it says itself."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -9,6 +9,7 @@ from federator.planning import kernels
 from federator.wire.solver_files import from_problem, write
 from tests.bench.solver.instances import Instance, Parameters
 from tests.bench.solver.measure import measure, text
+from tests.bench.solver.page import updated
 
 
 def main() -> int:
@@ -22,6 +23,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--no-baselines", action="store_true")
+    parser.add_argument("--no-certificate", action="store_true")
+    parser.add_argument("--report", type=Path, default=None)
     parser.add_argument("--problem", type=Path, default=None)
     given = parser.parse_args()
     instance = Instance(Parameters(given.jobs, given.sites, given.classes, given.seed))
@@ -36,9 +39,27 @@ def main() -> int:
     def say(what: str) -> None:
         print(f"{time.monotonic() - begun:6.0f} s  {what}", file=sys.stderr, flush=True)
 
-    report = measure(instance, turns=given.turns, baselines=not given.no_baselines, say=say)
+    report = measure(
+        instance,
+        turns=given.turns,
+        baselines=not given.no_baselines,
+        certificate=not given.no_certificate,
+        say=say,
+    )
     print(text(instance, report))
+    if given.report is not None:
+        given.report.write_text(updated(given.report, instance, report, _command(given)))
     return 0
+
+
+def _command(given: argparse.Namespace) -> str:
+    """What was asked, as it is typed; the report's own place is nobody's business."""
+    words = ["federator bench solver", f"--jobs {given.jobs}", f"--sites {given.sites}"]
+    words += [f"--classes {given.classes}"] if given.classes else []
+    words += [f"--seed {given.seed}", f"--turns {given.turns}"]
+    words += ["--no-baselines"] if given.no_baselines else []
+    words += ["--no-certificate"] if given.no_certificate else []
+    return " ".join(words)
 
 
 sys.exit(main())

@@ -15,6 +15,7 @@ from federator.planning.growing import Row
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
+from federator.planning.starts import BUCKETS
 from federator.planning.yard import need_of
 
 Starts = dict[str, int]
@@ -87,7 +88,11 @@ def _fill(world: World, jobs: Iterable[JobView], choose: Choice) -> Starts:
 
 def per_job_cpsat(problem: Problem, limit_s: float) -> Starts | str:
     """A variable for each job, place and time, given to CP-SAT with a limit; or why it was not."""
-    table = cut.build(Evaluator(World(problem)))
+    world = World(problem)
+    about = BUCKETS * sum(len(world.open_to(job)) for job in world.jobs)
+    if about > 3 * MOST_BOOLEANS:
+        return f"not built: some {about:,} variables"
+    table = cut.build(Evaluator(world))
     copies = [len(table.classes[klass]) if klass >= 0 else 1 for klass in table.klass.tolist()]
     if sum(copies) > MOST_BOOLEANS:
         return f"not built: {sum(copies):,} variables"

@@ -1,6 +1,7 @@
 """The instances of the solver's benchmark: the same ones for the same parameters, of the stated make, and problems like any other."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,10 @@ from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.wire.solver_files import from_problem, read_problem, write
 from tests.bench.solver.baselines import RULES, per_job_cpsat
+from tests.bench.solver.goals import judged
 from tests.bench.solver.instances import HOUR, NOW, Instance, Parameters
-from tests.bench.solver.measure import measure, text
+from tests.bench.solver.measure import Judged, Report, Turn, measure, text
+from tests.bench.solver.page import sections, updated
 
 SMALL = Parameters(jobs=24, sites=4, seed=3)
 
@@ -101,4 +104,33 @@ def test_a_report_has_its_parameters_and_a_line_for_each_rule() -> None:
     for name in ("planner", "greedy", "per-job CP-SAT", "decision gap", *RULES):
         assert name in told
     assert "violations that the checker found: 0" in told
-    assert len(said) == 3
+    assert len(said) == 8
+
+
+def test_a_page_has_a_section_for_each_size_and_one_that_is_measured_again_is_replaced(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "page.md"
+    sizes = [Parameters(jobs=10, sites=2), Parameters(jobs=8, sites=2), Parameters(jobs=8, sites=2)]
+    for number, parameters in enumerate(sizes):
+        report = Report(first_s=[0.01], explained_s=[0.004], memory_mib=100 + number, cold_s=0.1)
+        report.turns = [Turn(0.0, 0.02, 0.001, 0.001, 8, "lp", 5.0, 0, 0.03)] * 3
+        report.judged = [Judged("planner", 0.02, 3, 0.004), Judged("race", 0.05, 3, None, "no plan")]
+        path.write_text(updated(path, Instance(parameters), report, "federator bench solver --jobs 8"))
+    told = path.read_text()
+    assert list(sections(told)) == ["8 jobs × 2 sites, 1 classes", "10 jobs × 2 sites, 1 classes"]
+    assert "memory 102 MiB" in told
+    assert "memory 101 MiB" not in told
+    assert "| race | 50 ms | 2.50 | 3 | no plan |" in told
+    assert "| an explanation, median | 50 ms | 5 ms | 4 ms | goal reached |" in told
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.1, "goal reached"), (0.3, "floor reached"), (0.9, "missed"), (None, "")]
+)
+def test_a_goal_says_whether_it_is_reached(value: float | None, verdict: str) -> None:
+    parameters = Parameters(jobs=10_000, sites=50)
+    report = Report(first_s=[] if value is None else [value / 10])
+    rows = {row[0]: row for row in judged(parameters, report)}
+    assert rows["first feasible plan, median"][4] == verdict
+    assert rows["decision gap, of the whole line"][3] == "not measured"
