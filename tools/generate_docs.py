@@ -97,7 +97,7 @@ def job_file() -> str:
         "Durations carry a unit (`90s`, `1h30m`, `2d`), and so do sizes (`256GiB`, `80GB`).",
         "## Not supported yet",
         (f"{later}; `placement.together` and ranges of "
-        "GPUs. A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
+        "parts of a GPU. A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
         "## Names from elsewhere",
         "Other systems' names for the same things are refused with a hint, never guessed at.",
         moved,

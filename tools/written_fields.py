@@ -28,6 +28,9 @@ JOB_FILE = (
     Written("env", "`{NCCL_DEBUG: INFO}`", "–", "Variables for the job. Names that begin with `FEDERATOR_` are the site's."),
     Written("outputs", "`[results/**]`", "–", "Files below the working directory to collect at the end, for `federator download`."),
     Written("nodes", "1 to 4096", "1", "A gang: all nodes start together on one site, or none does."),
+    Written("min_nodes", "1 to `nodes`", "`nodes`", "It may run on fewer nodes. With a `checkpoint` it may also be told to change their number while it runs."),
+    Written("max_nodes", "from `nodes`", "`nodes`", "It may run on more."),
+    Written("scaling", "`{1: 1.0, 2: 1.9, 4: 3.5}`", "each doubling 1.9 times", "Throughput by nodes, or by GPUs per node where those are a range. Only the sizes that it names are planned; `nodes` is among them."),
     Written("resources", "a mapping", "one CPU", "What each node needs; see below."),
     Written("max_duration", "`4h`", "the queue's", "The job is ended after this time, in which its set-up counts too. Without any, capacity cannot be rented for it."),
     Written("estimate", "`3h`", "learned", "Expected run time on the first GPU model named; else the history of the same name and queue is used."),
@@ -52,8 +55,10 @@ JOB_FILE = (
 
 JOB_FILE_PARTS = {
     "resources": (
-        Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`, `0.5`", "none", "GPUs per node: models, memory of each, count, in any order. A number alone takes any model. Below 1 (`0.5`, `A100:0.5`): a part of one, to the thousandth, at sites that share GPUs; the memory is that of the whole GPU."),
+        Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`, `0.5`", "none", "GPUs per node: models, memory of each, count, in any order; `A100:1..8`: any number of them. A number alone takes any model. Below 1 (`0.5`, `A100:0.5`): a part of one, to the thousandth, at sites that share GPUs; the memory is that of the whole GPU."),
         Written("accelerators", "the same", "–", "Another name for `gpus`."),
+        Written("any_of", '`[{gpus: "A100:8"}, {gpus: "H100:4"}]`', "–", "Resources that would all do: the cheapest is taken. What stands beside the list holds for each entry. `estimate` is of the first. At most 16 ways to run, with ranges."),
+        Written("ordered", "the same", "–", "The same, but an earlier entry is taken where both could start."),
         Written("cpus", "`32`, `500m`", "1", "Cores per node."),
         Written("memory", "`256GiB`", "any", "Memory per node."),
         Written("shm", "`16GiB`", "any", "Shared memory per node."),

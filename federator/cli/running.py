@@ -31,6 +31,8 @@ def run(
     *command: str,
     gpus: str | None = None,
     nodes: int | None = None,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
     cpus: float | None = None,
     memory: str | None = None,
     env: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
@@ -57,9 +59,13 @@ def run(
     command:
         What to run, after `--`.
     gpus:
-        GPUs per node: 4, A100:4, A100:80GB:4, or A100|H100:4.
+        GPUs per node: 4, A100:4, A100:80GB:4, A100|H100:4, or a range as A100:1..8.
     nodes:
         Nodes of a gang, which start together.
+    min_nodes:
+        It may run on fewer.
+    max_nodes:
+        It may run on more.
     cpus:
         CPU cores per node.
     memory:
@@ -91,6 +97,8 @@ def run(
         command=list(command),
         resources=_without_empty(gpus=gpus, cpus=cpus, memory=memory),
         nodes=nodes,
+        min_nodes=min_nodes,
+        max_nodes=max_nodes,
         env=dict(_assignment(word) for word in env),
         outputs=list(outputs),
         name=name,

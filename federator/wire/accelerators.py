@@ -11,10 +11,12 @@ from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
 
 MAX_GPUS_PER_NODE = 128
+MAX_WIDTHS = 16
 MAX_GPU_MEMORY_MIB = 4 * 2**20
 _COUNT = re.compile(r"\d{1,9}")
 _FRACTION = re.compile(r"\d*\.\d+")
 _RANGE = re.compile(r"\d*\.?\d*\.\.\d*\.?\d*")
+_WHOLE_RANGE = re.compile(r"\d{1,9}\.\.\d{1,9}")
 _NUMBER = re.compile(r"\d*\.?\d+")
 _ROUNDING = 1e-9
 _MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
@@ -23,7 +25,7 @@ _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 
 
 def read_accelerators(value: object, path: str) -> Accelerators:
-    """GPUs per node. Raises `Invalid`, or `NotSupported` for ranges."""
+    """GPUs per node. Raises `Invalid`, or `NotSupported` for ranges; `read_widths` reads those of whole GPUs."""
     if isinstance(value, float) and not value.is_integer():
         return _part_of_one(value, (), 0, path)
     if isinstance(value, int | float):
@@ -35,6 +37,32 @@ def read_accelerators(value: object, path: str) -> Accelerators:
     return _from_text(fields.text(value, path, limit=500), path)
 
 
+def read_widths(value: object, path: str) -> tuple[Accelerators, ...]:
+    """GPUs per node; of a range such as `A100:1..8` one entry for each number, rising. Raises `Invalid`, or `NotSupported` for ranges of parts."""
+    found = value.get("count") if isinstance(value, dict) else value
+    text = found if isinstance(found, str) else ""
+    ranges = [part for part in text.split(":") if _WHOLE_RANGE.fullmatch(part.strip())]
+    if len(ranges) != 1:
+        return (read_accelerators(value, path),)
+    low, high = (_count(int(end), path) for end in ranges[0].strip().split(".."))
+    if not 1 <= low < high:
+        raise Invalid(f"{ranges[0][:80]!r} is not a range", field=path, remedy="write for example 1..8")
+    counts = (
+        ":".join(str(count) if p == ranges[0] else p for p in text.split(":")) for count in spread(low, high)
+    )
+    if isinstance(value, dict):
+        return tuple(read_accelerators(value | {"count": int(count)}, path) for count in counts)
+    return tuple(read_accelerators(count, path) for count in counts)
+
+
+def spread(low: int, high: int, *also: int) -> tuple[int, ...]:
+    """All counts from low to high; of more than sixteen, powers of two, the ends, and `also`."""
+    if high - low < MAX_WIDTHS:
+        return tuple(range(low, high + 1))
+    powers = (1 << power for power in range(high.bit_length()))
+    return tuple(sorted({low, high, *also, *(count for count in powers if low <= count <= high)}))
+
+
 def _from_text(text: str, path: str) -> Accelerators:
     count: float | None = None
     models: tuple[str, ...] | None = None
@@ -42,7 +70,9 @@ def _from_text(text: str, path: str) -> Accelerators:
     for part in (part.strip() for part in text.split(":")):
         if _RANGE.fullmatch(part):
             raise NotSupported(
-                "ranges of GPUs are not supported yet", field=path, remedy="write one whole number"
+                "ranges of parts of a GPU are not supported yet",
+                field=path,
+                remedy="write one number, or 1..8",
             )
         if _FRACTION.fullmatch(part) and count is None:
             count = float(part)

@@ -14,18 +14,16 @@ import msgspec
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import Accelerators, Checkpoint, JobSpec, PlacementConstraints, Resources, Retry
+from federator.model.jobs import Checkpoint, JobSpec, PlacementConstraints, Retry
 from federator.model.sites import SiteKind
 from federator.wire import fields
-from federator.wire.accelerators import read_accelerators, read_model
+from federator.wire.accelerators import read_model
 from federator.wire.faults import with_line
+from federator.wire.forms import read_asked
 from federator.wire.inputs import read_inputs, read_place
 from federator.wire.needs import read_image, read_secrets
 from federator.wire.yamltext import Document, read_document
 
-MAX_NODES = 4096
-MAX_CPUS = 4096
-MAX_MEMORY_MIB = 64 * 2**20
 MAX_RETRIES = 1000
 MAX_GRACE_S = 3600.0
 LEAST_BEYOND_GRACE_S = 30.0
@@ -39,16 +37,16 @@ SPOT_POLICIES = ("auto", "spot", "on-demand")
 KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
-    "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets",
+    "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets", "min_nodes", "max_nodes", "scaling",
 )  # fmt: skip
 LATER = (
-    "min_nodes", "max_nodes", "scaling", "every", "overlap", "any_of", "ordered",
+    "every", "overlap",
 )  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
     "time_limit": "max_duration", "max_price": "max_cost", "budget": "max_cost", "use_spot": "spot_policy",
     "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
-    "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
+    "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
     "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
     "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
 }  # fmt: skip
@@ -145,6 +143,7 @@ def spec_hash(spec: JobSpec) -> str:
 def _spec(given: Mapping[str, object]) -> JobSpec:
     run, command = _what_to_run(given)
     checkpoint = _checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None
+    asked = read_asked(given)
     return JobSpec(
         name=fields.name(given["name"], "$.name") if "name" in given else default_name(run, command),
         run=run,
@@ -153,8 +152,8 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         workdir=_workdir(given["workdir"]) if "workdir" in given else None,
         env=_env(given["env"]) if "env" in given else {},
         outputs=fields.words(given.get("outputs", ()), "$.outputs", _glob),
-        nodes=fields.whole(given.get("nodes", 1), "$.nodes", low=1, high=MAX_NODES),
-        resources=_resources(given.get("resources", {}), "$.resources"),
+        nodes=asked.nodes,
+        resources=asked.resources,
         estimate_s=_optional_duration_s(given, "estimate"),
         speed=_speed(given["speed"]) if "speed" in given else {},
         spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
@@ -170,6 +169,9 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         inputs=read_inputs(given.get("inputs", ()), "$.inputs") or msgspec.UNSET,
         image=read_image(given["image"], "$.image") if "image" in given else msgspec.UNSET,
         secrets=read_secrets(given.get("secrets", ()), "$.secrets") or msgspec.UNSET,
+        forms=asked.forms,
+        elastic=asked.elastic,
+        ordered=asked.ordered,
     )
 
 
@@ -260,39 +262,6 @@ def _glob(value: object, path: str) -> str:
         remedy = "name files below the working directory, for example results/**"
         raise Invalid(f"{pattern[:80]!r} leaves the working directory", field=path, remedy=remedy)
     return pattern
-
-
-def _resources(value: object, path: str) -> Resources:
-    given = fields.mapping(value, path)
-    known = ("gpus", "accelerators", "cpus", "memory", "shm")
-    elsewhere = {
-        "gpu": "gpus",
-        "mem": "memory",
-        "cpu": "cpus",
-        "shm_size": "shm",
-        "use_spot": "spot_policy, outside of resources",
-    }
-    fields.known_only(given, path, known, ("any_of", "ordered"), elsewhere)
-    if "gpus" in given and "accelerators" in given:
-        raise Invalid("says the same as gpus", field=f"{path}.accelerators", remedy="write one of the two")
-    key = "accelerators" if "accelerators" in given else "gpus"
-    return Resources(
-        gpus=read_accelerators(given[key], f"{path}.{key}") if key in given else Accelerators(),
-        cpus_milli=_cpus_milli(given["cpus"], f"{path}.cpus") if "cpus" in given else Resources().cpus_milli,
-        memory_mib=_size_mib(given, path, "memory"),
-        shm_mib=_size_mib(given, path, "shm"),
-    )
-
-
-def _size_mib(given: Mapping[str, object], path: str, key: str) -> int:
-    return fields.size_mib(given[key], f"{path}.{key}", high_mib=MAX_MEMORY_MIB) if key in given else 0
-
-
-def _cpus_milli(value: object, path: str) -> int:
-    """Cores as a number, or thousandths of one as Kubernetes writes them: 0.5 is 500m."""
-    if isinstance(value, str) and re.fullmatch(r"\d{1,9}m", value):
-        value = int(value[:-1]) / 1000
-    return round(fields.number(value, path, low=0.001, high=MAX_CPUS) * 1000)
 
 
 def _speed(value: object) -> dict[str, float]:

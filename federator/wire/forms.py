@@ -1,0 +1,189 @@
+"""What a job asks for, in all its forms: `nodes` and `resources`, ranges of either, and lists of resources that would all do.
+
+Form 0 is what the job is by itself: its `nodes`, its first entry, the low end of a range of GPUs. Run times and `estimate` are of that one. A job may
+have sixteen forms: planning looks at each at every place.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import Form, Resources
+from federator.wire import fields
+from federator.wire.accelerators import MAX_WIDTHS, spread
+from federator.wire.sizes import read_sizes
+
+MAX_NODES = 4096
+MAX_FORMS = MAX_WIDTHS
+DOUBLING = 1.9
+"""Twice the nodes, or GPUs, are taken to run so much faster where `scaling` does not say."""
+LISTS = ("any_of", "ordered")
+
+
+class Asked(NamedTuple):
+    """As the fields of a `JobSpec` that they become."""
+
+    nodes: int
+    resources: Resources
+    forms: tuple[Form, ...] | msgspec.UnsetType = msgspec.UNSET
+    elastic: bool | msgspec.UnsetType = msgspec.UNSET
+    ordered: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Ranges(NamedTuple):
+    """Counts of nodes, and for each entry of the list its sizes, narrowest first; `nodes` is the count of form 0."""
+
+    nodes: int
+    counts: tuple[int, ...]
+    entries: tuple[tuple[Resources, ...], ...]
+
+
+def read_asked(given: Mapping[str, object]) -> Asked:
+    """From a job file's `nodes`, `min_nodes`, `max_nodes`, `scaling`, `resources` and `checkpoint`. Raises `Invalid` with the field and the remedy."""
+    written, ordered = _entries(given.get("resources", {}))
+    entries = tuple(read_sizes(value, path) for value, path in written)
+    ranged = any(len(sizes) > 1 for sizes in entries)
+    scaling = _scaling(given["scaling"]) if "scaling" in given else None
+    nodes, low, high = _nodes(given)
+    if scaling is not None and low == high and not ranged:
+        raise Invalid(
+            "says nothing of a job that has one size",
+            field="$.scaling",
+            remedy="write min_nodes and max_nodes, or a range of GPUs such as A100:1..8",
+        )
+    if low < high and ranged:
+        raise Invalid(
+            "is a range, and so are the nodes",
+            field="$.resources.gpus",
+            remedy="write one number of GPUs, or leave min_nodes and max_nodes out",
+        )
+    counts = _counts(nodes, low, high, scaling)
+    ranges = _Ranges(nodes, counts, entries)
+    forms = _forms(ranges, scaling)
+    first = Asked(nodes, entries[0][0])
+    if len(forms) == 1:
+        return first
+    changes = "checkpoint" in given and (ranged or low < high)
+    return first._replace(
+        forms=tuple(forms[1:]),
+        elastic=True if changes else msgspec.UNSET,
+        ordered=True if ordered else msgspec.UNSET,
+    )
+
+
+def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
+    """The entries of a list of resources, each with its path and with what stands beside the list; and whether their order counts."""
+    path = "$.resources"
+    given = fields.mapping(value, path)
+    lists = [name for name in LISTS if name in given]
+    if not lists:
+        return [(value, path)], False
+    if len(lists) > 1:
+        raise Invalid("is beside any_of", field=f"{path}.ordered", remedy="write one of the two lists")
+    (name,) = lists
+    inner = given[name]
+    if not isinstance(inner, list) or not inner:
+        remedy = "write a list of resources, for example [{gpus: 'A100:4'}, {gpus: 'H100:2'}]"
+        raise Invalid("is not a list of resources", field=f"{path}.{name}", remedy=remedy)
+    beside = {key: part for key, part in given.items() if key != name}
+    entries: list[tuple[object, str]] = []
+    for number, entry in enumerate(inner):
+        at = f"{path}.{name}[{number}]"
+        entries.append(({**beside, **fields.mapping(entry, at)}, at))
+    return entries, name == "ordered"
+
+
+def _nodes(given: Mapping[str, object]) -> tuple[int, int, int]:
+    """Nodes of form 0, the fewest, and the most."""
+    read = {
+        key: fields.whole(given[key], f"$.{key}", low=1, high=MAX_NODES)
+        for key in ("nodes", "min_nodes", "max_nodes")
+        if key in given
+    }
+    low = read.get("min_nodes", read.get("nodes", 1))
+    nodes = read.get("nodes", low)
+    high = read.get("max_nodes", nodes)
+    if low > nodes:
+        raise Invalid(f"is more than nodes, {nodes}", field="$.min_nodes", remedy=f"write at most {nodes}")
+    if high < nodes:
+        raise Invalid(
+            f"is less than the {nodes} nodes", field="$.max_nodes", remedy=f"write at least {nodes}"
+        )
+    return nodes, low, high
+
+
+def _scaling(value: object) -> dict[int, float]:
+    """Throughput by nodes, or by GPUs per node."""
+    found: dict[int, float] = {}
+    for key, rate in fields.mapping(value, "$.scaling").items():
+        word = str(key)
+        if not word.isdecimal() or not 1 <= int(word) <= MAX_NODES:
+            remedy = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
+            raise Invalid(f"{word[:80]!r} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)
+        found[int(word)] = float(fields.number(rate, f"$.scaling.{word}", low=1e-6, high=1e6))
+    return found
+
+
+def _counts(nodes: int, low: int, high: int, scaling: Mapping[int, float] | None) -> tuple[int, ...]:
+    """The numbers of nodes that it may run on: those that `scaling` knows; else all, or if they are too many, powers of two and the ends."""
+    if low == high:
+        return (nodes,)
+    if scaling is None:
+        return spread(low, high, nodes)
+    if nodes not in scaling:
+        raise Invalid(f"does not say how fast {nodes} nodes are", field="$.scaling", remedy=f"add {nodes}")
+    outside = [count for count in scaling if not low <= count <= high]
+    if outside:
+        raise Invalid(
+            f"names {outside[0]}, which is not among {low} to {high} nodes",
+            field="$.scaling",
+            remedy="leave it out, or write another min_nodes or max_nodes",
+        )
+    return tuple(sorted(scaling))
+
+
+def _forms(ranges: _Ranges, scaling: Mapping[int, float] | None) -> list[Form]:
+    """All forms, that of the job itself first. Raises `Invalid` where they are too many."""
+    found = [
+        Form(nodes, size, _throughput(nodes, size, ranges, scaling), option)
+        for option, sizes in enumerate(ranges.entries)
+        for size in sizes
+        for nodes in ranges.counts
+    ]
+    first = next(form for form in found if form.nodes == ranges.nodes)
+    found = [first, *(form for form in found if form is not first)]
+    if len({(form.nodes, form.resources) for form in found}) < len(found):
+        raise Invalid("has the same entry twice", field="$.resources", remedy="leave one of them out")
+    if len(found) > MAX_FORMS:
+        raise Invalid(
+            f"come to {len(found)} ways to run, with the nodes; at most {MAX_FORMS} are planned",
+            field="$.resources",
+            remedy="write fewer entries or narrower ranges, or name a few sizes in scaling",
+        )
+    return found
+
+
+def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[int, float] | None) -> float:
+    """Over that of form 0."""
+    first = ranges.entries[0][0]
+    by_gpus = any(len(sizes) > 1 for sizes in ranges.entries)
+    here, there = size.gpus.total, first.gpus.total
+    if by_gpus and scaling is not None:
+        return _known(scaling, int(here)) / _known(scaling, int(there))
+    rate = _grown(here / there) if here and there else 1.0
+    if scaling is not None:
+        return rate * scaling[nodes] / scaling[ranges.nodes]
+    return rate * _grown(nodes / ranges.nodes)
+
+
+def _known(scaling: Mapping[int, float], gpus: int) -> float:
+    if gpus not in scaling:
+        raise Invalid(f"does not say how fast {gpus} GPUs are", field="$.scaling", remedy=f"add {gpus}")
+    return scaling[gpus]
+
+
+def _grown(times: float) -> float:
+    return float(round(DOUBLING ** math.log2(times), 6))

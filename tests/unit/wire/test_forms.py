@@ -1,0 +1,123 @@
+"""Jobs that may run in several forms, as users write them."""
+
+from typing import Any
+
+import pytest
+
+from federator.kernel.errors import Invalid, NotSupported
+from federator.model.jobs import JobSpec
+from federator.wire.jobfile import encode_spec, read_job
+
+
+def read(**fields: Any) -> JobSpec:
+    return read_job({"run": "true", **fields}, now=0.0).spec
+
+
+def shapes(spec: JobSpec) -> list[tuple[int, int, float]]:
+    """Nodes, GPUs per node and throughput of each form, form 0 first."""
+    first = (spec.nodes, spec.resources.gpus.count, 1.0)
+    return [first, *((f.nodes, f.resources.gpus.count, f.throughput) for f in spec.forms or ())]
+
+
+def test_a_job_of_one_size_is_written_as_it_always_was() -> None:
+    for word in (b"forms", b"elastic", b"ordered"):
+        assert word not in encode_spec(read(nodes=2, resources={"gpus": 4}))
+
+
+def test_nodes_from_fewest_to_most_with_their_scaling() -> None:
+    spec = read(
+        nodes=2, min_nodes=1, max_nodes=8, scaling={"1": 1.0, "2": 1.9, "4": 3.5, "8": 6.1},
+        resources={"gpus": "A100:4"}, checkpoint={"every": "10m"},
+    )  # fmt: skip
+    assert shapes(spec) == [(2, 4, 1.0), (1, 4, 1 / 1.9), (4, 4, 3.5 / 1.9), (8, 4, 6.1 / 1.9)]
+    assert spec.elastic is True
+    assert not spec.ordered
+
+
+def test_without_a_scaling_each_doubling_gives_nine_tenths_more() -> None:
+    spec = read(min_nodes=1, max_nodes=4)
+    assert shapes(spec)[0] == (1, 0, 1.0)
+    assert [round(each[2], 2) for each in shapes(spec)] == [1.0, 1.9, 2.77, 3.61]
+
+
+def test_what_cannot_save_itself_keeps_the_form_that_it_began_in() -> None:
+    assert not read(min_nodes=1, max_nodes=2).elastic
+    assert read(min_nodes=1, max_nodes=2, checkpoint={}).elastic is True
+    assert not read(resources={"any_of": [{"gpus": 1}, {"gpus": 2}]}, checkpoint={}).elastic
+
+
+def test_of_very_many_nodes_powers_of_two_and_the_ends_are_planned() -> None:
+    counts = [nodes for nodes, _, _ in shapes(read(nodes=48, min_nodes=3, max_nodes=100))]
+    assert counts == [48, 3, 4, 8, 16, 32, 64, 100]
+
+
+def test_a_range_of_gpus_per_node() -> None:
+    spec = read(resources={"gpus": "A100:80GB:1..4", "cpus": 8})
+    assert [each[:2] for each in shapes(spec)] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    last = (spec.forms or ())[-1].resources
+    assert (last.gpus.models, last.gpus.memory_mib, last.cpus_milli) == (("A100",), 76294, 8000)
+    by_gpus = read(resources={"gpus": "1..2"}, scaling={"1": 2.0, "2": 3.0})
+    assert shapes(by_gpus) == [(1, 1, 1.0), (1, 2, 1.5)]
+
+
+@pytest.mark.parametrize("name", ["any_of", "ordered"])
+def test_a_list_of_resources(name: str) -> None:
+    spec = read(resources={name: [{"gpus": "A100:8"}, {"gpus": "H100:4", "cpus": 16}], "memory": "64GiB"})
+    (other,) = spec.forms or ()
+    assert spec.resources.gpus.models == ("A100",)
+    assert (other.resources.gpus.models, other.resources.cpus_milli) == (("H100",), 16000)
+    assert (spec.resources.memory_mib, other.resources.memory_mib) == (65536, 65536)
+    assert (other.option, bool(spec.ordered)) == (1, name == "ordered")
+
+
+def test_lists_and_ranges_combine() -> None:
+    spec = read(resources={"ordered": [{"gpus": "H100:1..2"}, {"gpus": "A100:1..4"}]})
+    assert [(f.option, f.resources.gpus.count) for f in spec.forms or ()] == [
+        (0, 2), (1, 1), (1, 2), (1, 3), (1, 4),
+    ]  # fmt: skip
+    spec = read(min_nodes=1, max_nodes=2, resources={"any_of": [{"gpus": 1}, {"gpus": 2}]})
+    assert [each[:2] for each in shapes(spec)] == [(1, 1), (2, 1), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "says"),
+    [
+        ({"nodes": 2, "min_nodes": 3}, "$.min_nodes", "more than nodes, 2"),
+        ({"nodes": 2, "max_nodes": 1}, "$.max_nodes", "less than the 2 nodes"),
+        ({"max_nodes": 0}, "$.max_nodes", "1"),
+        ({"scaling": {"1": 1.0}}, "$.scaling", "one size"),
+        ({"max_nodes": 2, "scaling": {"2": 1.0}}, "$.scaling", "1 nodes"),
+        ({"max_nodes": 2, "scaling": {"1": 1.0, "4": 3.0}}, "$.scaling", "names 4"),
+        ({"max_nodes": 2, "scaling": {"one": 1.0}}, "$.scaling", "'one'"),
+        ({"max_nodes": 2, "scaling": {"1": 0, "2": 1}}, "$.scaling.1", "1e-06"),
+        ({"resources": {"gpus": "1..2"}, "scaling": {"1": 1.0}}, "$.scaling", "2 GPUs"),
+        ({"resources": {"gpus": "1..2"}, "max_nodes": 2}, "$.resources.gpus", "so are the nodes"),
+        ({"resources": {"gpus": "4..2"}}, "$.resources.gpus", "not a range"),
+        ({"resources": {"gpus": "0..2"}}, "$.resources.gpus", "not a range"),
+        ({"resources": {"any_of": []}}, "$.resources.any_of", "not a list"),
+        ({"resources": {"any_of": [1]}}, "$.resources.any_of[0]", ""),
+        ({"resources": {"any_of": [{"gpu": 1}]}}, "$.resources.any_of[0].gpu", "gpus"),
+        ({"resources": {"any_of": [{"gpus": 1}, {"gpus": 1}]}}, "$.resources", "twice"),
+        ({"resources": {"any_of": [{"gpus": 1}], "ordered": [{"gpus": 1}]}}, "$.resources.ordered", "any_of"),
+        ({"max_nodes": 9, "resources": {"any_of": [{"gpus": 1}, {"gpus": 2}]}}, "$.resources", "18 ways"),
+        ({"any_of": [{"gpus": 1}]}, "$.any_of", "resources.any_of"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_a_remedy(document: dict[str, Any], field: str, says: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read(**document)
+    assert caught.value.field == field
+    assert says in f"{caught.value.message} {caught.value.remedy}"
+    assert caught.value.remedy
+
+
+def test_ranges_of_parts_of_a_gpu_are_not_supported_yet() -> None:
+    with pytest.raises(NotSupported, match="not supported yet"):
+        read(resources={"gpus": "0.4..1"})
+
+
+def test_a_spec_as_one_of_its_forms_has_no_others() -> None:
+    spec = read(min_nodes=1, max_nodes=2, checkpoint={})
+    assert spec.as_form(0) is spec
+    wide = spec.as_form(1)
+    assert (wide.nodes, bool(wide.forms), bool(wide.elastic)) == (2, False, False)
