@@ -1,10 +1,12 @@
 """`explain` and `preview`: why a job waits or ran where it did, site by site, and what would change that."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from federator.cli.jobfiles import read_one
@@ -13,9 +15,16 @@ from federator.cli.output import Column, Output, facts, show, show_data, status,
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.model.capacity import BurstEvidence
+from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL
 from federator.model.plans import Explanation, SiteReason
+
+RANGE_S = 60.0
+"""A range that is smaller says nothing."""
+MOST_SITES = 12
+"""Of a large federation the rest is left to the machine-readable answer."""
+CENT_USD = 0.005
+BAR, THIN, BAR_CELLS = "█", "▏", 24
 
 
 def explain(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
@@ -63,10 +72,18 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
     verdict.append(f"  {plain(explanation.because)}", style="bold")
     parts: list[RenderableType] = [verdict, facts(_times(explanation, now))]
     if explanation.sites:
-        parts += ["", table(explanation.sites, _site_columns(now), width=width)]
+        shown = sorted(explanation.sites, key=_order)[:MOST_SITES]
+        parts += ["", table(shown, _site_columns(now), width=width)]
+        if len(shown) < len(explanation.sites):
+            more = len(explanation.sites) - len(shown)
+            parts.append(Text(f"  and {more} more: federator explain -o json", style="dim"))
+    if len(explanation.curve) > 1:
+        parts += [Text("\nWhat an earlier finish costs", style="bold"), curve(explanation, now)]
     if explanation.changes:
         parts.append(Text("\nWhat would change it", style="bold"))
         parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
+        if any(not remedy.certain for remedy in explanation.remedies):
+            parts.append(Text("  (the first is an estimate, from what waits and runs now)", style="dim"))
     if explanation.burst is not None:
         parts += [Text("\nWhy capacity was rented", style="bold"), facts(_burst(explanation.burst, now))]
     # A decision that did nothing is not kept, and has no id here.
@@ -77,19 +94,92 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
     return parts
 
 
+def _order(row: SiteReason) -> tuple[bool, bool, float]:
+    """What could be used first, the cheapest before the dear; then what will be; in each as the answer has them."""
+    return bool(row.filter), row.extra_cost_usd is None, row.extra_cost_usd or 0.0
+
+
 def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]:
     over = explanation.status in TERMINAL
     return [
         ("runs for", explanation.run_time),
-        ("started" if over else "starts", when_exactly(explanation.expected_start_at, now)),
+        (
+            "started" if over else "starts",
+            _within(
+                when_exactly(explanation.expected_start_at, now),
+                explanation.start_low_at,
+                explanation.start_high_at,
+                now,
+            ),
+        ),
         (
             "finished" if over else "finishes",
-            _against(explanation.expected_finish_at, explanation.deadline_at, now),
+            _within(
+                _against(explanation.expected_finish_at, explanation.deadline_at, now),
+                explanation.finish_low_at,
+                explanation.finish_high_at,
+                now,
+            ),
         ),
         ("at home", _against(explanation.home_finish_at, explanation.deadline_at, now)),
         ("deadline", when_exactly(explanation.deadline_at, now)),
+        ("to meet it", _price_of_deadline(explanation)),
         ("policies", ", ".join(explanation.policies)),
     ]
+
+
+def _within(said: str | Text, low_at: float | None, high_at: float | None, now: float) -> Text:
+    """A moment, and between which it may well be."""
+    text = Text(said) if isinstance(said, str) else said
+    if low_at is not None and high_at is not None and high_at - low_at >= RANGE_S:
+        text.append(f"  between {when(low_at, now)} and {when(high_at, now)}", style="dim")
+    return text
+
+
+def _price_of_deadline(explanation: Explanation) -> Text | str:
+    """What the cheapest way that meets the deadline costs."""
+    if explanation.deadline_at is None or not explanation.curve:
+        return ""
+    if explanation.deadline_usd is None:
+        return Text("nothing that could begin now is done in time", style="red")
+    return "nothing" if explanation.deadline_usd < CENT_USD else f"from {usd(explanation.deadline_usd)}"
+
+
+def curve(explanation: Explanation, now: float) -> Table:
+    """The small picture of price against time: a row for each finish, a bar for what it costs, and the deadline where it lies."""
+    dearest = max(point.cost_usd for point in explanation.curve)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right")
+    grid.add_column(justify="right")
+    for _ in range(3):
+        grid.add_column()
+    due = explanation.deadline_at
+    for number, point in enumerate(explanation.curve):
+        before = explanation.curve[number - 1].finish_at if number else -math.inf
+        if due is not None and before <= due < point.finish_at:
+            grid.add_row(*_due(due, now))
+        style = {True: "green", False: "yellow"}.get(point.in_time, "cyan")  # type: ignore[call-overload]  # None: no deadline
+        bar = (
+            BAR * max(1, round(BAR_CELLS * point.cost_usd / dearest)) if point.cost_usd >= CENT_USD else THIN
+        )
+        where = f"{point.site}/{point.pool}" if point.site else "at home, in its turn"
+        market = "" if point.market is Market.OWNED else f" ({point.market.value})"
+        between = f"{when(point.finish_low_at, now)} .. {when(point.finish_high_at, now)}"
+        price = "free" if point.cost_usd < CENT_USD else usd(point.cost_usd)
+        grid.add_row(
+            Text(f"  {when(point.finish_at, now)}", style=style),
+            price,
+            Text(bar, style=style),
+            plain(f"{where}{market}"),
+            Text(between, style="dim"),
+        )
+    if due is not None and explanation.curve[-1].finish_at <= due:
+        grid.add_row(*_due(due, now))
+    return grid
+
+
+def _due(at: float, now: float) -> tuple[Text, ...]:
+    return Text(f"  {when(at, now)}", style="bold"), Text(""), Text("deadline", style="bold")
 
 
 def _against(finish_at: float | None, deadline_at: float | None, now: float) -> Text:
@@ -123,6 +213,11 @@ def _reason(row: SiteReason) -> Text:
     text = Text(plain(row.text))
     if row.filter:
         text.append(f" [{plain(row.filter)}]", style="dim")
+    if row.tie:
+        text.append("; as good as the best", style="dim")
+    scarce = [f"{usd(amount)} of {plain(what)}" for what, amount in row.congestion.items() if amount > 0]
+    if scarce:
+        text.append(f"; takes from others {', '.join(scarce)}", style="dim")
     if row.change:
         text.append(f"\n-> {plain(row.change)}", style="cyan")
     return text

@@ -46,6 +46,12 @@ class SiteReason(msgspec.Struct, frozen=True):
     change: str = ""
     remedy: tuple[Change, ...] = ()
     """The same as records that can be tried: applied to the problem, they make the filters pass."""
+    direct_usd: float | None = None
+    """What running there costs by itself: the run or rent, moved data, the wait and the chance of a missed deadline."""
+    congestion: dict[str, float] = {}
+    """What it takes from others there, in USD by what is scarce; empty without prices, or where nothing is."""
+    tie: bool = False
+    """It costs the same as the best."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
@@ -182,6 +188,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Rentals that policies do not leave to a plan."""
 
 
+class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to have a job done: there, by then, for so much. Of those on owned capacity that wait for their turn, the place may be open: empty.
+
+    `finish_at` is as plans reckon; 80 of 100 runs end between `finish_low_at` and `finish_high_at`.
+    """
+
+    site: str
+    pool: str
+    market: Market
+    start_at: float
+    finish_low_at: float
+    finish_at: float
+    finish_high_at: float
+    cost_usd: float
+    """Rent, moved data, and owned GPUs at their marginal price."""
+    in_time: bool | None = None
+    """Whether it meets the deadline; None: there is none."""
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to "why is my job waiting, and why not there?", or "why did it run there?"."""
 
@@ -198,6 +223,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     burst: BurstEvidence | None = None
     policies: tuple[str, ...] = ()
+    start_low_at: float | None = None
+    start_high_at: float | None = None
+    finish_low_at: float | None = None
+    """80 of 100 such jobs are done between these two; what waits before it is taken to be as far off as the job itself."""
+    finish_high_at: float | None = None
+    curve: tuple[PricePoint, ...] = ()
+    """What each sooner finish costs, the soonest first; of a job that has not started."""
+    deadline_usd: float | None = None
+    """What meeting its deadline costs at least; None: nothing that could begin now meets it, or it has none."""
     remedies: tuple[Remedy, ...] = ()
     """What would help, as records that can be tried; the first is the smallest."""
     run_time: str = ""

@@ -4,6 +4,7 @@ The filters are asked of this one job at every pool and offer; what is free is w
 the plan recorded. So an explanation is always there, also when the solver is not.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +15,8 @@ from federator.model.changes import Remedy
 from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
 from federator.model.snapshot import JobView, Problem
 from federator.planning.burst import Bursting, HomeForecast
+from federator.planning.congestion import congestion
+from federator.planning.curve import cheapest_in_time, price_curve
 from federator.planning.helping import helps
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
@@ -55,11 +58,15 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     sites = tuple(
         _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
     )
+    sites = _with_ties(
+        tuple(_with_congestion(standing, job, site, place, plan.prices) for place, site in enumerate(sites))
+    )
+    curve = price_curve(standing, job, home_at)
     helping = None
     if said.waiting is not None:
         helping = helps(scene(problem, plan, job, said.waiting, standing))
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
-    return Explanation(
+    found = Explanation(
         job=job.id,
         status=said.status,
         because=said.because,
@@ -74,6 +81,27 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
         deadline_at=job.deadline_at,
         burst=said.burst,
         policies=_policies(standing, job),
+        curve=curve,
+        deadline_usd=cheapest_in_time(curve),
+    )
+    return _ranged(found, job, standing.world.now)
+
+
+def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
+    """With the moments between which it is expected to start and to end. What it waits for is taken to be as far from its forecast as the job itself."""
+    start, finish = found.expected_start_at, found.expected_finish_at
+    if start is None or finish is None or job.run_s <= 0.0:
+        return found
+    low, high = min(1.0, job.run_low_s / job.run_s), max(1.0, job.run_high_s / job.run_s)
+    # What is rented, or free, is there when it is said to be.
+    waits_s = start - now if found.status == "waiting" else 0.0
+    sure_at, run_s = start - waits_s, finish - start
+    return replace(
+        found,
+        start_low_at=sure_at + waits_s * low,
+        start_high_at=sure_at + waits_s * high,
+        finish_low_at=sure_at + (waits_s + run_s) * low,
+        finish_high_at=sure_at + (waits_s + run_s) * high,
     )
 
 
@@ -85,6 +113,23 @@ def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteR
         return site
     way = way_in(world.as_form(job, place), world.places[place], world.ground, rejection)
     return replace(site, change=way.text, remedy=way.changes)
+
+
+def _with_congestion(
+    standing: Standing, job: JobView, site: SiteReason, place: int, prices: Mapping[str, float]
+) -> SiteReason:
+    """A place that passes, with what it takes from others beside its own price."""
+    world = standing.world
+    if site.extra_cost_usd is None:
+        return site
+    view = world.as_form(job, place)
+    return replace(site, congestion=congestion(prices, view, world.places[place], standing.caps))
+
+
+def _with_ties(sites: tuple[SiteReason, ...]) -> tuple[SiteReason, ...]:
+    """Places that are as good as the best are said to be."""
+    best = [site for site in sites if not site.filter and site.extra_cost_usd == 0.0]
+    return tuple(replace(site, tie=len(best) > 1 and site in best) for site in sites)
 
 
 def _home_finish_at(said: _Said) -> float | None:

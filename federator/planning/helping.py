@@ -127,10 +127,19 @@ def _backoff(found: Scene) -> Remedy | None:
     return _wait(found.job.not_before_at, found)
 
 
+def _until_start(found: Scene) -> Remedy | None:
+    """It waits because that is cheaper, and says for how long."""
+    return _wait(found.waiting.expected_start_at, found)
+
+
 def _put_off(found: Scene) -> Remedy | None:
-    """It is to be rented later, as late as is safe: then it is."""
-    case = found.standing.bursting.later_case(found.job, found.standing.caps)
-    return _wait(case.rent_at, found) if case is not None else None
+    """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
+    value = found.world.book.value_usd(found.job)
+    last = max(
+        (case.rent_at for case in found.standing.bursting.cases(found.job) if case.cost_usd < value),
+        default=None,
+    )
+    return _wait(last, found)
 
 
 def _later_deadline(found: Scene) -> Remedy | None:
@@ -205,6 +214,7 @@ WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
     "budget": (_caps, past_all),
     "not-before": (_backoff,),
     "not-yet": (_put_off, _later_deadline),
+    "cheaper-elsewhere": (_until_start,),
     "better-elsewhere": (_later_deadline, _more_hosts),
     "reclaiming": (),
     **{test.name: (past_all, _more_hosts) for test in FILTERS},

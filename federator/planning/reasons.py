@@ -107,7 +107,9 @@ class Standing:
         found = [self.reason(job, place) for place in range(len(self.world.places))]
         least = min((r.extra_cost_usd for r in found if r.extra_cost_usd is not None), default=0.0)
         return tuple(
-            r if r.extra_cost_usd is None else replace(r, extra_cost_usd=round(r.extra_cost_usd - least, 4))
+            r
+            if (usd := r.extra_cost_usd) is None
+            else replace(r, extra_cost_usd=round(usd - least, 4), direct_usd=usd)
             for r in found
         )
 

@@ -1,0 +1,46 @@
+"""What is scarce about a place, in USD: the stored prices of the rows that a start there would use.
+
+The linear program's duals say what one more GPU on free hosts, one more unit of a cap, one more GPU of a guarantee would save everybody. A start there now uses
+so much of each; that is what it takes from others, beside its own price. Where the solver did not finish there are no prices, and nothing is said.
+"""
+
+from collections.abc import Mapping
+
+from federator.model.capacity import Market
+from federator.model.snapshot import JobView
+from federator.planning.candidates import Candidate
+from federator.planning.caps import Caps
+from federator.planning.problem import under
+
+LEAST_USD = 0.005
+
+
+def congestion(prices: Mapping[str, float], job: JobView, at: Candidate, caps: Caps) -> dict[str, float]:
+    """By what is scarce, in words, the dearest first: `free GPUs of home/gpu`, `cap of quota (gpus)`; below 0 where it relieves something: `guarantee of research`."""
+    if not prices:
+        return {}
+    found: dict[str, float] = {}
+    for name, price in prices.items():
+        kind, _, rest = name.partition("/")
+        used, said = 0.0, ""
+        if kind in ("fit", "cpus", "memory") and (rest == at.key or rest.rpartition("/")[0] == at.key):
+            used, said = _on_hosts(kind, rest, job), f"free {'GPUs' if kind == 'fit' else kind} of {at.shown}"
+        elif kind == "guarantee":
+            queue, _, model = rest.rpartition("/")
+            if at.market is Market.OWNED and model in ("", at.model) and under(job.queue, queue):
+                used, said = float(job.gpus_total), f"guarantee of {queue}"
+        if used:
+            found[said] = found.get(said, 0.0) - price * used
+    for row, adds in zip(caps.rows, caps.adds(job, at), strict=True):
+        price = prices.get(f"cap/{row.policy}/{row.unit.value}", 0.0)
+        if adds and price:
+            found[f"cap of {row.policy} ({row.unit.value})"] = -price * adds
+    dearest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return {said: round(usd, 4) for said, usd in dearest if abs(usd) >= LEAST_USD}
+
+
+def _on_hosts(kind: str, rest: str, job: JobView) -> float:
+    if kind == "fit":
+        step = int(rest.rpartition("/")[2])
+        return float(job.nodes * (job.gpus // step)) if step else 0.0
+    return float(job.nodes * (job.cpus_milli if kind == "cpus" else job.memory_mib))
