@@ -21,6 +21,7 @@ from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView
+from federator.planning.resizing import could_use_more
 
 UNREAD = (Event, LedgerEntry, ClientKey, Spec, Outputs, Token, JoinToken)
 """Rows that no decision reads."""
@@ -91,7 +92,7 @@ class Occasion:
     def end(self) -> None:
         """The turn has ended. What was heard while it planned, it may not have seen."""
         pools = self._pools()
-        self._waits = bool(self._index.pending_by_queue()) or any(map(_may_widen, pools))
+        self._waits = bool(self._index.pending_by_queue()) or any(map(could_use_more, pools))
         self._woken = self._woken or (self._waits and self._heard)
         self._left = pools if self._waits else []
         self._offered = self._offers() if self._waits else []
@@ -125,11 +126,6 @@ def _read(changes: Changes) -> Iterator[Record]:
 
 def _is_new(placement: Placement) -> bool:
     return placement.status is PlacementStatus.ASSIGNED and placement.order is not Order.STOP
-
-
-def _may_widen(pool: PoolView) -> bool:
-    """Whether something runs there that could take what gets free, though nothing waits."""
-    return any(busy.waits_as is not None for busy in pool.busy)
 
 
 def _another(before: PoolView, now: PoolView) -> bool:

@@ -15,6 +15,7 @@ Acting is not done here: desired sets and leases are projections of records, and
 import asyncio
 import contextlib
 import logging
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,7 @@ from federator.model.plans import Place, Plan, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.greedy import plan_greedily, plan_quickly
+from federator.planning.resizing import next_changes_at
 from federator.ports import Solver
 from federator.settings import TurnSettings
 from federator.telemetry import METRICS
@@ -101,10 +103,10 @@ class Turn:
         while True:
             began_s = time_s()
             self.occasion.begin()
-            plan = await self.once()
+            await self.once()
             self.occasion.end()
             gap_s = max(self._settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
-            await self._wait(plan)
+            await self._wait(self.plan)
             rest_s = began_s + gap_s - time_s()
             if rest_s > 0:  # else it was idle, and begins at once
                 await asyncio.sleep(max(rest_s, self._settings.coalesce_s))
@@ -116,8 +118,11 @@ class Turn:
         await close_places(self._records, self._scribe)
         self._observer.notice_silence()
         problem = await self._observe()
-        if not problem.snapshot.jobs and not _any_elastic(problem):
-            self._show(problem, empty_plan(problem))
+        at = problem.snapshot.taken_at
+        changes_at = next_changes_at(problem.snapshot)
+        if not problem.snapshot.jobs and min(changes_at, default=math.inf) > at:
+            later_at = min(changes_at, default=None)
+            self._show(problem, msgspec.structs.replace(empty_plan(problem), wake_at=later_at))
             return None
         if await self._fast_path(problem):
             problem = await self._observe()
@@ -248,11 +253,6 @@ class Turn:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self.occasion.come()
-
-
-def _any_elastic(problem: Problem) -> bool:
-    """Whether something runs that may go on in another form, though nothing waits."""
-    return any(busy.waits_as is not None for pool in problem.snapshot.pools for busy in pool.busy)
 
 
 def empty_plan(problem: Problem) -> Plan:

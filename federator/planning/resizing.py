@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
-from federator.model.snapshot import BusyView, JobView
+from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.candidates import Candidate
 from federator.planning.feasibility import reject
 from federator.planning.objective import Scored
@@ -26,6 +26,8 @@ WORTH = 3.0
 """What is saved is at least so many times what the change costs."""
 SHARE = 0.1
 """and this share of what is left of the run, unless a deadline is at stake."""
+NEARLY = 0.9
+"""A narrower form that gains nearly as much does."""
 MOST_VICTIMS = 4
 """Jobs that narrow for one that waits."""
 
@@ -67,16 +69,35 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
     return tuple(found)
 
 
-def next_change_at(world: World) -> float | None:
-    """When the next job that runs may be told to change."""
-    times = [busy.started_at + LEAST_RUN_S for busy in world.running.values() if busy.waits_as is not None]
-    return min((at for at in times if at > world.now), default=None)
+def could_use_more(pool: PoolView) -> bool:
+    """Whether something runs there that would go on wider, were there room."""
+    return any(map(_has_wider, pool.busy))
+
+
+def next_changes_at(snapshot: Snapshot) -> list[float]:
+    """When jobs that run may be told to change, where anything could speak for that."""
+    pools = [pool for pool in snapshot.pools if snapshot.jobs or _may_widen(pool)]
+    return [settled_at(busy) for pool in pools for busy in pool.busy if busy.waits_as is not None]
+
+
+def settled_at(busy: BusyView) -> float:
+    """From when on it may be told to change."""
+    return max(busy.started_at, busy.displaced_at or 0.0) + LEAST_RUN_S
+
+
+def _may_widen(pool: PoolView) -> bool:
+    return any(shape.gpus for shape in pool.free) and could_use_more(pool)
+
+
+def _has_wider(busy: BusyView) -> bool:
+    whole = busy.waits_as
+    if whole is None:
+        return False
+    return any(form.throughput > whole.as_form(busy.form).throughput for form in whole.forms)
 
 
 def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
-    since_at = max(busy.started_at, busy.displaced_at or 0.0)
-    settled = world.now - since_at >= LEAST_RUN_S
-    return busy.waits_as is not None and settled and busy.placement not in stopped
+    return busy.waits_as is not None and settled_at(busy) <= world.now and busy.placement not in stopped
 
 
 def _after_starts(world: World, scored: Scored, place: int) -> Lot:
@@ -182,8 +203,8 @@ def _gain(world: World, scored: Scored, job: JobView, place: int) -> tuple[float
         view = world.as_form(job, choice)
         usd = world.book.value_usd(job) * late_share(view, start_at, at.run_s(view))
         found.append((expected.miss + expected.wait - usd - _wait_usd(world, job, RESTART_S), choice))
-    best = max(usd for usd, _ in found)
-    return next((usd, choice) for usd, choice in found if usd >= 0.9 * best)
+    enough_usd = NEARLY * max(usd for usd, _ in found)
+    return next(((usd, choice) for usd, choice in found if usd > 0.0 and usd >= enough_usd), (0.0, place))
 
 
 def _makes_room(lot: Lot, options: list[_Change], job: JobView) -> tuple[list[_Change], Lot]:

@@ -4,7 +4,7 @@ from federator.model.snapshot import JobView
 from federator.planning.objective import Scored
 from federator.planning.openings import changes_at
 from federator.planning.problem import World
-from federator.planning.resizing import next_change_at
+from federator.planning.resizing import next_changes_at
 
 
 def wake_at(world: World, scored: Scored) -> float | None:
@@ -19,8 +19,7 @@ def wake_at(world: World, scored: Scored) -> float | None:
     times += [_threshold_at(world, job) for job in waiting]
     if waiting:
         times += [at for rule in world.book.openings if (at := changes_at(rule, world.now)) is not None]
-    if (change_at := next_change_at(world)) is not None:
-        times.append(change_at)
+    times += next_changes_at(world.snapshot)
     return min((at for at in times if at > world.now), default=None)
 
 

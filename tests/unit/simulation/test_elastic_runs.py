@@ -53,3 +53,13 @@ def test_nothing_changes_shortly_before_its_end() -> None:
     short = job("short", submit_s=1.0, run_s=650.0, forms=WIDER, elastic=True)
     found = attempts(run(world(site("lab", gpus=4)), first, short, by="greedy"), "short")
     assert len(found) == 1, "a change would take as long as what is left"
+
+
+def test_none_narrows_for_a_job_that_would_gain_less_than_the_change_costs() -> None:
+    long = job("long", run_s=20 * HOUR_S, forms=WIDER, elastic=True, deadline_s=6.5 * HOUR_S, value_usd=500.0)
+    other = job("other", submit_s=2 * HOUR_S, run_s=HOUR_S, gpus=2)
+    outcome = run(world(site("lab", gpus=4)), long, other, by="greedy")
+    assert len(attempts(outcome, "long")) == 1
+    (late,) = attempts(outcome, "other")
+    assert late.start_s is not None
+    assert late.start_s > 5 * HOUR_S
