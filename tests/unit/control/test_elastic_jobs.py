@@ -14,7 +14,7 @@ FULL: dict[str, Any] = {
     "nodes": 2,
     "min_nodes": 1,
     "max_nodes": 4,
-    "scaling": {1: 1.0, 2: 2.0, 4: 3.0},
+    "scaling": {"1": 1.0, "2": 2.0, "4": 3.0},
     "resources": {"gpus": 4},
     "checkpoint": {"grace": "30s"},
     "estimate": "10h",
