@@ -6,6 +6,7 @@ itself: were nothing rented for that job, the whole would cost at least as much.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
@@ -69,8 +70,12 @@ def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scor
     """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper."""
     best, trials = evaluator.score(fixed or {}), 0
     for job in evaluator.world.jobs:
-        rented = {other: best.starts[other] for other in best.rents}
+        if trials >= TRIALS or evaluator.work.spent:
+            break
         cases, found = _worth_trying(evaluator, best, job), best
+        if not cases:
+            continue
+        rented = {other: best.starts[other] for other in best.rents}
         for case in [*cases[:OFFERS_PER_JOB], *_roomy(evaluator, best, job, cases)]:
             if trials >= TRIALS or evaluator.work.spent:
                 break
@@ -114,10 +119,12 @@ def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case
 def _roomy(evaluator: Evaluator, best: Scored, job: JobView, cases: Sequence[Case]) -> list[Case]:
     """The rental that would be the cheapest if it were shared, where others are late too and fit beside the job: alone it may not pay."""
     places = evaluator.world.places
-    late = sum(best.costs[other.id].late or other.id in best.later for other in evaluator.world.jobs)
     roomy = [case for case in cases if places[case.place].gpus >= 2 * job.gpus_total > 0]
     cheapest = min(roomy, key=lambda case: case.cost_usd / places[case.place].gpus, default=None)
-    return [] if late < 2 or cheapest is None or cheapest is cases[0] else [cheapest]
+    if cheapest is None or cheapest is cases[0]:
+        return []
+    late = (other for other in evaluator.world.jobs if best.costs[other.id].late or other.id in best.later)
+    return [cheapest] if len(list(islice(late, 2))) == 2 else []
 
 
 def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:

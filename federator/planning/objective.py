@@ -32,7 +32,7 @@ WORK = 200_000
 """Looks at one job and one place that greedy may take while it tries rentals: 20 ms of the kernel, a second of plain Python."""
 STAGE_WORK = 200_000
 """As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
-PROOF_WORK = 200_000
+PROOF_WORK = WORK + 2 * STAGE_WORK
 """While a decision has taken less than this, rentals in it are each tried without."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 EPSILON_USD = 1e-6
