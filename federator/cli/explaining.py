@@ -158,7 +158,7 @@ def curve(explanation: Explanation, now: float) -> Table:
         before = explanation.curve[number - 1].finish_at if number else -math.inf
         if due is not None and before <= due < point.finish_at:
             grid.add_row(*_due(due, now))
-        style = {True: "green", False: "yellow"}.get(point.in_time, "cyan")  # type: ignore[call-overload]  # None: no deadline
+        style = "cyan" if point.in_time is None else "green" if point.in_time else "yellow"
         bar = (
             BAR * max(1, round(BAR_CELLS * point.cost_usd / dearest)) if point.cost_usd >= CENT_USD else THIN
         )

@@ -19,7 +19,7 @@ from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Explanation, Plan, Waiting
 from federator.model.snapshot import Problem
-from federator.planning.explain import explain_waiting
+from federator.planning.explain import Aftermath, explain_waiting
 from federator.planning.preview import preview
 from federator.wire.http import Preview
 from federator.wire.jobfile import JobRequest
@@ -40,6 +40,7 @@ class Explainer:
         self._turn = turn
         self._acceptance = acceptance
         self._decisions = decisions
+        self._last: Aftermath | None = None
 
     def waiting(self, job_id: str) -> Waiting | None:
         """What the newest plan says of a job that it did not start; of one that it did not see, what follows from it."""
@@ -105,7 +106,7 @@ class Explainer:
             if waiting is not None and job.id not in self._turn.waiting and self._observer.jobs.eligible(job):
                 problem, plan = self._beside(problem, plan, job, waiting)
             if any(view.id == job.id for view in problem.snapshot.jobs):
-                return msgspec.structs.replace(explain_waiting(problem, plan, job.id), status=job.status)
+                return msgspec.structs.replace(self._after(problem, plan).explain(job.id), status=job.status)
         lease = self._records.leases.get(placement.lease or "") if placement else None
         evidence = lease.evidence if lease and lease.evidence and lease.evidence.job == job.id else None
         then = await self._decided(job, placement)
@@ -124,6 +125,12 @@ class Explainer:
             burst=evidence,
             policies=(evidence.policy,) if evidence else (then.policies if then else ()),
         )
+
+    def _after(self, problem: Problem, plan: Plan) -> Aftermath:
+        """The world after a plan; the last one's is kept, since people ask about several jobs of one plan."""
+        if self._last is None or self._last.problem is not problem or self._last.plan is not plan:
+            self._last = Aftermath(problem, plan)
+        return self._last
 
     async def _decided(self, job: Job, placement: Placement | None) -> Explanation | None:
         """What the recorded decision that placed it says of every site; None when the record is gone."""

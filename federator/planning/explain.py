@@ -6,6 +6,7 @@ the plan recorded. So an explanation is always there, also when the solver is no
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -46,15 +47,12 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
 
     A job that the problem does not hold gets an explanation that says so.
     """
-    job = next((view for view in problem.snapshot.jobs if view.id == job_id), None)
-    if job is None:
-        text = "this decision did not look at the job: it was not waiting when its snapshot was taken"
-        return Explanation(
-            job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
-        )
-    said = _said(plan, job_id)
-    home_at = _home_finish_at(said)
-    standing = _standing(problem, plan, job, home_at)
+    return Aftermath(problem, plan).explain(job_id)
+
+
+def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing) -> Explanation:
+    plan, home_at = after.plan, _home_finish_at(said)
+    standing.world.meet(job)
     sites = tuple(
         _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
     )
@@ -64,7 +62,7 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     curve = price_curve(standing, job, home_at)
     helping = None
     if said.waiting is not None:
-        helping = helps(scene(problem, plan, job, said.waiting, standing))
+        helping = helps(scene(after.problem, plan, job, said.waiting, standing))
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
     found = Explanation(
         job=job.id,
@@ -155,25 +153,53 @@ def _said(plan: Plan, job_id: str) -> _Said:
     return _Said("this plan says nothing about it", "unknown")
 
 
-def _standing(problem: Problem, plan: Plan, job: JobView, home_finish_at: float | None) -> Standing:
-    """The world after the plan, cut down to this job and those that the plan starts."""
-    views = {view.id: view for view in problem.snapshot.jobs}
-    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
-    index = {name: number for number, place in enumerate(world.places) for name in place.names}
-    starts = []
-    for action in plan.actions:
-        if isinstance(action, Preempt) or action.job == job.id or action.job not in views:
-            continue
-        if isinstance(action, Rent):
-            key = f"{action.provider}/{action.offer}"
-        else:
-            key = f"{action.site}/{action.members[0]}/{action.pool}"
-        if key in index:
-            starts.append((views[action.job].as_form(action.form), index[key]))
-    home = {}
-    if home_finish_at is not None:
-        home[job.id] = HomeForecast(job.id, "", home_finish_at, home_finish_at)
-    return Standing(world, Bursting(world, home), starts)
+class Aftermath:
+    """The world after a plan, for explaining one waiting job after the other: what they have in common is made once."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        """Nothing is made yet."""
+        self.problem, self.plan = problem, plan
+        self.views = {view.id: view for view in problem.snapshot.jobs}
+
+    def explain(self, job_id: str) -> Explanation:
+        """As `explain_waiting`."""
+        job = self.views.get(job_id)
+        if job is None:
+            text = "this decision did not look at the job: it was not waiting when its snapshot was taken"
+            plan = self.plan
+            return Explanation(
+                job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
+            )
+        said = _said(self.plan, job_id)
+        if said.waiting is not None:
+            return _explained(self, job, said, self._shared)
+        home = {}
+        if (home_at := _home_finish_at(said)) is not None:
+            home[job_id] = HomeForecast(job_id, "", home_at, home_at)
+        return _explained(self, job, said, self._standing(home, job_id))
+
+    @cached_property
+    def _shared(self) -> Standing:
+        """After all that the plan starts."""
+        finishes = {each.job: each.home_finish_at for each in self.plan.waiting}
+        home = {job: HomeForecast(job, "", at, at) for job, at in finishes.items() if at is not None}
+        return self._standing(home, "")
+
+    def _standing(self, home: Mapping[str, HomeForecast], without: str) -> Standing:
+        """After all that the plan starts but one job, which finds free what it takes."""
+        world = World(replace(self.problem, snapshot=replace(self.problem.snapshot, jobs=())))
+        index = {name: number for number, place in enumerate(world.places) for name in place.names}
+        starts = []
+        for action in self.plan.actions:
+            if isinstance(action, Preempt) or action.job == without or action.job not in self.views:
+                continue
+            if isinstance(action, Rent):
+                key = f"{action.provider}/{action.offer}"
+            else:
+                key = f"{action.site}/{action.members[0]}/{action.pool}"
+            if key in index:
+                starts.append((self.views[action.job].as_form(action.form), index[key]))
+        return Standing(world, Bursting(world, home), starts)
 
 
 def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:

@@ -101,6 +101,10 @@ class World:
         other.forbidden = self.forbidden | {job}
         return other
 
+    def meet(self, job: JobView) -> None:
+        """Know the class of a job that is not of this world, too, without looking at it again."""
+        self.keys.setdefault(job.id, self._key(job))
+
     def key(self, job: JobView) -> ClassKey:
         """The class of a job."""
         known = self.keys.get(job.id)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from federator.model.plans import Plan, Severity
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
-from federator.planning.explain import explain_waiting
+from federator.planning.explain import Aftermath
 from federator.planning.greedy import plan_greedily, plan_quickly
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
@@ -110,8 +110,9 @@ def measure(
         if number < turns:
             instance.churn(CHURN)
     assert plan is not None
+    after = Aftermath(seen, plan)
     for waiting in plan.waiting[:EXPLAINED]:
-        took_s, _ = _timed(partial(explain_waiting, seen, plan, waiting.job))
+        took_s, _ = _timed(partial(after.explain, waiting.job))
         report.explained_s.append(took_s)
     report.memory_mib = _memory_mib()
     if baselines or certificate:
