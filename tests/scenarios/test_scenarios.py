@@ -39,6 +39,8 @@ def _compare_rest(plan: Plan, expect: dict[str, Any]) -> None:
         assert isinstance(action, Place)
         assert list(action.members) == members
         assert list(action.sessions) == [f"session-{member}" for member in members]
+    for job, form in expect.get("form", {}).items():
+        assert next(a.form for a in plan.actions if a.job == job) == form
     for job, words in expect.get("because", {}).items():
         action = next(a for a in plan.actions if a.job == job)
         assert words in action.because

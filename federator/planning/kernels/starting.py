@@ -163,20 +163,18 @@ def offer_start(s, job, klass, at, gained):
     best_first, best_usd, best_miss, best_lost = 0, 0.0, 0.0, False
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
-        if (gained and s.places[way.place].gained == 0) or s.flags[
-            state.open_ways + klass, number - kind.first_way
-        ] == 0:
+        shut = s.flags[state.open_ways + klass, number - kind.first_way] == 0
+        if shut or (gained and s.places[way.place].gained == 0):
             continue
         state.attempts += 1
         if not fits(s.places[way.place], s.hosts, way):
             continue
-        row = blocking(s, klass, way, s.places[way.place].rented != 0)
+        row, lost = blocking(s, klass, way, s.places[way.place].rented != 0), False
         if row >= 0:
             if not capped:
                 note(kind, row, way.choice, s.rows[row].used)
             capped = True
             continue
-        lost = False
         if avoids or (state.hold_job >= 0 and state.hold_place == way.place):
             if not choose_beside_hold(s, job, way, at):
                 held = True
