@@ -110,6 +110,7 @@ def _plan(problem: Problem, file: PlanFile) -> Plan:
                 placement=stop.placement,
                 beneficiary=stop.for_job,
                 because=stop.reason,
+                form=stop.form,
             )
         )
     return Plan(

@@ -68,7 +68,7 @@ def run(
         buckets_h=BUCKETS_H,
         assignments=_assignments(evaluator.world, plan, expected),
         stops=tuple(
-            Stop(job=a.job, placement=a.placement, for_job=a.beneficiary, reason=a.because)
+            Stop(job=a.job, placement=a.placement, for_job=a.beneficiary, form=a.form, reason=a.because)
             for a in plan.actions
             if isinstance(a, Preempt)
         ),

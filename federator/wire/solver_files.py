@@ -206,8 +206,12 @@ def _pool(pool: told.ProblemPool) -> PoolView:
         pool,
         _POOL,
         free=free,
-        busy=tuple(_into(BusyView, w, _WORK, waits_as=None) for w in pool.busy),
+        busy=tuple(_into(BusyView, work, _WORK, waits_as=_elastic(work.waits_as)) for work in pool.busy),
     )
+
+
+def _elastic(work: told.ElasticWork | None) -> JobView | None:
+    return None if work is None else _job(work.job, work.forecast)
 
 
 def _offer(offer: told.ProblemOffer) -> OfferView:
@@ -220,17 +224,7 @@ def _offer(offer: told.ProblemOffer) -> OfferView:
 def from_problem(problem: Problem) -> ProblemFile:
     """The file that holds a problem."""
     snapshot = problem.snapshot
-    jobs = tuple(
-        _into(
-            told.ProblemJob,
-            job,
-            _turned(_JOB),
-            refused_sites=tuple(RefusedSite(site=s, until_at=at) for s, at in job.refused),
-            inputs=tuple(_into(InputData, each) for each in job.inputs),
-            forms=tuple(_told_form(form) for form in job.forms),
-        )
-        for job in snapshot.jobs
-    )
+    jobs = tuple(map(_told_job, snapshot.jobs))
     return ProblemFile(
         format=FORMAT,
         decision=problem.decision,
@@ -244,14 +238,36 @@ def from_problem(problem: Problem) -> ProblemFile:
             spend=tuple(_into(told.ProblemSpend, spend) for spend in snapshot.spend),
         ),
         rules=snapshot.rules,
-        forecasts={job.id: _into(told.Forecast, job, _turned(_FORECAST)) for job in snapshot.jobs},
+        forecasts={job.id: _told_forecast(job) for job in snapshot.jobs},
         prices=problem.warm_prices,
     )
 
 
+def _told_job(job: JobView) -> told.ProblemJob:
+    return _into(
+        told.ProblemJob,
+        job,
+        _turned(_JOB),
+        refused_sites=tuple(RefusedSite(site=s, until_at=at) for s, at in job.refused),
+        inputs=tuple(_into(InputData, each) for each in job.inputs),
+        forms=tuple(_told_form(form) for form in job.forms),
+    )
+
+
+def _told_forecast(job: JobView) -> told.Forecast:
+    return _into(told.Forecast, job, _turned(_FORECAST))
+
+
+def _told_elastic(job: JobView | None) -> told.ElasticWork | None:
+    return None if job is None else told.ElasticWork(job=_told_job(job), forecast=_told_forecast(job))
+
+
 def _told_pool(pool: PoolView) -> told.ProblemPool:
     free = tuple(_into(told.FreeHosts, shape, _turned(_HOSTS)) for shape in pool.free)
-    busy = tuple(_into(told.RunningWork, work, _turned(_WORK)) for work in pool.busy)
+    busy = tuple(
+        _into(told.RunningWork, work, _turned(_WORK), waits_as=_told_elastic(work.waits_as))
+        for work in pool.busy
+    )
     return _into(told.ProblemPool, pool, _turned(_POOL), free=free, busy=busy)
 
 

@@ -116,7 +116,9 @@ class Stop(_Part, frozen=True, kw_only=True):
     placement: str
     """Which attempt of it."""
     for_job: str
-    """Who is owed its place."""
+    """Who is owed its place; the job itself, where it goes on wider."""
+    form: int | None = None
+    """Elastic work goes on in this form of its job. Left out: it makes room, whatever comes of it."""
     reason: str = ""
     """Why."""
 

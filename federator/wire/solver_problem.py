@@ -132,6 +132,15 @@ class FreeHosts(_Part, frozen=True, kw_only=True):
     """Free memory of each."""
 
 
+class ElasticWork(_Part, frozen=True, kw_only=True):
+    """Running work that may be told to go on in another of its forms, as it would wait if it were stopped now."""
+
+    job: ProblemJob
+    """It, with all its forms."""
+    forecast: "Forecast"
+    """What is left of its run, in form 0."""
+
+
 class RunningWork(_Part, frozen=True, kw_only=True):
     """Work that holds part of a pool. `placement` and all below are written for work of the federation only."""
 
@@ -165,6 +174,8 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """The job's priority."""
     form: Count = 0
     """Which of its job's forms it runs in."""
+    waits_as: ElasticWork | None = None
+    """Of elastic work: what it could go on as. Left out: it keeps its form."""
     started_at: float = 0.0
     """When it started; 0: not known."""
     usd_per_h: Amount = 0.0

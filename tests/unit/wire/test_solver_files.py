@@ -72,7 +72,7 @@ def test_every_field_that_planning_reads_is_in_the_file() -> None:
     )
     made = {"throughput": 1.0, "of": None}  # by `as_form` alone
     job = _filled(JobView, spot_policy="spot", inputs=(_filled(Input),), forms=forms, **made)
-    busy = _filled(BusyView, waits_as=None)
+    busy = _filled(BusyView, waits_as=job)
     pool = _filled(PoolView, market="spot", free=(), busy=(busy,))
     offer = _filled(OfferView, offer=_filled(Offer, market="spot"))
     problem = a_world([job], [pool], [offer], (), [_filled(SpendView)])
