@@ -79,6 +79,7 @@ JOB_FILE_PARTS = {
         Written("sites", "`[basel]`", "any", "Only these sites."),
         Written("not_sites", "`[zug]`", "none", "Any site but these."),
         Written("labels", "`{region: eu}`", "any", "Only sites with these labels."),
+        Written("together", "`host`, `spread`, `rack`", "as it comes", "How a gang's nodes lie: all on one host; each on a host of its own; or, by any other word, on hosts whose label of that name is the same."),
     ),
     "inputs": (
         Written("uri", "`s3://datasets/imagenet`", "–", "What it is: an address that begins with `file`, `http`, `https` or `s3`. Needed. An entry that is a text is an address."),

@@ -101,7 +101,7 @@ class Committer:
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
         placement = msgspec.structs.replace(
             placement,
-            members=_in_order(action.members, job.resume_members),
+            members=_in_order(_of_ranks(action.members, placement), job.resume_members),
             pool=action.pool,
             market=action.market,
             lease=action.lease,
@@ -274,7 +274,13 @@ def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tupl
     """Which of these machines each rank is on: each as full as it goes, one after the other."""
     whole = Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)
     each = whole.holds(placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
+    each = 1 if len(machines) == placement.nodes else each  # as many as ranks, where each is to be apart
     return tuple(machines[min(rank // each, len(machines) - 1)] for rank in range(placement.nodes))
+
+
+def _of_ranks(members: tuple[str, ...], placement: Placement) -> tuple[str, ...]:
+    """The member of each rank; a plan has one for all that are to be on one host."""
+    return members * (placement.nodes if len(members) == 1 else 1)
 
 
 def _in_order(members: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:

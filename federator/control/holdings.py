@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from federator.control.job_views import OVERDUE_SHARE, left_s
 from federator.control.records import Changes, Records
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import ON_ONE_HOST, Job, JobSpec
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.snapshot import BusyView, JobView
 
@@ -23,6 +23,17 @@ OVERDUE_S = 60.0
 RUN_TIMES = ("run_s", "run_low_s", "run_high_s")
 PLACEMENT_KEYS = "placement/"
 """What the key of a placement's row begins with."""
+
+
+def _in_one(part: Placement) -> Placement:
+    """Ranks that are all on one host, as one that has all of them."""
+    return replace(
+        part,
+        nodes=1,
+        gpus_per_node=part.gpus_per_node * part.nodes,
+        cpus_milli=part.cpus_milli * part.nodes,
+        memory_mib=part.memory_mib * part.nodes,
+    )
 
 
 class Holding(NamedTuple):
@@ -161,6 +172,8 @@ class Holdings:
     def _hold(self, member: str, placement: Placement, job: Job, ranks: int, *, leads: bool) -> Holding:
         part = placement if ranks == placement.nodes else replace(placement, nodes=ranks)
         spec = self._records.spec(job.spec_hash)
+        if spec.placement.together == ON_ONE_HOST:
+            part = _in_one(part)
         grace_s = self._records.spec(placement.spec_hash).grace_s
         view = BusyView(
             nodes=part.nodes,

@@ -27,7 +27,7 @@ from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
-from federator.wire.needs import FORMS
+from federator.wire.needs import FORMS, TOGETHER
 
 RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
@@ -282,7 +282,7 @@ class Observer:
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, [holding.placement for holding in held]),
             busy=tuple(_busy(held, NOTHING_HEARD, pool, now)),
-            abilities=(FORMS,),
+            abilities=(FORMS, TOGETHER),
             ready_at=expected_ready_at(lease, now),
             **_lease_fields(lease, self.slack_s),
         )

@@ -234,6 +234,7 @@ class WaitingLine:
             tuple(sorted(spec.speed.items())),
             spec.spot_policy,
             tuple(sorted(where.labels.items())),
+            where.together,
             tuple(sorted(spec.labels.items())),
             bool(spec.stop_within_s),
             spec.checkpoint,

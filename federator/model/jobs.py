@@ -116,6 +116,9 @@ class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_s: float = 30.0
 
 
+ON_ONE_HOST, APART = "host", "spread"
+
+
 class PlacementConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the user lets the job run; empty: anywhere. All that are given must hold."""
 
@@ -123,6 +126,9 @@ class PlacementConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     sites: tuple[str, ...] = ()
     not_sites: tuple[str, ...] = ()
     labels: dict[str, str] = {}
+    together: str | msgspec.UnsetType = msgspec.UNSET
+    """How its nodes lie: all on one host (`ON_ONE_HOST`), each on a host of its own (`APART`), or else on hosts with one value of the label of
+    that name. Unset (so that specs from before keep their hash): as it comes."""
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

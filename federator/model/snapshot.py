@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.jobs import Form, Input, Resources, in_gpus
+from federator.model.jobs import APART, ON_ONE_HOST, Form, Input, Resources, in_gpus
 from federator.model.rules import Rule
 
 
@@ -93,7 +93,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         chosen = self.forms[form - 1]
         return msgspec.structs.replace(
             self,
-            **asked(chosen.nodes, chosen.resources),
+            **asked(chosen.nodes, chosen.resources, self.together),
             run_s=self.run_s / chosen.throughput,
             run_low_s=self.run_low_s / chosen.throughput,
             run_high_s=self.run_high_s / chosen.throughput,
@@ -102,22 +102,34 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             of=self,
         )
 
+    together: str = ""
+    """How its nodes lie (`placement.together`): `host`, `spread`, or a label's name; empty: as it comes."""
+    ranks_in_one: int = 0
+    """Of one whose nodes are all to be on one host: so many. It is planned as one node that asks for all of them."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether each node is to be on a host of its own."""
+        return self.together == APART and self.nodes > 1
+
     @property
     def gpus_total(self) -> float:
         """GPUs over all nodes, for money and limits; a whole number unless it asks for parts."""
         return in_gpus(self.nodes * self.gpus, shared=self.shared)
 
 
-def asked(nodes: int, resources: Resources) -> dict[str, Any]:
+def asked(nodes: int, resources: Resources, together: str = "") -> dict[str, Any]:
     """The fields of a view that say what so many nodes of that size ask for."""
+    in_one = nodes if together == ON_ONE_HOST else 1
     return {
-        "nodes": nodes,
-        "gpus": resources.gpus.each,
+        "nodes": nodes // in_one,
+        "gpus": resources.gpus.each * in_one,
         "shared": bool(resources.gpus.share_milli),
         "models": resources.gpus.models,
         "gpu_memory_mib": resources.gpus.memory_mib,
-        "cpus_milli": resources.cpus_milli,
-        "memory_mib": resources.memory_mib + resources.shm_mib,
+        "cpus_milli": resources.cpus_milli * in_one,
+        "memory_mib": (resources.memory_mib + resources.shm_mib) * in_one,
+        "ranks_in_one": in_one if in_one > 1 else 0,
     }
 
 

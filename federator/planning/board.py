@@ -9,7 +9,7 @@ from federator.planning.burst import Bursting
 from federator.planning.candidates import machines
 from federator.planning.lanes import Lanes
 from federator.planning.problem import ClassKey, World
-from federator.planning.yard import RANKS_PER_WORK, Hold, Host, Release, hosts_for, need_of
+from federator.planning.yard import RANKS_PER_WORK, Hold, Host, Release, Room, hosts_for, need_of
 
 
 class Board:
@@ -84,7 +84,7 @@ class Board:
         return release.hosts
 
     def _release(
-        self, place: int, at: float, need: tuple[int, int, int], hosts: tuple[int, ...], job: JobView | None
+        self, place: int, at: float, need: Room, hosts: tuple[int, ...], job: JobView | None
     ) -> None:
         self.number += RANKS_PER_WORK
         self.lots[place].release_later(Release(at, self.number, need, hosts, job))

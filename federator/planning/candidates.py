@@ -141,6 +141,8 @@ def machines(job: JobView, at: Candidate) -> int:
     ):
         if wanted:
             holds = min(holds, has // wanted)
+    if job.apart:
+        holds = min(holds, 1)
     return -(-job.nodes // holds) if holds else 1
 
 

@@ -11,7 +11,7 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
 from federator.kernel.quantities import format_mib
-from federator.model.jobs import in_gpus
+from federator.model.jobs import APART, in_gpus
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning import permits
 from federator.planning.asking import Answer, Ground, Rejection, Test
@@ -20,7 +20,7 @@ from federator.planning.candidates import Candidate, of_offer, of_pool
 from federator.planning.data import data_book
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import gpus, moment
-from federator.wire.needs import FORMS, IMAGES
+from federator.wire.needs import FORMS, IMAGES, TOGETHER
 
 
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -94,12 +94,14 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    has = at.standing.abilities if at.standing is not None else (FORMS,)
+    has = at.standing.abilities if at.standing is not None else (FORMS, TOGETHER)
     lacking = next((need for need in job.needs if need not in has), None)
     if lacking is None:
         return None
     if lacking == IMAGES:
         return "the job names an image, and no containers run there", "leave image out"
+    if lacking == TOGETHER:
+        return "its agent is too old for a job that says how its nodes lie", "leave placement.together out"
     if lacking == FORMS:
         return (
             "its agent is too old for a job that may run in several forms",
@@ -146,6 +148,22 @@ def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return "the job asks for part of a GPU, and none there is shared", change
 
 
+def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    lift = "leave placement.together out"
+    if job.ranks_in_one:
+        if job.gpus <= at.gpus and job.cpus_milli <= at.cpus_milli and job.memory_mib <= at.memory_mib:
+            return None
+        asks = f"{gpus(job.gpus_total)}, {job.cpus_milli / 1000:g} CPUs and {format_mib(job.memory_mib)}"
+        return (
+            f"its {job.ranks_in_one} nodes are to be on one host and ask for {asks}; none there has so much",
+            lift,
+        )
+    if job.nodes == 1 or job.together in ("", APART) or job.together in at.labels:
+        return None
+    text = f"the job's nodes are to be in one {job.together}, and no label says which {job.together} its hosts are in"
+    return text, f"label them {job.together}: …, or {lift}"
+
+
 def _gpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.gpus <= at.gpus:
         return None
@@ -183,6 +201,8 @@ def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
     ):
         if wanted:
             fits.append(nodes * (has // wanted))
+    if job.apart:
+        fits.append(nodes if min(fits) else 0)
     return min(fits)
 
 
@@ -201,7 +221,7 @@ def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
         text = f"its open members hold {holds} of the gang's {job.nodes} nodes even empty; {first.member}: {first.closed_because}"
         return text, f"when {names} of {at.site} {'takes' if len(at.shut) == 1 else 'take'} work again"
     return (
-        f"even empty it holds {holds} of the gang's {job.nodes} nodes; a host there has {gpus(in_gpus(at.gpus, shared=at.shared))} and {at.cpus_milli / 1000:g} CPUs",
+        f"even empty it holds {holds} of the gang's {job.nodes} nodes{', each on a host of its own' if job.apart else ''}; a host there has {gpus(in_gpus(at.gpus, shared=at.shared))} and {at.cpus_milli / 1000:g} CPUs",
         f"ask for {holds} node{'s' if holds != 1 else ''}",
     )
 
@@ -243,6 +263,11 @@ FILTERS: tuple[Test, ...] = (
         "shared-gpus",
         "The job asks for part of a GPU and none there is shared; or it asks for whole ones, and they are.",
         _shared_gpus,
+    ),
+    Test(
+        "together",
+        "The job's nodes are to be together, and no host there holds all of them, or none has the label that they are to share.",
+        _together,
     ),
     Test("gpus-per-node", "No host there has so many GPUs.", _gpus_per_node),
     Test("cpus-per-node", "No host there has so many CPUs.", _cpus_per_node),

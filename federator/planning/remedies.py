@@ -182,6 +182,16 @@ def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return (*_ask(job, "gpus", count), *_ask(job, "shared", at.shared))
 
 
+def _together(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+    """As it comes instead."""
+    in_one = job.ranks_in_one
+    if not in_one:
+        return _ask(job, "together", "")
+    each = {"nodes": in_one, "ranks_in_one": 0, "together": ""}
+    each |= {name: getattr(job, name) // in_one for name in ("gpus", "cpus_milli", "memory_mib")}
+    return tuple(change for name, value in each.items() for change in _ask(job, name, value))
+
+
 def _gpus(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "gpus", at.gpus) if at.gpus else ()
 
@@ -260,6 +270,7 @@ LIFTS: dict[str, Lift] = {
     "gpu-model": _model,
     "gpu-memory": _memory,
     "shared-gpus": _parts,
+    "together": _together,
     "gpus-per-node": _gpus,
     "cpus-per-node": _cpus,
     "memory-per-node": _host_memory,

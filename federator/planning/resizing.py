@@ -16,7 +16,7 @@ from federator.planning.objective import Scored
 from federator.planning.prices import late_share
 from federator.planning.problem import World
 from federator.planning.wording import span
-from federator.planning.yard import Lot, need_of
+from federator.planning.yard import Lot, Room, need_of
 
 LEAST_RUN_S = 600.0
 """A job runs for so long before it is told to change, and for so long after it has made room for another."""
@@ -275,7 +275,7 @@ def _throughput(busy: BusyView) -> float:
     return busy.waits_as.as_form(busy.form).throughput
 
 
-def _held(lot: Lot, busy: BusyView) -> list[tuple[tuple[int, int, int], tuple[int, ...]]]:
+def _held(lot: Lot, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
     """What the placement holds there."""
     return [
         (r.need, r.hosts)

@@ -165,7 +165,7 @@ class Standing:
         if key not in self._asked:
             lot = self._lots[place]
             earliest = lot.earliest(key[1], job.nodes)
-            gangs = lot.room_for(key[1]) // job.nodes
+            gangs = lot.gangs(key[1], job.nodes)
             self._asked[key] = _Asked(gangs, np.inf if earliest is None else earliest)
         return self._asked[key]
 

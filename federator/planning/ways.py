@@ -263,6 +263,7 @@ class _Makes:
         ways = _table(t.WAY, len(places))
         ways["place"], ways["nodes"] = places, job.nodes
         ways["gpus"], ways["cpus"], ways["memory"] = job.gpus, job.cpus_milli, job.memory_mib
+        ways["apart"] = job.apart
         ways["left_over"] = self.gpus[places] - job.gpus
         speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self.names]
         run_s = job.run_s / np.array(speeds, dtype=np.float64)[self.model[places]] * self.slower[places]

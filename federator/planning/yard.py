@@ -20,8 +20,11 @@ OVERDUE_S = 60.0
 RANKS_PER_WORK = 1 << 20
 """Releases are numbered so that the first rank of each piece of work is a multiple of this."""
 
-Room = tuple[int, int, int]
-"""GPUs, milli-CPUs and MiB."""
+Room = tuple[int, ...]
+"""GPUs, milli-CPUs and MiB; a fourth says that no two such ranks of one gang are on one host."""
+
+
+SIZES = 3
 
 
 class Host(NamedTuple):
@@ -40,7 +43,7 @@ class Host(NamedTuple):
             fits = min(fits, self.cpus_milli // need[1])
         if need[2]:
             fits = min(fits, self.memory_mib // need[2])
-        return max(0, fits)
+        return max(0, fits if len(need) == SIZES else min(1, fits))
 
     def plus(self, need: Room, sign: int) -> "Host":
         """With one rank given back (`sign` 1) or taken (-1)."""
@@ -64,7 +67,8 @@ class Release(NamedTuple):
 
 def need_of(job: JobView) -> Room:
     """What one rank takes."""
-    return job.gpus, job.cpus_milli, job.memory_mib
+    size = job.gpus, job.cpus_milli, job.memory_mib
+    return (*size, 1) if job.apart else size
 
 
 def expected_end(busy: BusyView, now: float) -> float:
@@ -116,6 +120,16 @@ class Lot:
     def room_for(self, need: Room) -> int:
         """How many ranks of that size fit on what is free now."""
         return sum(host.ranks(need) * len(where) for host, where in self.alike.items())
+
+    def gangs(self, need: Room, ranks: int) -> int:
+        """How many gangs of so many ranks fit on what is free now; of those whose ranks are apart, at most so many."""
+        if len(need) == SIZES:
+            return self.room_for(need) // ranks
+        holds = [host.ranks(need[:SIZES]) for host in self.hosts]
+        count = 0
+        while sum(min(count + 1, each) for each in holds) >= (count + 1) * ranks:
+            count += 1
+        return count
 
     def fits(self, need: Room, ranks: int) -> bool:
         """Whether so many ranks fit on what is free now."""

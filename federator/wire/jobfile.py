@@ -11,17 +11,17 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import Checkpoint, JobSpec, PlacementConstraints, Retry
-from federator.model.sites import SiteKind
+from federator.model.jobs import APART, Checkpoint, JobSpec, PlacementConstraints, Retry
 from federator.wire import fields
 from federator.wire.accelerators import read_model
 from federator.wire.faults import with_line
 from federator.wire.forms import read_asked
 from federator.wire.inputs import read_inputs, read_place
 from federator.wire.needs import read_image, read_secrets
+from federator.wire.whereabouts import read_labels, read_placement
 from federator.wire.yamltext import Document, read_document
 
 MAX_RETRIES = 1000
@@ -30,7 +30,6 @@ LEAST_BEYOND_GRACE_S = 30.0
 """So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
 BLOB_PREFIX = "sha256:"
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
-KINDS = tuple(SiteKind)
 RETRY_ON = ("preemption", "error")
 SPOT_POLICIES = ("auto", "spot", "on-demand")
 
@@ -105,6 +104,12 @@ def read_job(document: object, *, now: float) -> JobRequest:
     given = fields.mapping(document, "$")
     fields.known_only(given, "$", KNOWN, LATER, ELSEWHERE)
     spec = _spec(given)
+    if spec.placement.together == APART and spec.resources.gpus.share_milli:
+        raise NotSupported(
+            "nodes apart, each with a part of a GPU, are not supported yet",
+            field="$.placement.together",
+            remedy="ask for whole GPUs, or leave it out",
+        )
     max_duration_s = _optional_duration_s(given, "max_duration")
     if spec.estimate_s and max_duration_s and spec.estimate_s > max_duration_s:
         raise Invalid(
@@ -159,10 +164,10 @@ def _spec(given: Mapping[str, object]) -> JobSpec:
         spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
         checkpoint=checkpoint,
         retry=_retry(given["retry"], "$.retry") if "retry" in given else Retry(),
-        placement=_placement(given["placement"], "$.placement")
+        placement=read_placement(given["placement"], "$.placement")
         if "placement" in given
         else PlacementConstraints(),
-        labels=_labels(given["labels"], "$.labels") if "labels" in given else {},
+        labels=read_labels(given["labels"], "$.labels") if "labels" in given else {},
         stop_within_s=_stop_within_s(
             given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
         ),
@@ -244,18 +249,6 @@ def _env(value: object) -> dict[str, str]:
     return env
 
 
-def _labels(value: object, path: str) -> dict[str, str]:
-    labels = fields.pairs(value, path, limit=64)
-    for key, label in labels.items():
-        if len(key) > 100 or len(label) > 200:
-            raise Invalid(
-                "is too long",
-                field=f"{path}.{key[:80]}",
-                remedy="use at most 100 characters for a key and 200 for its value",
-            )
-    return labels
-
-
 def _glob(value: object, path: str) -> str:
     pattern = fields.text(value, path, limit=1000)
     if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
@@ -304,32 +297,6 @@ def _retry(value: object, path: str) -> Retry:
         if "backoff" in given
         else default.backoff_s,
     )
-
-
-def _placement(value: object, path: str) -> PlacementConstraints:
-    given = fields.mapping(value, path)
-    fields.known_only(
-        given,
-        path,
-        ("kinds", "sites", "not_sites", "labels"),
-        ("together",),
-        {"kind": "kinds", "site": "sites"},
-    )
-    placement = PlacementConstraints(
-        kinds=fields.words(
-            given.get("kinds", ()), f"{path}.kinds", lambda word, at: fields.one_of(word, at, KINDS)
-        ),
-        sites=fields.words(given.get("sites", ()), f"{path}.sites", fields.name),
-        not_sites=fields.words(given.get("not_sites", ()), f"{path}.not_sites", fields.name),
-        labels=_labels(given["labels"], f"{path}.labels") if "labels" in given else {},
-    )
-    if placement.sites and set(placement.sites) <= set(placement.not_sites):
-        raise Invalid(
-            "excludes every site that placement.sites names",
-            field=f"{path}.not_sites",
-            remedy="leave one of the two out",
-        )
-    return placement
 
 
 def _stop_within_s(value: object, path: str, checkpoint: Checkpoint) -> float | msgspec.UnsetType:

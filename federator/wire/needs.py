@@ -8,13 +8,15 @@ import re
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.jobs import JobSpec
+from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.wire import fields
 
 MAX_SECRETS = 50
 IMAGES = "images"
 """The ability to run a job in the image that it names."""
 FORMS = "forms"
+TOGETHER = "together"
+"""The ability to have all ranks of a gang on one host, or each on a host of its own."""
 """The ability to run a job in another of its forms than the first. Every agent that knows the word has it: of one that does not, the spec would be refused
 for a field that it does not know, so such work goes past it until it is upgraded. What is rented gets an agent of the dispatcher's own time."""
 _IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9_]+)*(:[0-9]+)?[A-Za-z0-9._/:@-]*")
@@ -43,8 +45,9 @@ def read_secrets(value: object, path: str) -> tuple[str, ...]:
 def needs_of(spec: JobSpec) -> tuple[str, ...]:
     """The words of a job's needs, sorted."""
     forms = (FORMS,) if spec.forms else ()
+    together = (TOGETHER,) if spec.placement.together in (ON_ONE_HOST, APART) else ()
     image = (IMAGES,) if spec.image is not msgspec.UNSET else ()
-    return (*forms, *image, *sorted(secret(name) for name in spec.secrets or ()))
+    return (*forms, *together, *image, *sorted(secret(name) for name in spec.secrets or ()))
 
 
 def secret(name: str) -> str:

@@ -117,6 +117,10 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """It may be told to change its form while it runs."""
     ordered: bool = False
     """An earlier entry of its list is taken where both could start now."""
+    together: str = ""
+    """How the gang's nodes lie: `host`, all on one; `spread`, each on a host of its own; else the name of a label that their pool must have."""
+    ranks_in_one: Count = 0
+    """With `host`: the one node written here stands for so many nodes, and asks for all of them."""
 
 
 class FreeHosts(_Part, frozen=True, kw_only=True):

@@ -107,9 +107,8 @@ def _job(told: dict[str, Any]) -> JobView:
 
 def _pool(told: dict[str, Any]) -> PoolView:
     nodes, gpus, lease = told.get("nodes", 1), told.get("gpus", 0), told.get("lease")
-    site, ready = told["site"], _s(told.get("ready"))
+    site, ready, shared = told["site"], _s(told.get("ready")), told.get("shared", False)
     memory = parse_size_mib(told["memory"]) if "memory" in told else HOST_MEMORY_MIB
-    shared = told.get("shared", False)
     hosts = [[gpus, HOST_CPUS_MILLI, memory] for _ in range(nodes)]
     busy = []
     for number, work in enumerate(told.get("busy", ())):
@@ -127,6 +126,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
         member=f"{lease}-0" if lease else told.get("member", f"{site}-1"),
         session=f"session-{told.get('member', site)}",
         region=told.get("region", ""),
+        labels=told.get("labels", {}),
         provider="acme" if lease else None,
         market=Market(told.get("market", "on-demand" if lease else "owned")),
         price_usd_gpu_h=told.get("price", 0.0),

@@ -16,7 +16,7 @@ from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Pro
 from tests.support.worlds import worst_usd
 
 Start = tuple[JobView, PoolView | OfferView]
-Host = tuple[int, int, int]
+Host = tuple[int, int, int, tuple[str, ...]]
 CENT = 0.005
 
 
@@ -132,6 +132,9 @@ def _wishes(job: JobView, at: PoolView | OfferView) -> Iterator[str]:
         yield "model"
     if job.gpus and job.shared != (isinstance(at, PoolView) and at.shared):
         yield "shared gpus"
+    labels = at.labels
+    if job.nodes > 1 and job.together not in ("", "spread") and job.together not in labels:
+        yield "together"
     if job.gpus and memory < job.gpu_memory_mib:
         yield "gpu memory"
     if (
@@ -252,34 +255,38 @@ def _hosts(problem: Problem, plan: Plan) -> Iterator[str]:
         if not isinstance(action, Place | Rent):
             continue
         job = jobs[action.job].as_form(action.form)
-        size = job.gpus, job.cpus_milli, job.memory_mib
+        size = job.gpus, job.cpus_milli, job.memory_mib, (job.id,) * (job.together == "spread")
         if isinstance(action, Place):
             for member in action.members:
                 ranks.setdefault((action.site, member, action.pool), []).append(size)
         elif (view := _offer(problem, action)) is not None:
             rented[view.key] += 1
-            whole = view.offer.gpus, view.offer.cpus_milli, view.offer.memory_mib
-            if not _lie([whole], [size] * job.nodes):
+            whole: list[Host] = [(view.offer.gpus, view.offer.cpus_milli, view.offer.memory_mib, ())]
+            if not _lie(whole, [size] * job.nodes):
                 yield "instance too small"
             if rented[view.key] > view.offer.available:
                 yield "no more instances"
     for pool in problem.snapshot.pools:
         wanted = ranks.get((pool.site, pool.member, pool.pool), [])
-        free = [(s.gpus, s.cpus_milli, s.memory_mib) for s in pool.free for _ in range(s.count)]
+        free: list[Host] = [
+            (s.gpus, s.cpus_milli, s.memory_mib, ()) for s in pool.free for _ in range(s.count)
+        ]
         if not _lie(free, sorted(wanted, reverse=True)):
             yield "capacity"
 
 
 def _lie(hosts: list[Host], ranks: list[Host]) -> bool:
-    """Whether there is any way to lay the ranks on the hosts."""
+    """Whether there is any way to lay the ranks on the hosts; a name is of a gang whose ranks are apart."""
     if not ranks:
         return True
     first, rest = ranks[0], ranks[1:]
     for host in set(hosts):
-        if all(has >= want for has, want in zip(host, first, strict=True)):
+        if all(has >= want for has, want in zip(host[:3], first[:3], strict=True)) and not (
+            set(host[3]) & set(first[3])
+        ):
             others = list(hosts)
             others.remove(host)
-            left = host[0] - first[0], host[1] - first[1], host[2] - first[2]
+            left = host[0] - first[0], host[1] - first[1], host[2] - first[2], host[3] + first[3]
             if _lie([*others, left], rest):
                 return True
     return False

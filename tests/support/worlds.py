@@ -221,8 +221,7 @@ WINDOWS = st.sampled_from(
 @st.composite
 def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
     """A job, small or a gang, plain or with wishes."""
-    run_s = draw(st.sampled_from([0.25, 0.5, 1.0, 2.0])) * HOUR
-    shared = draw(rarely(st.just(True), False))
+    run_s, shared = draw(st.sampled_from([0.25, 0.5, 1.0, 2.0])) * HOUR, draw(rarely(st.just(True), False))
     return a_job(
         f"job-{number}",
         revision=number + 1,
@@ -232,6 +231,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         submitted_at=NOW - draw(st.sampled_from([0.0, 600.0, 7200.0])),
         priority=draw(st.sampled_from([10, 50, 90])),
         nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
+        together=draw(st.sampled_from(["", "", "", "spread", "rack"])),
         gpus=draw(st.sampled_from(PARTS if shared else [0, 1, 1, 2, 4])),
         shared=shared,
         cpus_milli=draw(st.sampled_from([0, 1000, 3000])),

@@ -8,7 +8,7 @@ from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
-from federator_agent.core.lending import seat
+from federator_agent.core.lending import seat_together
 from federator_agent.core.reporting import free_now
 from federator_agent.core.state import Phase, Record
 
@@ -88,7 +88,8 @@ def _seat(draft: Draft, record: Record, spec: JobSpec) -> None:
     why = pool.suits(spec.resources)
     if not why:
         free = free_now(draft.state, pool, draft.records)
-        slots = seat(free, pool, record.entry.ranks, spec.resources)
+        together = spec.placement.together or ""
+        slots = seat_together(free, pool, record.entry.ranks, spec.resources, together)
         if slots is not None:
             _seated(draft, replace(record, slots=slots))
             return

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.jobs import WHOLE_MILLI, Resources
+from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources
 from federator.model.sites import LocalWork
 
 SHARED_POOL = "{}-shared"
@@ -292,12 +292,23 @@ def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterabl
     return lent if total else []
 
 
+def seat_together(
+    hosts: list[Host], pool: HostPool, ranks: tuple[int, ...], need: Resources, together: str
+) -> tuple[Slot, ...] | None:
+    """As `seat`; but all on one host, or each on a host of its own, where the job says so."""
+    if together != ON_ONE_HOST:
+        return seat(hosts, pool, ranks, need, apart=together == APART)
+    fullest = sorted(hosts, key=lambda host: (host.free_gpus, host.cpus_milli, host.name))
+    tries = (seat([host], pool, ranks, need) for host in fullest)
+    return next((slots for slots in tries if slots is not None), None)
+
+
 def seat(
-    hosts: list[Host], pool: HostPool, ranks: tuple[int, ...], need: Resources
+    hosts: list[Host], pool: HostPool, ranks: tuple[int, ...], need: Resources, *, apart: bool = False
 ) -> tuple[Slot, ...] | None:
     """Slots for all ranks or None: each on the host that it leaves the fewest GPUs idle on, so that whole hosts stay whole.
 
-    A part of a GPU goes on the one with least left of it, for the same reason.
+    A part of a GPU goes on the one with least left of it, for the same reason. `apart`: no two of them on one host.
     """
     free = {host.name: host for host in hosts}
     slots = []
@@ -312,6 +323,8 @@ def seat(
         if milli := need.gpus.share_milli:
             slot = replace(slot, share_milli=milli, share_mib=pool.gpu_memory_mib * milli // WHOLE_MILLI)
         free[host.name] = free_hosts([host], [slot])[0]
+        if apart:
+            del free[host.name]
         slots.append(slot)
     return tuple(slots)
 

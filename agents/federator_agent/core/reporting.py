@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Pool, Shape
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import GpuPart, SiteReport
-from federator.wire.needs import FORMS
+from federator.wire.needs import FORMS, TOGETHER
 from federator_agent.core.events import Now
 from federator_agent.core.lending import (
     Host,
@@ -73,7 +73,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         self_fencing=state.self_fencing,
         runtime=state.runtime,
         ailing=state.ailing,
-        abilities=(FORMS, *state.abilities),
+        abilities=(FORMS, TOGETHER, *state.abilities),
         reclaim_at=state.reclaim_at,
         parts=_parts(state) or UNSET,
     )

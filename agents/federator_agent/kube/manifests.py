@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.jobs import JobSpec
+from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
+from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
@@ -66,6 +67,9 @@ def service(record: Record, site: str) -> dict[str, Any]:
     }
 
 
+_TOGETHER = {ON_ONE_HOST: "podAffinity", APART: "podAntiAffinity"}
+
+
 def pod(
     record: Record,
     spec: JobSpec,
@@ -98,10 +102,8 @@ def pod(
     }
     if secrets:
         inner["containers"][0]["envFrom"] = [{"secretRef": {"name": name}} for name in secrets]
-    if place.without:
-        terms = [{"key": key, "operator": "DoesNotExist"} for key in place.without]
-        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
-        inner["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    if affinity := _affinity(entry, spec, place):
+        inner["affinity"] = affinity
     if len(entry.ranks) > 1:
         inner |= {"hostname": pod_name(entry.placement, rank), "subdomain": entry.placement}
     if settings.priority_class:
@@ -115,6 +117,20 @@ def pod(
         "name": pod_name(entry.placement, rank), "labels": marks, "annotations": notes, "finalizers": [FINALIZER],
     }  # fmt: skip
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner}
+
+
+def _affinity(entry: DesiredEntry, spec: JobSpec, place: PoolPlace) -> dict[str, Any]:
+    """On nodes of the pool only, and with the other ranks or without them where the job says so."""
+    found: dict[str, Any] = {}
+    if place.without:
+        terms = [{"key": key, "operator": "DoesNotExist"} for key in place.without]
+        required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    if (how := _TOGETHER.get(spec.placement.together or "")) and len(entry.ranks) > 1:
+        mates = {"matchLabels": {PLACEMENT_LABEL: entry.placement}}
+        term = {"labelSelector": mates, "topologyKey": "kubernetes.io/hostname"}
+        found[how] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return found
 
 
 def _main(

@@ -87,9 +87,8 @@ class Allocating:
                 "Slurm has a job of its name that this agent does not remember to have submitted"
             )
         _check_duration(record, target)
-        return sbatch_options(
-            record, spec.resources, target, self._cluster.settings.account(record.entry.queue)
-        )
+        account = self._cluster.settings.account(record.entry.queue)
+        return sbatch_options(record, spec.resources, target, account, spec.placement.together or "")
 
     async def submitted(self, placement: str) -> None:
         """Return when no `sbatch` of that placement is under way."""

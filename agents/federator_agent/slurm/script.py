@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from federator.model.jobs import Resources
+from federator.model.jobs import APART, ON_ONE_HOST, Resources
 from federator_agent.core.state import Record
 from federator_agent.slurm.settings import Account
 
@@ -34,8 +34,10 @@ class Target(NamedTuple):
     default_memory: bool
 
 
-def sbatch_options(record: Record, need: Resources, target: Target, account: Account) -> list[str]:
-    """The options for a placement, without those of its files. Sizes are per rank."""
+def sbatch_options(
+    record: Record, need: Resources, target: Target, account: Account, together: str = ""
+) -> list[str]:
+    """The options for a placement, without those of its files. Sizes are per rank; `together` says how ranks lie."""
     entry = record.entry
     cpus = max(1, math.ceil(need.cpus_milli / 1000))
     options = [
@@ -48,6 +50,10 @@ def sbatch_options(record: Record, need: Resources, target: Target, account: Acc
         f"--cpus-per-task={cpus}",
         f"--time={_time_limit(record, target)}",
     ]
+    if together == ON_ONE_HOST:
+        options.append("--nodes=1")
+    elif together == APART:
+        options += [f"--nodes={len(record.slots)}", "--ntasks-per-node=1"]
     if need.gpus.count:
         kind = f"{target.gpu_type}:" if target.gpu_type else ""
         options.append(f"--gpus-per-task={kind}{need.gpus.count}")

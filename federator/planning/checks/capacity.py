@@ -80,15 +80,17 @@ def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
 
 def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
     """Each member's ranks fit hosts of its pool beside earlier actions, and take them; or the instances that are rented hold the whole gang, and not one of them is too many."""
-    rank = job.gpus, job.cpus_milli, job.memory_mib
+    rank, apart = (job.gpus, job.cpus_milli, job.memory_mib), job.id if job.apart else ""
     if isinstance(action, Rent):
         offer = target.offer.offer if target.offer is not None else None
         if offer is None:
             return
         whole = offer.gpus, offer.cpus_milli, offer.memory_mib
-        if not Hosts([Shape(*whole, count=action.machines)]).take(rank, job.nodes):
+        if not Hosts([Shape(*whole, count=action.machines)]).take(rank, job.nodes, apart):
             yield Fault(3, f"{action.machines} of {target.key} do not hold {_gang(job, job.nodes)}")
-        elif action.machines > 1 and Hosts([Shape(*whole, count=action.machines - 1)]).take(rank, job.nodes):
+        elif action.machines > 1 and Hosts([Shape(*whole, count=action.machines - 1)]).take(
+            rank, job.nodes, apart
+        ):
             yield Fault(6, f"one less than {action.machines} of {target.key} holds {_gang(job, job.nodes)}")
         return
     before: list[tuple[Hosts, Mark]] = []
@@ -96,7 +98,7 @@ def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Ren
         key = f"{action.site}/{member}/{action.pool}"
         hosts = ground.hosts[key]
         before.append((hosts, hosts.mark()))
-        if not hosts.take(rank, ranks):
+        if not hosts.take(rank, ranks, apart):
             for changed, mark in before:
                 changed.back_to(mark)
             yield Fault(

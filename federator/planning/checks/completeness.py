@@ -9,7 +9,7 @@ from federator.planning.checks.ground import Ground, Target, expected_run_s
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
 
-Rooms = dict[tuple[str, tuple[int, int, int]], int]
+Rooms = dict[tuple[str, tuple[int, int, int], bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
 MANY = 1_000_000
 _WORD = re.compile(r"[\w-]+")
@@ -101,11 +101,12 @@ def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> b
     """Whether it fits that pool, alone or with the rest of its place, as things lie."""
     rank, pools = (job.gpus, job.cpus_milli, job.memory_mib), ground.alike[pool.key]
     if job.nodes == 1 or len(pools) == 1:
-        return ground.hosts[pool.key].more(rank, job.nodes) == job.nodes
-    if (pools[0].key, rank) not in rooms:
+        return ground.hosts[pool.key].more(rank, job.nodes, apart=job.apart) == job.nodes
+    key = pools[0].key, rank, job.apart
+    if key not in rooms:
         opened = [each for each in pools if each.open]
-        rooms[pools[0].key, rank] = sum(ground.hosts[each.key].more(rank, MANY) for each in opened)
-    return rooms[pools[0].key, rank] >= job.nodes
+        rooms[key] = sum(ground.hosts[each.key].more(rank, MANY, apart=job.apart) for each in opened)
+    return rooms[key] >= job.nodes
 
 
 def _reserved(because: str, job: JobView, reasons: dict[str, str]) -> bool:
@@ -118,7 +119,7 @@ def _likeness(job: JobView, *, with_deadline: bool) -> object:
         job.queue,
         job.owner,
         tuple(sorted(job.labels.items())),
-        (job.nodes, job.gpus, job.shared, job.cpus_milli, job.memory_mib),
+        (job.nodes, job.gpus, job.shared, job.together, job.cpus_milli, job.memory_mib),
         (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites, job.refused),
         (tuple(sorted(job.site_labels.items())), job.needs, job.needs_fencing, job.inputs),
         job.forms,

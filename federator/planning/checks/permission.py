@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from federator.model.capacity import Market
+from federator.model.jobs import APART
 from federator.model.rules import BurstMode, Effect, Filter, Opening, admits_queue
 from federator.model.snapshot import JobView
 from federator.planning.checks.ground import (
@@ -16,7 +17,7 @@ from federator.planning.checks.ground import (
     selected,
     window_holds,
 )
-from federator.wire.needs import FORMS
+from federator.wire.needs import FORMS, TOGETHER
 
 LOOK_S = 7 * 86400.0
 """So far ahead a closing hour is looked for."""
@@ -31,7 +32,7 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
     for need in job.needs:
-        if need not in (target.pool.abilities if target.pool is not None else (FORMS,)):
+        if need not in (target.pool.abilities if target.pool is not None else (FORMS, TOGETHER)):
             yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
         yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")
@@ -64,6 +65,8 @@ def _whereabouts(job: JobView, target: Target) -> Iterator[Fault]:
         yield Fault(PERMISSION, f"{target.site} is not among the sites that the job names")
     if target.site in job.not_sites:
         yield Fault(PERMISSION, f"the job excludes {target.site}")
+    if job.nodes > 1 and job.together not in ("", APART) and job.together not in target.labels:
+        yield Fault(PERMISSION, f"the job's nodes are to be in one {job.together}, which {target.key} is not")
     for key, value in job.site_labels.items():
         if target.labels.get(key) != value:
             yield Fault(PERMISSION, f"{target.key} has no label {key}: {value}")

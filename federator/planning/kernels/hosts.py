@@ -27,7 +27,7 @@ def ranks_on(gpus, cpus, memory, need):
         fits = min(fits, cpus // need.cpus)
     if need.memory > 0:
         fits = min(fits, memory // need.memory)
-    return fits
+    return min(fits, 1) if need.apart != 0 else fits
 
 
 @compiled
