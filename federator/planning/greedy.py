@@ -134,6 +134,13 @@ def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:
             continue
         other = evaluator.without_rentals_for(job)
         without = choose(other)
-        if without.total <= scored.total + EPSILON_USD:
+        if needless(scored, without):
             evaluator, scored = other, without
     return scored
+
+
+def needless(scored: Scored, without: Scored) -> bool:
+    """Whether the decision without one of the rentals is better: cheaper, or as cheap with fewer of them. To rent for another instead is not."""
+    saves_usd = scored.total - without.total
+    fewer = len(without.rents) < len(scored.rents)
+    return saves_usd > EPSILON_USD or (fewer and saves_usd >= -EPSILON_USD)

@@ -11,7 +11,7 @@ from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.planning import columns as cut
 from federator.planning.columns import Columns
-from federator.planning.greedy import PROOFS, QUICK, choose, plan_quickly, prove_rentals
+from federator.planning.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.problem import World
@@ -100,9 +100,7 @@ def _prove(race: _Race) -> None:
             for scored in (race.best, race.greedy)
         ]
         scored, judge = _cheapest((other.in_order(race.judge.order), other), trials)
-        saves_usd = race.best.total - scored.total
-        fewer = len(scored.rents) < len(race.best.rents)
-        if saves_usd > EPSILON_USD or (fewer and saves_usd >= -EPSILON_USD):
+        if needless(race.best, scored):
             race.evaluator, race.best, race.judge = other, scored, judge
 
 
