@@ -18,7 +18,6 @@ from federator.control.proposals import with_approval_spent
 from federator.control.records import Changes, Records, row_key
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
-from federator.model.datasets import Moves
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
@@ -112,11 +111,11 @@ class Committer:
         self._scribe.place(changes, self._free_to_change(job), placement, action.because)
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
-            self._extend(changes, lease, job, action.moves)
+            self._extend(changes, lease, placement)
         return ""
 
-    def _extend(self, changes: Changes, lease: Lease, job: Job, moves: Moves | None) -> None:
-        """More work on a lease that is rented already: what may be paid for it grows to hold the job's longest run, and what is not billed yet.
+    def _extend(self, changes: Changes, lease: Lease, placement: Placement) -> None:
+        """More work on a lease that is rented already: what may be paid for it grows to hold the longest run, and what is not billed yet.
 
         The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
         """
@@ -125,7 +124,8 @@ class Committer:
         now, offer = self._scribe.clock.now(), lease.offer
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
         begins_at = max(now, lease.ready_at or expected_ready_at(lease, now))
-        limit_s = (job.max_duration_s or 0.0) + self._records.spec(job.spec_hash).grace_s
+        moves = placement.moves
+        limit_s = (placement.max_duration_s or 0.0) + self._records.spec(placement.spec_hash).grace_s
         limit_s += moves.seconds if moves else 0.0
         ends_at = begins_at + limit_s + self._observer.slack_s + offer.teardown_s
         worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
@@ -207,7 +207,7 @@ class Committer:
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
         form = action.form if job.form is None else job.form
-        spec = spec.as_form(form)
+        whole, spec = spec, spec.as_form(form)
         parts = parts_of(action.members) if isinstance(action, Place) else ()
         return Placement(
             id=self._scribe.ids.new("pl"),
@@ -228,7 +228,7 @@ class Committer:
             memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
             assigned_at=self._scribe.clock.now(),
             expected_end_at=action.expected_end_at,
-            max_duration_s=job.max_duration_s,
+            max_duration_s=whole.limit_s(job.max_duration_s, form),
             decision=plan.decision,
             winner=plan.winner,
             winner_because=plan.winner_because,

@@ -13,16 +13,17 @@ COUNTED = (CapUnit.GPUS, CapUnit.JOBS)
 def check_held(records: Records, placement: Placement, old: Job, new: Job) -> None:
     """Raise what is wrong with turning `old` into `new` while this placement runs."""
     if placement.lease is not None:
-        _check_limit(placement, new)
+        _check_limit(records, placement, new)
         if new.max_cost_usd != old.max_cost_usd:
             _check_cost(records, placement, new)
     if new.queue != old.queue:
         _check_room(records, placement, old, new)
 
 
-def _check_limit(placement: Placement, new: Job) -> None:
+def _check_limit(records: Records, placement: Placement, new: Job) -> None:
     """On a rented machine a job runs no longer than budgets were asked for."""
-    limit_s, paid_s = new.max_duration_s, placement.max_duration_s
+    limit_s = records.spec(placement.spec_hash).limit_s(new.max_duration_s, placement.form)
+    paid_s = placement.max_duration_s
     if limit_s is None or (paid_s is not None and limit_s > paid_s):
         raise Invalid(
             "it runs on a rented machine, whose cost is committed for the limit that it started with",

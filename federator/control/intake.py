@@ -116,7 +116,9 @@ class Intake:
             placement = self._placement(job)
             if placement is not None:
                 check_held(self._records, placement, job, new)
-                changes.put(msgspec.structs.replace(placement, max_duration_s=new.max_duration_s))
+                spec = self._records.spec(placement.spec_hash)
+                limit_s = spec.limit_s(new.max_duration_s, placement.form)
+                changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
             self._scribe.act(
                 changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
             )

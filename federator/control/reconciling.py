@@ -223,7 +223,7 @@ class Reconciliation:
 
 def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, because: str) -> Placement:
     """The attempt as the store would have it, before its site has said how far it is."""
-    spec = spec.as_form(report.form)
+    limit_s, spec = spec.limit_s(job.max_duration_s, report.form), spec.as_form(report.form)
     return Placement(
         id=report.placement,
         job=job.id,
@@ -242,7 +242,7 @@ def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, b
         cpus_milli=spec.resources.cpus_milli,
         memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
         assigned_at=report.started_at or report.at,
-        max_duration_s=job.max_duration_s,
+        max_duration_s=limit_s,
         because=because,
         form=report.form,
     )

@@ -69,6 +69,11 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return in_gpus(self.each, shared=bool(self.share_milli))
 
 
+def longest_s(max_duration_s: float | None, throughput: float) -> float | None:
+    """The limit of a run at that throughput: never less than what is said."""
+    return None if max_duration_s is None else max_duration_s / min(1.0, throughput)
+
+
 def in_gpus(count: int, *, shared: bool) -> float:
     """So many GPUs; or thousandths, where they are shared, as parts of GPUs."""
     return tidy(count / WHOLE_MILLI) if shared else count
@@ -190,10 +195,17 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ordered=msgspec.UNSET,
         )
 
+    def throughput(self, form: int) -> float:
+        """How much work that form does, against form 0."""
+        return (self.forms or ())[form - 1].throughput if form else 1.0
+
     def pace(self, form: int, model: str) -> float:
         """Seconds of its work, as form 0 does it at speed 1, that one second in this form on that model does."""
-        throughput = (self.forms or ())[form - 1].throughput if form else 1.0
-        return throughput * self.speed.get(model, 1.0)
+        return self.throughput(form) * self.speed.get(model, 1.0)
+
+    def limit_s(self, max_duration_s: float | None, form: int) -> float | None:
+        """What its longest run comes to in that form: `max_duration` is about form 0, and one that does less has longer."""
+        return longest_s(max_duration_s, self.throughput(form))
 
     @property
     def gpus_total(self) -> float:
@@ -263,7 +275,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resume_members: tuple[str, ...] = ()
     """The members where it saved itself, in order of ranks; what a rank saved is at its own host."""
     pause_for: str | None = None
-    """While SUSPENDING: `hold`, `preemption` or `interruption`, what it is stopped for."""
+    """While SUSPENDING: `hold`, `preemption`, `interruption` or `resize`, what it is stopped for."""
     displaced_at: float | None = None
     """When it had to make room for another job last."""
     saved_s: float = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.jobs import APART, ON_ONE_HOST, Form, Input, Resources, in_gpus
+from federator.model.jobs import APART, ON_ONE_HOST, Form, Input, Resources, in_gpus, longest_s
 from federator.model.rules import Rule
 
 
@@ -97,6 +97,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             run_s=self.run_s / chosen.throughput,
             run_low_s=self.run_low_s / chosen.throughput,
             run_high_s=self.run_high_s / chosen.throughput,
+            max_duration_s=longest_s(self.max_duration_s, chosen.throughput),
             forms=(),
             throughput=chosen.throughput,
             of=self,

@@ -258,6 +258,9 @@ class _Writer:
         if job.id in self.reclaims:
             found = self.reclaims[job.id]
             return "capacity", RECLAIMING, found.text, ""
+        if any(stop.beneficiary == job.id for stop in self.resizes):
+            text = f"{self._busy(job)}; elastic jobs there go on narrower to make room for it"
+            return "capacity", RECLAIMING, text, ""
         put_off = self.scored.later.get(job.id)
         if put_off is not None:
             return self._put_off(job, put_off)

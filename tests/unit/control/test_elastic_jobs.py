@@ -72,6 +72,7 @@ async def test_it_runs_on_what_there_is_and_that_is_what_counts() -> None:
     placement = world.placement(job)
     assert (placement.nodes, placement.gpus_per_node, placement.gpus) == (1, 4, 4)
     assert placement.form == told(world, job).form > 0
+    assert told(world, job).max_duration_s == 200 * 3600.0, "half as fast, it may run twice as long"
     row = world.core.views.row(world.job(job))
     assert (row.nodes, row.width) == (1, "1 of 1-4 nodes")
     world.clock.advance(3600.0)
