@@ -18,6 +18,7 @@ import numpy as np
 
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
+from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.burst import Case
 from federator.planning.candidates import machines
 from federator.planning.caps import Caps
@@ -25,7 +26,7 @@ from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, late_share, longer_s, never_usd
 from federator.planning.problem import under
-from federator.planning.starts import BUCKETS, BUCKETS_H, Standing, Starts
+from federator.planning.starts import Standing, Starts
 
 
 class Kind(IntEnum):

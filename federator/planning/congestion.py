@@ -4,10 +4,12 @@ The linear program's duals say what one more GPU on free hosts, one more unit of
 so much of each; that is what it takes from others, beside its own price. Where the solver did not finish there are no prices, and nothing is said.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from federator.model.capacity import Market
 from federator.model.snapshot import JobView
+from federator.planning.buckets import BUCKETS_H
 from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps
 from federator.planning.problem import under
@@ -25,6 +27,8 @@ def congestion(prices: Mapping[str, float], job: JobView, at: Candidate, caps: C
         used, said = 0.0, ""
         if kind in ("fit", "cpus", "memory") and (rest == at.key or rest.rpartition("/")[0] == at.key):
             used, said = _on_hosts(kind, rest, job), f"free {'GPUs' if kind == 'fit' else kind} of {at.shown}"
+        elif kind == "hours" and rest.rpartition("/")[0] == at.key:
+            used, said = _gpu_hours(rest, job, at), f"GPU-hours of {at.shown}"
         elif kind == "guarantee":
             queue, _, model = rest.rpartition("/")
             if at.market is Market.OWNED and model in ("", at.model) and under(job.queue, queue):
@@ -37,6 +41,13 @@ def congestion(prices: Mapping[str, float], job: JobView, at: Candidate, caps: C
             found[f"cap of {row.policy} ({row.unit.value})"] = -price * adds
     dearest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return {said: round(usd, 4) for said, usd in dearest if abs(usd) >= LEAST_USD}
+
+
+def _gpu_hours(rest: str, job: JobView, at: Candidate) -> float:
+    """What a start now takes of the bucket that begins so many hours from now."""
+    low_h = float(rest.rpartition("/")[2].removesuffix("h"))
+    high_h = BUCKETS_H[min(bisect_right(BUCKETS_H, low_h), len(BUCKETS_H) - 1)]
+    return job.gpus_total * max(0.0, min(high_h, at.run_s(job) / 3600.0) - low_h)
 
 
 def _on_hosts(kind: str, rest: str, job: JobView) -> float:

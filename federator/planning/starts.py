@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
+from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.candidates import SPOT_REWORK, size
 from federator.planning.doubt import doubt_usd
 from federator.planning.prices import MOST_RATIO, cost, longer_s, spread_of
@@ -24,9 +25,6 @@ from federator.planning.yard import Lot, Room, need_of
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BUCKETS_H = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 168.0)
-"""Edges of the future's buckets, in hours from now: fine where a decision is near, coarse where it will be taken again."""
-BUCKETS = len(BUCKETS_H) - 1
 SOON_S = 900.0
 """In a bucket that is open from its beginning, a start is expected half so long after it, or in its middle if that is sooner."""
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace as changed
 
 from federator.model.snapshot import JobView
 from federator.planning import columns as cut
+from federator.planning.buckets import BUCKETS
 from federator.planning.columns import Columns, Kind
 from federator.planning.growing import Floats, Ints
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
-from federator.planning.starts import BUCKETS
 from federator.solving import sifting
 from federator.solving.packed import Packed, joined, pack
 from federator.solving.sifting import Sifted

@@ -11,11 +11,11 @@ from ortools.sat.python import cp_model
 
 from federator.model.snapshot import JobView, Problem
 from federator.planning import columns as cut
+from federator.planning.buckets import BUCKETS
 from federator.planning.growing import Row
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost
 from federator.planning.problem import ClassKey, World
-from federator.planning.starts import BUCKETS
 from federator.planning.yard import need_of
 
 Starts = dict[str, int]

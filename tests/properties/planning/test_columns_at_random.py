@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 
 from federator.model.snapshot import Problem
 from federator.planning import columns as cut
+from federator.planning.buckets import BUCKETS_H
 from federator.planning.columns import Columns, Kind
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost
 from federator.planning.problem import World
-from federator.planning.starts import BUCKETS_H
 from federator.planning.yard import need_of
 from tests.support.worlds import worlds_at_random
 

@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 
 from federator.kernel.ids import content_hash
-from federator.model.capacity import BurstEvidence
+from federator.model.capacity import BurstEvidence, Market
 from federator.model.events import Event
 from federator.model.placements import Part, PlacementStatus
-from federator.model.plans import Explanation, SiteReason
+from federator.model.plans import Explanation, PricePoint, SiteReason
 from federator.wire.http import (
     JobPage,
     Preview,
@@ -200,6 +200,37 @@ def test_explain_says_verdict_times_sites_and_what_would_change_it(
         "Decided in dec-1 by cpsat.",
     ):  # fmt: skip
         assert said in out, said
+
+
+def test_explain_draws_what_each_earlier_finish_costs_and_where_the_deadline_lies(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    points = tuple(
+        PricePoint(
+            site=site, pool=pool, market=market, start_at=NOW, cost_usd=price_usd, in_time=hours <= 4,
+            finish_low_at=NOW + (hours - 1) * 3600, finish_at=NOW + hours * 3600, finish_high_at=NOW + (hours + 1) * 3600,
+        )
+        for site, pool, market, hours, price_usd in (
+            ("acme", "h100", Market.ON_DEMAND, 2, 84.0), ("acme", "a100", Market.SPOT, 3, 31.0), ("", "", Market.OWNED, 5, 0.0),
+        )
+    )  # fmt: skip
+    drawn = msgspec.structs.replace(
+        explanation(), curve=points, deadline_usd=31.0, finish_low_at=NOW + 1800, finish_high_at=NOW + 7200
+    )
+    fake.answer("GET /v1/jobs/train/explain", drawn, headers=TIME)
+    out = federator("explain", "train").out
+    rows = [line for line in out.splitlines() if " USD  █" in line or "deadline" in line or "free  ▏" in line]
+    picture = rows[-4:]
+    assert [row.split()[:2] for row in picture] == [["in", "2h"], ["in", "3h"], ["in", "4h"], ["in", "5h"]]
+    assert picture[0].count("█") > 2 * picture[1].count("█") > 0
+    assert "deadline" in picture[2]
+    assert "free" in picture[3]
+    assert "at home, in its turn" in picture[3]
+    assert "acme/a100 (spot)" in picture[1]
+    assert "in 2h .. in 4h" in picture[1]
+    assert "to meet it" in out
+    assert "from 31.00 USD" in out
+    assert "between in 30m and in 2h" in out
 
 
 def explanation() -> Explanation:

@@ -1,0 +1,7 @@
+"""Edges of the future's buckets, in hours from now: fine where a decision is near, coarse where it will be taken again.
+
+Apart from those who make columns of them, because an explanation reads prices by bucket and needs no arrays.
+"""
+
+BUCKETS_H = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 168.0)
+BUCKETS = len(BUCKETS_H) - 1
