@@ -118,8 +118,9 @@ def _nodes(given: Mapping[str, object]) -> tuple[int, int, int]:
 def _scaling(value: object) -> dict[int, float]:
     """Throughput by nodes, or by GPUs per node."""
     found: dict[int, float] = {}
-    for key, rate in fields.mapping(value, "$.scaling").items():
-        word = str(key)
+    # As people write it, without quotes, its keys are numbers.
+    words = {str(key): rate for key, rate in value.items()} if isinstance(value, dict) else value
+    for word, rate in fields.mapping(words, "$.scaling").items():
         if not word.isdecimal() or not 1 <= int(word) <= MAX_NODES:
             remedy = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
             raise Invalid(f"{word[:80]!r} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)

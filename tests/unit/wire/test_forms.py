@@ -6,7 +6,7 @@ import pytest
 
 from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import JobSpec
-from federator.wire.jobfile import encode_spec, read_job
+from federator.wire.jobfile import encode_spec, read_job, read_job_text
 
 
 def read(**fields: Any) -> JobSpec:
@@ -32,6 +32,11 @@ def test_nodes_from_fewest_to_most_with_their_scaling() -> None:
     assert shapes(spec) == [(2, 4, 1.0), (1, 4, 1 / 1.9), (4, 4, 3.5 / 1.9), (8, 4, 6.1 / 1.9)]
     assert spec.elastic is True
     assert not spec.ordered
+
+
+def test_sizes_need_no_quotes() -> None:
+    text = "run: 'true'\nmax_nodes: 2\nscaling: {1: 1.0, 2: 1.9}\n"
+    assert shapes(read_job_text(text, now=0.0).spec) == [(1, 0, 1.0), (2, 0, 1.9)]
 
 
 def test_without_a_scaling_each_doubling_gives_nine_tenths_more() -> None:
