@@ -332,7 +332,10 @@ _VERBS: dict[type, str] = {Place: "start", Rent: "rent", Preempt: "stop"}
 def _where(action: Action) -> str:
     if isinstance(action, Preempt):
         return NONE
-    return f"{action.site}/{action.pool if isinstance(action, Place) else action.offer}"
+    if isinstance(action, Place):
+        return f"{action.site}/{action.pool}"
+    count = f"{action.machines} × " if action.machines > 1 else ""
+    return f"{count}{action.site}/{action.offer}"
 
 
 def waiting_columns(names: dict[str, str], now: float) -> tuple[Column[Waiting], ...]:

@@ -70,7 +70,8 @@ def _does(action: Action | None) -> str:
         case Place():
             return f"starts at {action.site}/{action.pool}"
         case Rent():
-            return f"rents {action.provider}/{action.offer}"
+            count = f"{action.machines} × " if action.machines > 1 else ""
+            return f"rents {count}{action.provider}/{action.offer}"
         case Preempt():
             return f"stops {action.placement}"
         case _:

@@ -233,6 +233,7 @@ class _Makes:
         self.usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])
         self.usd_h = np.array([at.instance_usd_h for at in places])
         offers = [at.offer.offer if at.offer else None for at in places]
+        self.offered = np.array([offer is not None for offer in offers], dtype=np.bool_)
         self.delay_s = np.array([offer.delay_s if offer else 0.0 for offer in offers])
         self.teardown_s = np.array([offer.teardown_s if offer else 0.0 for offer in offers])
         self.least_s = np.array([offer.minimum_billing_s if offer else 0.0 for offer in offers])
@@ -290,7 +291,9 @@ class _Makes:
             book, made = self.world.book, self.world.places
             run_usd = run_usd + [doubt_usd(book, job, made[place]) for place in places.tolist()]
         ways["run_usd"] = run_usd
-        ways["machines"] = [machines(job, self.places[place]) for place in places.tolist()]
+        ways["machines"] = 1
+        for index in np.flatnonzero(self.offered[places]).tolist():
+            ways["machines"][index] = machines(job, self.places[places[index]])
         paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
         ways["whole_usd"] = self.usd_h[places] * ways["machines"] * paid_s / 3600.0
         return ways
