@@ -27,9 +27,11 @@ WHOLE_COLUMNS = 1_500_000
 """Up to about so many columns the model is made in one piece."""
 PART_COLUMNS = 400_000
 """About so many columns are in memory at a time."""
+HELD_COLUMNS = 6_000_000
+"""Up to so many, what was made is held for the next pass: some 120 bytes each."""
 SAMPLE_COLUMNS = 700_000
 PASSES = 4
-"""All columns are made so often at most."""
+"""All columns are asked so often at most."""
 
 Starts = Mapping[str, int]
 
@@ -88,6 +90,15 @@ class _Asked(NamedTuple):
     bounds: list[float]
 
 
+class _Made(NamedTuple):
+    """One part: its model, which rows of the whole its own are, and of each column its kind and what each decision makes of it."""
+
+    packed: Packed
+    rows: Ints
+    kind: Ints
+    decided: list[Floats]
+
+
 @dataclass
 class _Kept:
     """Of one part, the columns that could matter, by their numbers in the part, and what each decision makes of them."""
@@ -112,6 +123,7 @@ class _Line:
         self.limit: Floats = np.empty(0)
         self.columns = 0
         self.parts: list[_Kept] = []
+        self._held: list[_Made] | None = None
         self.average_usd = 1.0
         """What a class costs on average, by the sample."""
 
@@ -140,9 +152,9 @@ class _Line:
         """The bound of the whole at each of these prices; the cheapest columns at those of them that are for `picking` are kept."""
         sums, kept, columns = [0.0] * len(prices), [], 0
         before: Sequence[_Kept | None] = self.parts or [None] * len(self.classes)
-        for number, members in enumerate(self._split()):
-            table, packed, rows = self._part(members)
-            columns += len(table.cost)
+        for number, part in enumerate(self._made()):
+            packed, rows = part.packed, part.rows
+            columns += len(packed.cost)
             chosen = np.zeros(len(packed.cost), dtype=bool)
             known = before[number]
             if known is not None:
@@ -156,7 +168,7 @@ class _Line:
                     chosen |= sifting.cheapest(
                         packed, reduced, packed.upper > 0.0, self._picks(packed, answer.marginal)
                     )
-            kept.append(self._keep(table, packed, rows, chosen))
+            kept.append(_kept(part, chosen))
         self.parts, self.columns = kept, columns
         grown = [self.grown(at) for at in prices]
         return _Asked(grown, [total - float(at @ self.limit) for total, at in zip(sums, grown, strict=True)])
@@ -199,6 +211,23 @@ class _Line:
         self.limit = np.concatenate([self.limit, packed.limit[fresh]])
         return table, packed, np.array([self.names[name] for name in names], dtype=np.int64)
 
+    def _made(self) -> Iterator[_Made]:
+        """All parts, one after the other; where all of them fit, they are made once."""
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[_Made] | None = []
+        columns = 0
+        for classes in self._split():
+            table, packed, rows = self._part(classes)
+            here = {job.id for members in classes for job in members}
+            known = [table.known({j: p for j, p in starts.items() if j in here}) for starts in self.decisions]
+            part = _Made(packed, rows, table.kind[packed.origin], [values[packed.origin] for values in known])
+            columns += len(packed.cost)
+            held = [*held, part] if held is not None and columns <= HELD_COLUMNS else None
+            yield part
+        self._held = held
+
     def _split(self) -> Iterator[Sequence[Sequence[JobView]]]:
         step = self._step()
         for first in range(0, len(self.classes), step):
@@ -211,24 +240,15 @@ class _Line:
         share = np.abs(np.where(np.isfinite(marginal), marginal, 0.0)) * packed.count / self.average_usd
         return (sifting.PICKED + sifting.PICKED_BY_SHARE * share).astype(np.int64)
 
-    def _keep(self, table: Columns, packed: Packed, rows: Ints, chosen: sifting.Bools) -> _Kept:
-        place = np.empty_like(packed.origin)
-        place[packed.origin] = np.arange(len(packed.origin))
-        here = {job.id for members in table.classes for job in members}
-        decided = [table.known({j: p for j, p in starts.items() if j in here}) for starts in self.decisions]
-        for values in decided:
-            chosen[place[table.committed[values[table.committed] > 0.0]]] = True
-        chosen |= sifting.always(packed)
-        few = np.flatnonzero(chosen)
-        kinds = table.kind[packed.origin[few]]
-        committed = np.flatnonzero((kinds == Kind.NOW) | (kinds == Kind.RENT))
-        return _Kept(
-            packed.only(few),
-            rows,
-            few,
-            committed,
-            [values[packed.origin[few]][committed] for values in decided],
-        )
+
+def _kept(part: _Made, chosen: sifting.Bools) -> _Kept:
+    """The chosen columns of a part, and those that any decision needs, or that there must be."""
+    committed = (part.kind == Kind.NOW) | (part.kind == Kind.RENT)
+    for values in part.decided:
+        chosen = chosen | (committed & (values > 0.0))
+    few = np.flatnonzero(chosen | sifting.always(part.packed))
+    mine = np.flatnonzero(committed[few])
+    return _Kept(part.packed.only(few), part.rows, few, mine, [values[few][mine] for values in part.decided])
 
 
 def _work(members: Sequence[JobView]) -> float:

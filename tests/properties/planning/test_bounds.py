@@ -34,6 +34,7 @@ def _never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sifting, "ALL", 0)
     monkeypatch.setattr(sifting, "PICKED", 1)
     monkeypatch.setattr(sifting, "PICKED_BY_SHARE", 0)
+    monkeypatch.setattr(sifting, "ROUNDS", 500)
 
 
 @at_random
@@ -64,8 +65,7 @@ def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(probl
     found = sifting.sift(packed, np.zeros(len(packed.limit)), near=1e-9)
     assert found is not None
     assert found.bound <= solved.objective + 1e-4
-    assert found.value == pytest.approx(solved.objective, rel=1e-2, abs=1e-2)
-    assert found.value >= solved.objective - 1e-4
+    assert found.value == pytest.approx(solved.objective, rel=1e-5, abs=1e-3)
     told = certify.proven_bound(table, packed.duals(found.prices, found.marginal))
     assert told == pytest.approx(found.bound, rel=1e-6, abs=1e-4)
 
@@ -102,6 +102,7 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     for name, value in (("WHOLE_COLUMNS", 0), ("PART_COLUMNS", 700), ("SAMPLE_COLUMNS", 1_500)):
         monkeypatch.setattr(parts, name, value)
     in_parts = certify.certify(evaluator, *decisions)
+    monkeypatch.setattr(parts, "HELD_COLUMNS", 0)
     assert whole is not None
     assert in_parts is not None
     best = linear.Model(linear.Matrix.of(cut.build(evaluator))).relax()
