@@ -96,8 +96,8 @@ def job_file() -> str:
         *written("Keys", written_fields.JOB_FILE, written_fields.JOB_FILE_PARTS),
         "Durations carry a unit (`90s`, `1h30m`, `2d`), and so do sizes (`256GiB`, `80GB`).",
         "## Not supported yet",
-        (f"{later}; ranges of "
-        "parts of a GPU. A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
+        (f"{later}; nodes apart (`together: spread`) with parts of GPUs. "
+        "A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
         "## Names from elsewhere",
         "Other systems' names for the same things are refused with a hint, never guessed at.",
         moved,

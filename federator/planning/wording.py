@@ -43,8 +43,8 @@ def request(job: JobView) -> str:
 
 def in_form(job: JobView, form: int) -> str:
     """Which of the job's forms it is: `on 2 of 1..8 nodes`, `with 4 of 1..8 GPUs per node`, `entry 2 of 3`."""
-    mine = [(0, job.nodes, job.gpus)]
-    mine += [(each.option, each.nodes, each.resources.gpus.each) for each in job.forms]
+    mine = [(0, job.nodes, in_gpus(job.gpus, shared=job.shared))]
+    mine += [(each.option, each.nodes, each.resources.gpus.total) for each in job.forms]
     option, nodes, count = mine[form]
     options = {entry for entry, _, _ in mine}
     widths = [each for each in mine if each[0] == option]
@@ -52,9 +52,9 @@ def in_form(job: JobView, form: int) -> str:
     low, high = min(each[1] for each in widths), max(each[1] for each in widths)
     if low < high:
         words.append(f"on {nodes} of {low}..{high} nodes")
-    low, high = min(each[2] for each in widths), max(each[2] for each in widths)
-    if low < high:
-        words.append(f"with {count} of {low}..{high} GPUs per node")
+    least, most = min(each[2] for each in widths), max(each[2] for each in widths)
+    if least < most:
+        words.append(f"with {count:g} of {least:g}..{most:g} GPUs per node")
     return ", ".join(words)
 
 

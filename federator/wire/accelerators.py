@@ -6,6 +6,8 @@ the others: a count is a number, a memory has a unit, anything else names models
 
 import re
 
+from msgspec.structs import replace
+
 from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
@@ -17,6 +19,8 @@ _COUNT = re.compile(r"\d{1,9}")
 _FRACTION = re.compile(r"\d*\.\d+")
 _RANGE = re.compile(r"\d*\.?\d*\.\.\d*\.?\d*")
 _WHOLE_RANGE = re.compile(r"\d{1,9}\.\.\d{1,9}")
+_SQUEEZED = re.compile(r"0?\.\d{1,3}\.\.(0?\.\d{1,3}|1|1\.0)")
+TENTH_MILLI = 100
 _NUMBER = re.compile(r"\d*\.?\d+")
 _ROUNDING = 1e-9
 _MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
@@ -38,10 +42,13 @@ def read_accelerators(value: object, path: str) -> Accelerators:
 
 
 def read_widths(value: object, path: str) -> tuple[Accelerators, ...]:
-    """GPUs per node; of a range such as `A100:1..8` one entry for each number, rising. Raises `Invalid`, or `NotSupported` for ranges of parts."""
+    """GPUs per node; of a range such as `A100:1..8` one entry for each number, rising, and of `0.4..1` one for each tenth. Raises `Invalid`."""
     found = value.get("count") if isinstance(value, dict) else value
     text = found if isinstance(found, str) else ""
     ranges = [part for part in text.split(":") if _WHOLE_RANGE.fullmatch(part.strip())]
+    squeezed = [part for part in text.split(":") if _SQUEEZED.fullmatch(part.strip())]
+    if len(squeezed) == 1 and not ranges:
+        return _squeezed(value, text, squeezed[0], path)
     if len(ranges) != 1:
         return (read_accelerators(value, path),)
     low, high = (_count(int(end), path) for end in ranges[0].strip().split(".."))
@@ -53,6 +60,21 @@ def read_widths(value: object, path: str) -> tuple[Accelerators, ...]:
     if isinstance(value, dict):
         return tuple(read_accelerators(value | {"count": int(count)}, path) for count in counts)
     return tuple(read_accelerators(count, path) for count in counts)
+
+
+def _squeezed(value: object, text: str, wanted: str, path: str) -> tuple[Accelerators, ...]:
+    """The parts of one GPU between two ends, a tenth apart; all of it may be the last."""
+    low, high = (round(float(end) * WHOLE_MILLI) for end in wanted.strip().split(".."))
+    if not 0 < low < high <= WHOLE_MILLI:
+        raise Invalid(
+            f"{wanted[:80]!r} is not a range of parts of one GPU",
+            field=path,
+            remedy="write for example 0.4..1",
+        )
+    one: object = ":".join("1" if part == wanted else part for part in text.split(":"))
+    whole = read_accelerators(value | {"count": 1} if isinstance(value, dict) else one, path)
+    parts = sorted({low, high, *range(TENTH_MILLI, high, TENTH_MILLI)})
+    return tuple(replace(whole, share_milli=milli) for milli in parts if milli >= low)
 
 
 def spread(low: int, high: int, *also: int) -> tuple[int, ...]:
@@ -70,9 +92,9 @@ def _from_text(text: str, path: str) -> Accelerators:
     for part in (part.strip() for part in text.split(":")):
         if _RANGE.fullmatch(part):
             raise NotSupported(
-                "ranges of parts of a GPU are not supported yet",
+                "ranges of GPUs are not supported here",
                 field=path,
-                remedy="write one number, or 1..8",
+                remedy="write one number",
             )
         if _FRACTION.fullmatch(part) and count is None:
             count = float(part)

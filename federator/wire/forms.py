@@ -172,6 +172,8 @@ def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[i
     first = ranges.entries[0][0]
     by_gpus = any(len(sizes) > 1 for sizes in ranges.entries)
     here, there = size.gpus.total, first.gpus.total
+    if scaling is not None and by_gpus and size.gpus.share_milli:
+        raise Invalid("is for nodes and for whole GPUs", field="$.scaling", remedy="leave it out")
     if by_gpus and scaling is not None:
         return _known(scaling, int(here)) / _known(scaling, int(there))
     rate = _grown(here / there) if here and there else 1.0

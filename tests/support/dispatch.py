@@ -26,7 +26,7 @@ from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
-from federator.wire.needs import FORMS
+from federator.wire.needs import FORMS, TOGETHER
 from federator_policies.documents import compile_set, load
 from federator_providers.fake import FakeProvider
 
@@ -103,7 +103,7 @@ class FakeSite:
             taken_at=self.world.clock.now(),
             pools=(self._free(busy),),
             counted=tuple(sorted(p.id for p in busy)),
-            abilities=(FORMS,),
+            abilities=(FORMS, TOGETHER),
         )
         session = self.world.core.inventory.members[self.name].session
         self.world.core.inventory.report(self.name, session, msgspec.structs.replace(report, **fields))

@@ -116,9 +116,21 @@ def test_what_is_wrong_is_named_with_a_remedy(document: dict[str, Any], field: s
     assert caught.value.remedy
 
 
-def test_ranges_of_parts_of_a_gpu_are_not_supported_yet() -> None:
-    with pytest.raises(NotSupported, match="not supported yet"):
-        read(resources={"gpus": "0.4..1"})
+def test_a_part_of_a_gpu_may_be_squeezed() -> None:
+    spec = read(resources={"gpus": "A100:0.4..0.75"})
+    assert spec.resources.gpus.total == 0.4
+    assert [form.resources.gpus.total for form in spec.forms or ()] == [0.5, 0.6, 0.7, 0.75]
+    assert {form.resources.gpus.models for form in spec.forms or ()} == {("A100",)}
+    rates = [form.throughput for form in spec.forms or ()]
+    assert rates == sorted(rates)
+    assert rates[0] > 1.0
+
+
+@pytest.mark.parametrize("gpus", ["0.5..0.4", "0.1..1..2", "0.4..1.5"])
+def test_what_is_no_range_of_parts_is_refused(gpus: str) -> None:
+    with pytest.raises((Invalid, NotSupported)) as caught:
+        read(resources={"gpus": gpus})
+    assert caught.value.field == "$.resources.gpus"
 
 
 def test_a_spec_as_one_of_its_forms_has_no_others() -> None:

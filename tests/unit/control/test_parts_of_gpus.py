@@ -1,0 +1,73 @@
+"""Parts of a GPU from submission to the ledger, and gangs that lie as they say, through the dispatcher's own records."""
+
+import pytest
+from msgspec.structs import replace
+
+from federator.model.events import LedgerKind
+from federator.planning.yard import need_of
+from tests.support.dispatch import World, make_world
+
+
+async def a_shared_site(world: World) -> None:
+    """Two GPUs that are shared, at 2 USD an hour each."""
+    site = await world.add_site("lab", nodes=2, gpus=1000)
+    site.pool = replace(site.pool, shared=True)
+    site.report(price_usd_gpu_h=2.0)
+
+
+async def test_half_a_gpu_costs_half_and_counts_half() -> None:
+    world = await make_world()
+    await a_shared_site(world)
+    job = await world.submit(resources={"gpus": 0.5}, estimate="1h", max_duration="2h")
+    await world.turn()
+    placement = world.placement(job)
+    assert (placement.gpus_per_node, placement.shared, placement.gpus) == (500, True, 0.5)
+    (pool,) = world.core.turn._observer.pools()
+    (busy,) = pool.busy
+    assert (busy.gpus, busy.shared, busy.gpus_total, busy.usd_per_h) == (500, True, 0.5, 1.0)
+    await world.sites["lab"].run_all()
+    world.clock.advance(3600.0)
+    await world.sites["lab"].finish(job)
+    assert world.job(job).gpu_s == pytest.approx(1800.0, rel=0.01)
+    (use,) = [line for line in await world.core.views.ledger() if line.kind is LedgerKind.USAGE]
+    assert use.what.startswith("1 × 0.5 GPUs")
+    assert use.gpu_s == pytest.approx(1800.0, rel=0.01)
+
+
+async def test_parts_fill_a_gpu_exactly_and_the_rest_waits() -> None:
+    world = await make_world()
+    await a_shared_site(world)
+    jobs = [await world.submit(resources={"gpus": part}, estimate="1h") for part in (0.7, 0.7, 0.3, 0.31)]
+    await world.turn()
+    assert [world.job(job).placement is not None for job in jobs] == [True, True, True, False]
+
+
+async def test_nodes_on_one_host_are_planned_as_one_and_placed_as_many() -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=2, gpus=4)
+    blocker = await world.submit(resources={"gpus": 1}, estimate="1h")
+    await world.turn()
+    job = await world.submit(
+        resources={"gpus": 1, "cpus": 2}, nodes=4, estimate="1h", placement={"together": "host"}
+    )
+    view = world.core.turn._observer.jobs.of(world.job(job))
+    assert (view.nodes, view.ranks_in_one, need_of(view)[:2]) == (1, 4, (4, 8000))
+    await world.turn()
+    placement = world.placement(job)
+    assert (placement.nodes, placement.gpus_per_node, placement.members) == (4, 1, ("lab",) * 4)
+    (pool,) = world.core.turn._observer.pools()
+    mine = next(busy for busy in pool.busy if busy.job == job)
+    assert (mine.nodes, mine.gpus, mine.gpus_total) == (1, 4, 4)
+    assert world.job(blocker).placement is not None
+
+
+async def test_nodes_apart_need_as_many_hosts() -> None:
+    world = await make_world()
+    await world.add_site("lab", nodes=2, gpus=4)
+    fits = await world.submit(resources={"gpus": 1}, nodes=2, estimate="1h", placement={"together": "spread"})
+    never = await world.submit(
+        resources={"gpus": 1}, nodes=3, estimate="1h", placement={"together": "spread"}
+    )
+    await world.turn()
+    assert world.placement(fits).members == ("lab", "lab")
+    assert world.job(never).placement is None
