@@ -15,6 +15,7 @@ from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate, machines
 from federator.planning.prices import cost
 from federator.planning.reasons import Standing
+from federator.planning.yard import need_of
 
 MOST_POINTS = 6
 EPSILON_USD = 0.005
@@ -46,9 +47,7 @@ def _now(standing: Standing, job: JobView) -> Iterator[PricePoint]:
             continue
         if at.offer is None:
             usable = not at.rented or standing.bursting.may_use_lease(view, choice)
-            if usable and standing.lots[choice].fits(
-                (view.gpus, view.cpus_milli, view.memory_mib), view.nodes
-            ):
+            if usable and standing.lots[choice].fits(need_of(view), view.nodes):
                 yield _point(standing, view, at, world.now, rents=False)
         elif at.offer.offer.available - standing.rented.get(world.place_of(choice), 0) >= machines(view, at):
             yield _point(standing, view, at, world.now + at.offer.offer.delay_s, rents=True)

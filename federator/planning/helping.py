@@ -215,7 +215,7 @@ WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
     "not-before": (_backoff,),
     "not-yet": (_put_off, _later_deadline),
     "cheaper-elsewhere": (_until_start,),
-    "better-elsewhere": (_later_deadline, _more_hosts),
+    "better-elsewhere": (_later_deadline, _until_start, _more_hosts),
     "reclaiming": (),
     **{test.name: (past_all, _more_hosts) for test in FILTERS},
     **dict.fromkeys(
