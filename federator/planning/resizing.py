@@ -28,6 +28,8 @@ SHARE = 0.1
 """and this share of what is left of the run, unless a deadline is at stake."""
 NEARLY = 0.9
 """A narrower form that gains nearly as much does."""
+MOST_HELPED = 50
+"""Jobs that wait for which others are asked to narrow, of each place: the first in the order."""
 MOST_VICTIMS = 4
 """Jobs that narrow for one that waits."""
 
@@ -130,7 +132,9 @@ def _widened(world: World, scored: Scored, place: int, lot: Lot, own: list[BusyV
     stops = []
     for change in sorted(best, key=lambda c: (c.loss_usd, -c.saves_s, c.busy.placement or "")):
         if _fits(lot, change):
-            lot.take(need_of(change.view), change.view.nodes - _kept(change))
+            for need, hosts in _held(lot, change.busy):
+                lot.untake(need, hosts)
+            lot.take(need_of(change.view), change.view.nodes)
             text = f"goes on with {_size(change.view)}, which are idle, and ends about {span(change.saves_s)} sooner"
             stops.append(_stop(change, change.busy.job or "", text))
     return stops
@@ -141,12 +145,6 @@ def _pays(change: _Change) -> bool:
     left_s = change.view.run_s
     wider = change.view.throughput > _throughput(change.busy)
     return wider and change.loss_usd < 0.0 and change.saves_s >= max(cost_s, SHARE * left_s)
-
-
-def _kept(change: _Change) -> int:
-    """Ranks for which what it has now is enough: whole nodes of the same size."""
-    same = need_of(change.view) == (change.busy.gpus, change.busy.cpus_milli, change.busy.memory_mib)
-    return min(change.busy.nodes, change.view.nodes) if same else 0
 
 
 def _fits(lot: Lot, change: _Change) -> bool:
@@ -166,25 +164,24 @@ def _fits(lot: Lot, change: _Change) -> bool:
 def _narrowed(
     world: World, scored: Scored, place: int, lot: Lot, own: list[BusyView], waiting: list[JobView]
 ) -> list[Preempt]:
-    """For each job that waits, in order: the least that makes room for it, if that is worth it."""
-    left, stops = list(own), list[Preempt]()
-    for job in waiting:
+    """For the first jobs that wait: the least that makes room for each, if that is worth it."""
+    stops: list[Preempt] = []
+    left = [
+        min(found, key=lambda c: c.loss_usd)
+        for busy in own
+        if (found := _narrower(world, scored, place, busy))
+    ]
+    left.sort(key=lambda c: (c.loss_usd, c.busy.placement or ""))
+    for job in waiting[:MOST_HELPED] if left else ():
         gain_usd, form = _gain(world, scored, job, place)
-        if gain_usd <= 0.0 or not left:
+        if gain_usd <= 0.0:
             continue
         view = world.as_form(job, form)
-        options = [
-            min(found, key=lambda c: c.loss_usd)
-            for busy in left
-            if (found := _narrower(world, scored, place, busy))
-        ]
-        chosen, after = _makes_room(lot, options, view)
+        chosen, after = _makes_room(lot, left[:MOST_VICTIMS], view)
         if chosen and sum(change.loss_usd for change in chosen) * WORTH < gain_usd:
-            text = f"makes room for {job.name} ({job.id}), which gains more than it loses"
-            stops += [
-                _stop(change, job.id, f"{text}: it goes on with {_size(change.view)}") for change in chosen
-            ]
-            left = [busy for busy in left if all(change.busy is not busy for change in chosen)]
+            text = f"makes room for {job.name} ({job.id}), which gains more than it loses: it goes on with"
+            stops += [_stop(change, job.id, f"{text} {_size(change.view)}") for change in chosen]
+            left = left[len(chosen) :]
             lot = after
             lot.take(need_of(view), view.nodes)
     return stops
@@ -211,7 +208,7 @@ def _makes_room(lot: Lot, options: list[_Change], job: JobView) -> tuple[list[_C
     """Jobs that narrow until the one that waits fits, and the hosts after that; none, where all together do not make enough."""
     lot = lot.copy()
     chosen: list[_Change] = []
-    for change in sorted(options, key=lambda c: (c.loss_usd, c.busy.placement or ""))[:MOST_VICTIMS]:
+    for change in options:
         for need, hosts in _held(lot, change.busy):
             lot.untake(need, hosts)
         lot.take(need_of(change.view), change.view.nodes)

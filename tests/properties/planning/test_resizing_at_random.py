@@ -96,3 +96,14 @@ def test_plans_with_changes_of_form_are_valid_and_none_is_changed_twice_or_too_s
         grown += victim.waits_as.as_form(change.form).gpus if wider else 0
     kept = sum(work.gpus for name, work in running.items() if name not in {c.placement for c in changes})
     assert grown + kept <= 2 * GPUS
+
+
+def test_two_do_not_widen_onto_the_same_gpus() -> None:
+    def work(number: int) -> BusyView:
+        waits_as = elastic(f"job-{number}", 4, 20.0, None)
+        return busy(f"pl-{number}", f"job-{number}", gpus=4, cpus_milli=100, memory_mib=10, waits_as=waits_as, saves=True)  # fmt: skip
+
+    free = (Shape(4, 64_000, 262_144, 1), Shape(3, 64_000, 262_144, 1))
+    runs = (work(1), work(2), busy("pl-3", "job-3", gpus=1, cpus_milli=100, memory_mib=10))
+    plan = plan_greedily(a_world([], [a_pool(gpus_per_node=GPUS, free=free, busy=runs)]))
+    assert len(plan.actions) == 1
