@@ -28,11 +28,11 @@ REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
-WORK = 200_000
-"""Looks at one job and one place that greedy may take while it tries rentals: 20 ms of the kernel, a second of plain Python."""
-STAGE_WORK = 200_000
+WORK = 500_000
+"""Looks at one job and one place that greedy may take while it tries rentals: some 20 ms of the kernel, two seconds of plain Python."""
+STAGE_WORK = 1_000_000
 """As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
-PROOF_WORK = WORK + 2 * STAGE_WORK
+PROOF_WORK = 2_000_000
 """While a decision has taken less than this, rentals in it are each tried without."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 EPSILON_USD = 1e-6

@@ -30,9 +30,9 @@ from federator.planning.prices import cost
 from federator.planning.problem import OPTION, World
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
 
-ATTEMPTS = 100_000
+ATTEMPTS = 500_000
 """Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
-LOOKS = 300_000
+LOOKS = 1_000_000
 """Likewise for glances at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
 
 

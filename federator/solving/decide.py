@@ -121,7 +121,7 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
         return race
     evaluator.work.begin_stage()
-    answer = linear.solve(table)
+    answer = linear.solve(table, evaluator.world.problem.warm_prices)
     if answer is None:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
     else:

@@ -6,7 +6,7 @@ itself exactly.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ from ortools.math_opt.parameters_pb2 import (
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 
 from federator.planning.columns import Columns, Kind
+from federator.solving import sifting
+from federator.solving.packed import pack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,6 +36,9 @@ ITERATIONS = 200_000
 DIVE_STEPS = 12
 DIVE_COLUMNS = 120_000
 """Solves after the first: so many, and no more columns in all of them together."""
+SIFTED_COLUMNS = 20_000
+"""Beyond so many columns the relaxation is sifted: from the last turn's prices, some thousands of them are enough."""
+SIFTED_NEAR = 2e-3
 FEW_COLUMNS = 3_000
 DIVED_PER_CLASS = 12
 """Of a model of more than so few columns, the dive takes each class's so many cheapest at the prices found, and those that are used."""
@@ -62,17 +67,28 @@ class LinearAnswer:
         return self.rounds[0]
 
 
-def solve(columns: Columns) -> LinearAnswer | None:
-    """Solve and dive; None when the limit was reached before the first solve was optimal (the stage did not complete)."""
-    model = Model(Matrix.of(columns))
-    first = model.relax()
-    if first is None:
-        return None
-    steps = [first.values, *_dive(model, columns, first)]
+def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAnswer | None:
+    """Solve and dive; None when the limit was reached before the first solve was optimal (the stage did not complete).
+
+    `warm`: prices by row's name, as an answer of the turn before had them.
+    """
+    if len(columns.cost) > SIFTED_COLUMNS:
+        found = _sifted(columns, warm or {})
+        if found is None:
+            return None
+        first, bound_usd = found
+        steps = [first.values, *_dive(None, columns, first)]
+    else:
+        model = Model(Matrix.of(columns))
+        answer = model.relax()
+        if answer is None:
+            return None
+        first, bound_usd = answer, answer.objective
+        steps = [first.values, *_dive(model, columns, first)]
     now = steps[-1][columns.committed]
     whole = bool((np.abs(now - np.rint(now)) <= WHOLE).all())
-    above = float(columns.cost @ steps[-1]) - first.objective
-    short = max(0.0, above) / max(first.objective, 1e-9) if whole else math.inf
+    above = float(columns.cost @ steps[-1]) - bound_usd
+    short = max(0.0, above) / max(bound_usd, 1e-9) if whole else math.inf
     rounds = []
     for step in reversed(steps):
         values = step.copy()
@@ -83,12 +99,36 @@ def solve(columns: Columns) -> LinearAnswer | None:
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(first.objective, prices, first.reduced, rounds, steps[-1], short)
+    return LinearAnswer(bound_usd, prices, first.reduced, rounds, steps[-1], short)
 
 
-def _dive(model: "Model", columns: Columns, first: "Relaxed") -> Iterator[Floats]:
+def _sifted(columns: Columns, warm: Mapping[str, float]) -> tuple["Relaxed", float] | None:
+    """The relaxation among the columns that matter, in terms of all of them; and a bound of the whole."""
+    packed = pack(columns)
+    names = [columns.rows[row].name for row in packed.row_origin.tolist()]
+    if warm:
+        start = np.array([abs(warm.get(name, 0.0)) for name in names])
+    else:
+        start = sifting.smoothed(packed, sifting.hours_of(columns, packed.row_origin))
+    sifted = sifting.sift(packed, start, near=SIFTED_NEAR)
+    if sifted is None:
+        return None
+    kept = np.sort(packed.origin[sifted.active])
+    matrix = Matrix.of(columns)
+    found = Model(matrix.only(kept)).relax()
+    if found is None:
+        return None
+    values = np.zeros(len(columns.cost))
+    values[kept] = found.values
+    paid = np.bincount(
+        matrix.column_of, matrix.coefficients * found.duals[matrix.row_of], minlength=len(columns.cost)
+    )
+    return Relaxed(found.objective, values, found.duals, columns.cost - paid), sifted.bound
+
+
+def _dive(model: "Model | None", columns: Columns, first: "Relaxed") -> Iterator[Floats]:
     """Make now-columns whole, the most nearly whole first; yield the values of all columns after each step."""
-    if len(columns.cost) <= FEW_COLUMNS:
+    if model is not None and len(columns.cost) <= FEW_COLUMNS:
         yield from _steps(model, columns, columns.committed, first.values)
         return
     kept = _cheapest(columns, first)

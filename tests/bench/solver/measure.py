@@ -97,7 +97,7 @@ def measure(
     report = Report()
     problem, seen, plan = instance.problem(), instance.problem(), None
     for number in range(turns + 1):
-        problem = instance.problem(number)
+        problem = replace(instance.problem(number), warm_prices=plan.prices if plan else {})
         turn, seen, plan = _turn(problem)
         if number:  # the first one is cold
             report.turns.append(turn)

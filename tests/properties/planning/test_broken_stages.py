@@ -17,6 +17,7 @@ from federator.planning.greedy import plan_greedily
 from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide
+from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 
 at_random = settings(
@@ -74,7 +75,9 @@ def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(linear.Model, "relax", relax)
     try_one()
-    assert asked["ever"] >= 5, "most of these worlds were decided without it"
+    asked.clear()
+    _holds(Instance(Parameters(jobs=40, sites=4)).problem())
+    assert asked["ever"] >= 1, "this one is not decided without it, whatever is drawn above"
 
 
 @pytest.mark.parametrize("factor", [-1.0, 0.5, 7.0, 1e6])
@@ -89,7 +92,9 @@ def test_whatever_the_integer_solver_answers(factor: float, monkeypatch: pytest.
     monkeypatch.setattr(integer, "solve", solve)
     monkeypatch.setattr(deciding, "NEAR", -1.0)  # also where there is nothing to find
     at_random(given(problem=worlds_at_random())(_holds))()
-    assert asked["ever"] >= 5, "most of these worlds were decided without it"
+    asked.clear()
+    _holds(Instance(Parameters(jobs=40, sites=4)).problem())
+    assert asked["ever"] >= 1, "this one is not decided without it, whatever is drawn above"
 
 
 @pytest.mark.parametrize("stages", [("greedy",), ("greedy", "lp"), ("greedy", "cpsat"), ("lp", "cpsat"), ()])
