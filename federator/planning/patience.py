@@ -17,6 +17,8 @@ from federator.planning.yard import Lot, need_of
 
 LEAST_GAIN_USD = 1.0
 """What waiting must save for a job not to start where it fits."""
+MOST_ALIKE = 32
+"""Nothing idles beside a longer line of work that is alike. A window shows as many behind those that could start, so it decides as the whole line does."""
 
 
 class Patience:
@@ -30,7 +32,8 @@ class Patience:
     def better(self, job: JobView, at: float, total: int, alike: int) -> Block | None:
         """What to wait for rather than to start for so much, in billionths of a USD; None where starting is better.
 
-        It is asked of the last of all that are `alike`: if that one is better off at once, this one may as well start.
+        It is asked of the last of all that are `alike`: if that one is better off at once, this one may as well start. Fewer
+        than `MOST_ALIKE`, else it is not asked.
         """
         best, best_total, best_at = -1, total - LEAST_GAIN_USD * 1e9, 0.0
         for place in self.world.home(job):

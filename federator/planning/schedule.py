@@ -25,7 +25,7 @@ from federator.planning.bookings import Schedule, estimate, put_back
 from federator.planning.burst import Bursting
 from federator.planning.candidates import machines
 from federator.planning.lanes import Lanes
-from federator.planning.patience import Patience
+from federator.planning.patience import MOST_ALIKE, Patience
 from federator.planning.prices import cost
 from federator.planning.problem import OPTION, World
 from federator.planning.yard import RANKS_PER_WORK, Hold, Release, hosts_for, need_of
@@ -210,9 +210,10 @@ class _Engine(Board):
         if fitting:
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
-            if better is None and not job.forms:
+            alike = self.lanes.behind(self.world.key(job))
+            if better is None and not job.forms and alike < MOST_ALIKE:
                 self.result.attempts += len(self.world.home(job))
-                better = self.patience.better(job, at, best.total, self.lanes.behind(self.world.key(job)))
+                better = self.patience.better(job, at, best.total, alike)
             if better is None:
                 self._start(job, best.place, at, best.hosts)
             return better

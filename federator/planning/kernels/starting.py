@@ -19,6 +19,7 @@ from federator.planning.kernels.tables import (
     HELD,
     JOB,
     LEAST_GAIN,
+    MOST_ALIKE,
     MOST_RATIO,
     NOTHING,
     OFFER,
@@ -222,6 +223,8 @@ def cheaper_later(s, job, klass, at, usd):
     """Whether waiting for another owned place costs less, all told, than starting at once for so much, for the last of those that are alike."""
     kind, state = s.classes[klass], s.state[0]
     best, best_usd, best_at, alike = -1, usd - LEAST_GAIN, 0.0, kind.last_member - kind.next
+    if alike >= MOST_ALIKE:
+        return FREE
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
         place = s.places[way.place]

@@ -22,6 +22,8 @@ FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT, CHEAPER = 0, 1, 2, 3, 4, 5,
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later, a cheaper place later."""
 LEAST_GAIN = 1e9
 """`patience.LEAST_GAIN_USD`, in billionths of a USD."""
+MOST_ALIKE = 32
+"""As in `patience`."""
 OPTION = 10_000
 """As in `problem`."""
 MOST_RATIO = 1000.0
