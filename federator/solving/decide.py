@@ -14,6 +14,7 @@ from federator.planning.columns import Columns
 from federator.planning.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.preferring import keep_order
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
 from federator.solving import guided, integer, linear
@@ -54,7 +55,8 @@ class _Race:
         self.watch(stage.stage)
 
     def offer(self, stage: str, scored: Scored, judge: Evaluator) -> None:
-        """A stage's plan: it wins only if it is strictly cheaper."""
+        """A stage's plan: it wins only if it is strictly cheaper, lists in order kept."""
+        scored = keep_order(judge, scored)
         if scored.total < self.best.total - WORTH_USD:
             self.best, self.winner, self.judge = scored, stage, judge
 
@@ -106,7 +108,7 @@ def _prove(race: _Race) -> None:
 
 def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
-    first = prove_rentals(evaluator, choose(evaluator))
+    first = keep_order(evaluator, prove_rentals(evaluator, choose(evaluator)))
     race = _Race(evaluator, first, first, evaluator, watch=watch)
     race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
