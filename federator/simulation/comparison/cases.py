@@ -60,6 +60,16 @@ metadata: {name: rent}
 spec:
   when: {mode: economic}
 """
+RENTING_FOR_INTERACTIVE = """
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: interactive}
+spec:
+  who: {queues: [interactive]}
+  when: {mode: economic, for: [deadline, waiting]}
+"""
+"""Somebody sits before interactive work, so its waiting may be rented for, if that costs less."""
 LOADS = ("0.5", "0.7", "0.9", "1.1", "1.4")
 SIZES = ("0.2", "0.15")
 TIGHT = (1.5, 3.0, 10.0)
@@ -207,7 +217,9 @@ def world_of(case: Case, data: Path) -> World:
         table = data / "online" / "gpu_speed.csv"
         speeds = {row["gpu_model"]: float(row["speed"]) for row in csv.DictReader(io.StringIO(_text(table)))}
         world = load_world(data / case.sites)
-        return msgspec.structs.replace(world, speeds=speeds, policies=ONLINE_POLICIES + RENTING)
+        return msgspec.structs.replace(
+            world, speeds=speeds, policies=ONLINE_POLICIES + RENTING + RENTING_FOR_INTERACTIVE
+        )
     if case.family == "chronus":
         pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
         world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
