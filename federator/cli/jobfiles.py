@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid, Permanent
-from federator.wire.faults import every_fault, raise_all, with_line
+from federator.wire.faults import every_fault, in_lines, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.yamltext import Document, read_documents
 
@@ -75,7 +75,7 @@ def checked(document: Document, folder: Path) -> WrittenJob:
             ]
         document = document._replace(value={**value, "workdir": PLACEHOLDER})
     faults = every_fault(lambda value: read_job(value, now=0.0), document.value) + missing
-    raise_all([with_line(document, fault) for fault in faults])
+    raise_all(in_lines(document, faults))
     assert isinstance(value, dict)
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
     return WrittenJob(kept, workdir, document.lines["$"])

@@ -143,7 +143,8 @@ class Executor:
             try:
                 await self._heed(lease_id)
                 lease = self._records.leases[lease_id]
-                await self._steps[lease.status](lease)
+                if lease.status in self._steps:  # else it has ended meanwhile
+                    await self._steps[lease.status](lease)
             except FederatorError as error:
                 log.warning("lease %s: %s", lease_id, error)
 

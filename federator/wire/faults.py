@@ -46,6 +46,11 @@ def raise_all(faults: list[Permanent]) -> None:
         raise ExceptionGroup(f"{len(faults)} faults", faults)
 
 
+def in_lines(document: Document, faults: list[Permanent]) -> list[Permanent]:
+    """The same errors as they stand in the document, each with its line in front."""
+    return [with_line(document, fault) for fault in sorted(faults, key=lambda f: _line_of(document, f.field))]
+
+
 def with_line(document: Document, error: ErrorType) -> ErrorType:
     """The same error, with the line in front."""
     line = _line_of(document, error.field)

@@ -283,10 +283,11 @@ class Committing(RuleBasedStateMachine):
     @invariant()
     def every_gang_is_whole_and_at_one_site(self) -> None:
         if hasattr(self, "world"):
+            site_of = {lease.member: lease.site for lease in self.world.leases()}
+            site_of |= {member: site for member, (site, _) in MORE.items()}
             for placement in self._running():
                 assert len(placement.members) == placement.nodes
-                sites = {MORE[m][0] if m in MORE else m for m in placement.members}
-                assert len(sites) == 1
+                assert {site_of.get(member, member) for member in placement.members} == {placement.site}
 
     @invariant()
     def no_host_is_given_away_twice(self) -> None:

@@ -136,6 +136,17 @@ async def _nodes() -> bool:
     )
 
 
+async def _runs_on(**fields: Any) -> int:
+    """On how many nodes a job starts that is alone in the world; 0: it does not."""
+    world = await a_world()
+    job = await world.submit(**(ELASTIC | fields))
+    await world.turn()
+    return world.placement(job).nodes if world.job(job).placement else 0
+
+
+ELASTIC = {"nodes": 2, "resources": {"gpus": 1}, "estimate": "2h", "checkpoint": {"signal": "TERM"}}
+
+
 async def _resources() -> bool:
     too_much = (
         {"gpus": 5},
@@ -222,6 +233,11 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "priority": lambda: first_of({"priority": 90}, {"priority": 10}),
     "env": lambda: _has(environment(env={"A": "b"}), "A", "b"),
     "nodes": _nodes,
+    "min_nodes": lambda: _differs(
+        _runs_on(nodes=8, min_nodes=4, scaling={4: 1.0, 8: 1.5}), _runs_on(nodes=8)
+    ),
+    "max_nodes": lambda: _differs(_runs_on(max_nodes=4), _runs_on()),
+    "scaling": lambda: _differs(_runs_on(max_nodes=4, scaling={2: 1.0, 3: 1.4}), _runs_on(max_nodes=4)),
     "resources": _resources,
     "max_duration": lambda: _has(environment(max_duration="90m"), "limit", "5400.0"),
     "estimate": lambda: _differs(expected_s(estimate="1h"), expected_s(estimate="2h", max_duration="4h")),
