@@ -325,6 +325,8 @@ TYPES = {
     "Money": "USD",
     "Usd": "USD",
     "bool": "`true` or `false`",
+    "bool | Data": "`true`, `false`, or see Data",
+    "tuple[int | str, ...]": "list of percentages",
     "tuple[str, ...]": "list of texts",
     "tuple[Day, ...]": "list of days, `mon` to `sun`",
     "dict[str, str]": "mapping of texts",

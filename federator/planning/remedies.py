@@ -88,6 +88,9 @@ def _reopened(at: Candidate, change: Change) -> Candidate:
 
 
 def _ask(job: JobView, field: str, value: object) -> tuple[Change, ...]:
+    """Nothing where it asks for that already."""
+    if getattr(job, field) == value:
+        return ()
     return (AskFor(job.id, field, value),)  # type: ignore[arg-type]  # whatever the field has
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from federator.kernel.errors import Invalid
 from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
@@ -54,7 +55,10 @@ def _past_all_at(found: Scene, place: int) -> Remedy | None:
         made += changes
         if not found.world.home(job) and not standing.world.places[place].rented:
             break
-        problem = apply(problem, changes)
+        try:
+            problem = apply(problem, changes)
+        except Invalid:  # it would change nothing: no advice, but no fault of the reader either
+            return None
         job = next(view for view in problem.snapshot.jobs if view.id == job.id)
         standing = _again(standing, problem, job)
         place = next((n for n, other in enumerate(standing.world.places) if other.key == at.key), -1)

@@ -5,6 +5,7 @@ the others: a count is a number, a memory has a unit, anything else names models
 """
 
 import re
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -41,12 +42,21 @@ def read_accelerators(value: object, path: str) -> Accelerators:
     return _from_text(fields.text(value, path, limit=500), path)
 
 
-def read_widths(value: object, path: str) -> tuple[Accelerators, ...]:
-    """GPUs per node; of a range such as `A100:1..8` one entry for each number, rising, and of `0.4..1` one for each tenth. Raises `Invalid`."""
+def read_widths(value: object, path: str, among: Collection[int] | None = None) -> tuple[Accelerators, ...]:
+    """GPUs per node; of a range such as `A100:1..8` one entry for each number, rising, and of `0.4..1` one for each tenth.
+
+    Of a range of whole GPUs only the numbers `among` those given, where some are: maybe none. Raises `Invalid`.
+    """
     found = value.get("count") if isinstance(value, dict) else value
     text = found if isinstance(found, str) else ""
     ranges = [part for part in text.split(":") if _WHOLE_RANGE.fullmatch(part.strip())]
     squeezed = [part for part in text.split(":") if _SQUEEZED.fullmatch(part.strip())]
+    if isinstance(value, dict) and ":" in text and (ranges or squeezed):
+        raise Invalid(
+            f"{text[:80]!r} is more than a count",
+            field=f"{path}.count",
+            remedy=f"write count: {(ranges or squeezed)[0].strip()}, and models and memory beside it",
+        )
     if len(squeezed) == 1 and not ranges:
         return _squeezed(value, text, squeezed[0], path)
     if len(ranges) != 1:
@@ -54,9 +64,11 @@ def read_widths(value: object, path: str) -> tuple[Accelerators, ...]:
     low, high = (_count(int(end), path) for end in ranges[0].strip().split(".."))
     if not 1 <= low < high:
         raise Invalid(f"{ranges[0][:80]!r} is not a range", field=path, remedy="write for example 1..8")
-    counts = (
-        ":".join(str(count) if p == ranges[0] else p for p in text.split(":")) for count in spread(low, high)
-    )
+    if among is None:
+        chosen = spread(low, high)
+    else:
+        chosen = tuple(sorted(count for count in among if low <= count <= high))
+    counts = [":".join(str(count) if p == ranges[0] else p for p in text.split(":")) for count in chosen]
     if isinstance(value, dict):
         return tuple(read_accelerators(value | {"count": int(count)}, path) for count in counts)
     return tuple(read_accelerators(count, path) for count in counts)
@@ -132,7 +144,7 @@ def _from_mapping(value: object, path: str) -> Accelerators:
 
 def _accelerators(count: float, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
     models = tuple(dict.fromkeys(models))
-    if count != int(count):
+    if not float(count).is_integer():
         return _part_of_one(count, models, memory_mib, path)
     if not count and (models or memory_mib):
         raise Invalid(

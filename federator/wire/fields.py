@@ -29,11 +29,11 @@ _JOB_ID = re.compile(r"job-[0-9a-hjkmnp-tv-z]{26}")
 def mapping(value: object, path: str) -> Mapping[str, object]:
     """A mapping with text keys; entries without a value are left out, as if they had not been written."""
     if not isinstance(value, dict):
-        raise Invalid(f"{_shown(value)} is not a mapping", field=path, remedy="write 'key: value' pairs")
+        raise Invalid(f"{shown(value)} is not a mapping", field=path, remedy="write 'key: value' pairs")
     for key in value:
         if not isinstance(key, str):
             raise Invalid(
-                f"the key {_shown(key)} is not a text", field=path, remedy=f'quote it: "{_shown(key)}"'
+                f"the key {shown(key)} is not a text", field=path, remedy=f'quote it: "{shown(key)}"'
             )
         text(key, path)
     return {key: entry for key, entry in value.items() if entry is not None}
@@ -62,7 +62,7 @@ def known_only(
 def text(value: object, path: str, *, limit: int = MAX_TEXT) -> str:
     """A text that is not empty, not too long, and can be written anywhere."""
     if not isinstance(value, str):
-        raise Invalid(f"{_shown(value)} is not a text", field=path, remedy=f"quote it: '{_shown(value)}'")
+        raise Invalid(f"{shown(value)} is not a text", field=path, remedy=f"quote it: '{shown(value)}'")
     if not value.strip():
         raise Invalid("is empty", field=path, remedy="write a value, or leave the field out")
     return plain(value, path, limit=limit)
@@ -116,7 +116,7 @@ def words(value: object, path: str, each: Callable[[object, str], str] = text) -
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise Invalid(f"{_shown(value)} is not a list", field=path, remedy="write [one, two]")
+        raise Invalid(f"{shown(value)} is not a list", field=path, remedy="write [one, two]")
     if len(value) > MAX_WORDS:
         raise Invalid(f"has {len(value)} entries; at most {MAX_WORDS} are taken", field=path)
     return tuple(each(entry, f"{path}[{index}]") for index, entry in enumerate(value))
@@ -137,7 +137,7 @@ def _written(value: object, path: str) -> str:
         return plain(value, path)
     if isinstance(value, int | float):
         return str(number(value, path))
-    raise Invalid(f"{_shown(value)} is not a text", field=path, remedy="quote it")
+    raise Invalid(f"{shown(value)} is not a text", field=path, remedy="quote it")
 
 
 def one_of(value: object, path: str, choices: tuple[str, ...]) -> str:
@@ -145,7 +145,7 @@ def one_of(value: object, path: str, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
         near = get_close_matches(value, choices, 1, 0.6) if isinstance(value, str) else []
         remedy = f"did you mean {near[0]}?" if near else f"write one of {', '.join(choices)}"
-        raise Invalid(f"{_shown(value)} is not known here", field=path, remedy=remedy)
+        raise Invalid(f"{shown(value)} is not known here", field=path, remedy=remedy)
     return value
 
 
@@ -153,11 +153,11 @@ def whole(value: object, path: str, *, low: int, high: int) -> int:
     """A whole number between two limits."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise Invalid(
-            f"{_shown(value)} is not a whole number", field=path, remedy=f"write one from {low} to {high}"
+            f"{shown(value)} is not a whole number", field=path, remedy=f"write one from {low} to {high}"
         )
     if not low <= value <= high:
         raise Invalid(
-            f"{_shown(value)} is out of range",
+            f"{shown(value)} is out of range",
             field=path,
             remedy=f"write a whole number from {low} to {high}",
         )
@@ -168,11 +168,11 @@ def number(value: object, path: str, *, low: float = -1e15, high: float = 1e15) 
     """A finite number between two limits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Invalid(
-            f"{_shown(value)} is not a number", field=path, remedy=f"write one from {low:g} to {high:g}"
+            f"{shown(value)} is not a number", field=path, remedy=f"write one from {low:g} to {high:g}"
         )
     if not (isinstance(value, int) or isfinite(value)) or not low <= value <= high:
         raise Invalid(
-            f"{_shown(value)} is out of range", field=path, remedy=f"write a number from {low:g} to {high:g}"
+            f"{shown(value)} is out of range", field=path, remedy=f"write a number from {low:g} to {high:g}"
         )
     return value
 
@@ -181,7 +181,7 @@ def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
     """`90s`, `1h30m` into seconds, at least `low_s`. A bare number is refused: nobody can tell its unit."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise Invalid(
-            f"{_shown(value)} has no unit",
+            f"{shown(value)} has no unit",
             field=path,
             remedy="write a number and a unit (s, m, h, d, w), for example 90s or 1h30m",
         )
@@ -200,7 +200,7 @@ def size_bytes(value: object, path: str, *, high_mib: int) -> int:
     """`256GiB` into bytes, more than nothing and at most `high_mib` (MiB)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise Invalid(
-            f"{_shown(value)} has no unit",
+            f"{shown(value)} has no unit",
             field=path,
             remedy="write a number and a unit (MiB, GiB, GB, …), for example 64GiB",
         )
@@ -267,7 +267,7 @@ def _parsed(parse: Callable[[str], T], value: str, path: str) -> T:
         raise Invalid(str(error), field=path) from None
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value for an error message, of bounded length; a huge number or a deep structure is not spelled out."""
     if isinstance(value, dict | list | tuple):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"

@@ -5,6 +5,7 @@ have sixteen forms: planning looks at each at every place.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ MAX_FORMS = MAX_WIDTHS
 DOUBLING = 1.9
 """Twice the nodes, or GPUs, are taken to run so much faster where `scaling` does not say."""
 LISTS = ("any_of", "ordered")
+_SIZE = re.compile(r"[1-9][0-9]{0,3}")
 
 
 class Asked(NamedTuple):
@@ -34,11 +36,12 @@ class Asked(NamedTuple):
 
 
 class _Ranges(NamedTuple):
-    """Counts of nodes, and for each entry of the list its sizes, narrowest first; `nodes` is the count of form 0."""
+    """Counts of nodes, and for each entry of the list its sizes, narrowest first; `nodes` is the count of form 0, and `by_gpus` says that GPUs are the range."""
 
     nodes: int
     counts: tuple[int, ...]
     entries: tuple[tuple[Resources, ...], ...]
+    by_gpus: bool
 
 
 def read_asked(given: Mapping[str, object]) -> Asked:
@@ -60,13 +63,22 @@ def read_asked(given: Mapping[str, object]) -> Asked:
             field="$.resources.gpus",
             remedy="write one number of GPUs, or leave min_nodes and max_nodes out",
         )
+    span = _span(low, high, entries)
     counts = _counts(nodes, low, high, scaling)
-    ranges = _Ranges(nodes, counts, entries)
+    if scaling is not None and ranged:
+        entries = _named(written, entries, scaling)
+    if scaling is not None and len(scaling) == 1:
+        raise Invalid(
+            "names one size only",
+            field="$.scaling",
+            remedy=f"name two or more sizes from {span}, or leave it out",
+        )
+    ranges = _Ranges(nodes, counts, entries, ranged)
     forms = _forms(ranges, scaling)
     first = Asked(nodes, entries[0][0])
     if len(forms) == 1:
         return first
-    changes = "checkpoint" in given and (ranged or low < high)
+    changes = "checkpoint" in given and (low < high or any(len(sizes) > 1 for sizes in entries))
     return first._replace(
         forms=tuple(forms[1:]),
         elastic=True if changes else msgspec.UNSET,
@@ -118,14 +130,57 @@ def _nodes(given: Mapping[str, object]) -> tuple[int, int, int]:
 def _scaling(value: object) -> dict[int, float]:
     """Throughput by nodes, or by GPUs per node."""
     found: dict[int, float] = {}
-    # As people write it, without quotes, its keys are numbers.
-    words = {str(key): rate for key, rate in value.items()} if isinstance(value, dict) else value
-    for word, rate in fields.mapping(words, "$.scaling").items():
-        if not word.isdecimal() or not 1 <= int(word) <= MAX_NODES:
-            remedy = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
-            raise Invalid(f"{word[:80]!r} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)
-        found[int(word)] = float(fields.number(rate, f"$.scaling.{word}", low=1e-6, high=1e6))
+    for key, rate in (value if isinstance(value, dict) else fields.mapping(value, "$.scaling")).items():
+        if rate is None:
+            continue
+        size = _size(key)
+        if size in found:
+            remedy = "keep one of them"
+            raise Invalid(f"says twice how fast {size} are", field="$.scaling", remedy=remedy)
+        found[size] = float(fields.number(rate, f"$.scaling.{size}", low=1e-6, high=1e6))
     return found
+
+
+def _size(key: object) -> int:
+    """A key of `scaling`: as people write it, without quotes, it is a number."""
+    if isinstance(key, str) and _SIZE.fullmatch(key):
+        key = int(key)
+    if isinstance(key, int) and not isinstance(key, bool) and 1 <= key <= MAX_NODES:
+        return key
+    remedy = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
+    raise Invalid(f"{fields.shown(key)} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)
+
+
+def _span(low: int, high: int, entries: tuple[tuple[Resources, ...], ...]) -> str:
+    """What `scaling` could name, in words."""
+    if low < high:
+        return f"{low} to {high} nodes"
+    counts = [size.gpus.count for sizes in entries for size in sizes]
+    return f"{min(counts)} to {max(counts)} GPUs"
+
+
+def _named(
+    written: list[tuple[object, str]],
+    entries: tuple[tuple[Resources, ...], ...],
+    scaling: Mapping[int, float],
+) -> tuple[tuple[Resources, ...], ...]:
+    """Of each entry the sizes that `scaling` names. The first of all, which the job is by itself, must be among them."""
+    if any(size.gpus.share_milli for sizes in entries for size in sizes):
+        raise Invalid("is for nodes and for whole GPUs", field="$.scaling", remedy="leave it out")
+    _known(scaling, entries[0][0].gpus.count)
+    kept = []
+    for (value, path), sizes in zip(written, entries, strict=True):
+        kept.append(read_sizes(value, path, scaling) if len(sizes) > 1 else sizes)
+        if not kept[-1]:
+            _known(scaling, sizes[0].gpus.count)
+    outside = scaling.keys() - {size.gpus.count for sizes in kept for size in sizes}
+    if outside:
+        raise Invalid(
+            f"names {min(outside)}, which is not among the GPUs that resources ask for",
+            field="$.scaling",
+            remedy="leave it out, or ask for a wider range",
+        )
+    return tuple(kept)
 
 
 def _counts(nodes: int, low: int, high: int, scaling: Mapping[int, float] | None) -> tuple[int, ...]:
@@ -170,11 +225,8 @@ def _forms(ranges: _Ranges, scaling: Mapping[int, float] | None) -> list[Form]:
 def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[int, float] | None) -> float:
     """Over that of form 0."""
     first = ranges.entries[0][0]
-    by_gpus = any(len(sizes) > 1 for sizes in ranges.entries)
     here, there = size.gpus.total, first.gpus.total
-    if scaling is not None and by_gpus and size.gpus.share_milli:
-        raise Invalid("is for nodes and for whole GPUs", field="$.scaling", remedy="leave it out")
-    if by_gpus and scaling is not None:
+    if ranges.by_gpus and scaling is not None:
         return _known(scaling, int(here)) / _known(scaling, int(there))
     rate = _grown(here / there) if here and there else 1.0
     if scaling is not None:
@@ -184,7 +236,8 @@ def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[i
 
 def _known(scaling: Mapping[int, float], gpus: int) -> float:
     if gpus not in scaling:
-        raise Invalid(f"does not say how fast {gpus} GPUs are", field="$.scaling", remedy=f"add {gpus}")
+        remedy = f"add {gpus}" if gpus else "leave it out, or ask for GPUs in each entry"
+        raise Invalid(f"does not say how fast {gpus} GPUs are", field="$.scaling", remedy=remedy)
     return scaling[gpus]
 
 

@@ -104,7 +104,8 @@ def read_job(document: object, *, now: float) -> JobRequest:
     given = fields.mapping(document, "$")
     fields.known_only(given, "$", KNOWN, LATER, ELSEWHERE)
     spec = _spec(given)
-    if spec.placement.together == APART and spec.resources.gpus.share_milli:
+    every = (spec.resources, *(form.resources for form in spec.forms or ()))
+    if spec.placement.together == APART and any(each.gpus.share_milli for each in every):
         raise NotSupported(
             "nodes apart, each with a part of a GPU, are not supported yet",
             field="$.placement.together",

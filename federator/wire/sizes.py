@@ -1,7 +1,7 @@
 """What one node of a job needs, as users write it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -14,8 +14,8 @@ MAX_CPUS = 4096
 MAX_MEMORY_MIB = 64 * 2**20
 
 
-def read_sizes(value: object, path: str) -> tuple[Resources, ...]:
-    """What one node needs; of a range of GPUs each size, the narrowest first. Raises `Invalid`."""
+def read_sizes(value: object, path: str, among: Collection[int] | None = None) -> tuple[Resources, ...]:
+    """What one node needs; of a range of GPUs each size, or those `among` the given, the narrowest first. Raises `Invalid`."""
     given = fields.mapping(value, path)
     known = ("gpus", "accelerators", "cpus", "memory", "shm")
     elsewhere = {
@@ -29,7 +29,7 @@ def read_sizes(value: object, path: str) -> tuple[Resources, ...]:
     if "gpus" in given and "accelerators" in given:
         raise Invalid("says the same as gpus", field=f"{path}.accelerators", remedy="write one of the two")
     key = "accelerators" if "accelerators" in given else "gpus"
-    gpus = read_widths(given[key], f"{path}.{key}") if key in given else (Accelerators(),)
+    gpus = read_widths(given[key], f"{path}.{key}", among) if key in given else (Accelerators(),)
     rest = Resources(
         cpus_milli=_cpus_milli(given["cpus"], f"{path}.cpus") if "cpus" in given else Resources().cpus_milli,
         memory_mib=_size_mib(given, path, "memory"),

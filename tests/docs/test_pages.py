@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from federator.wire.jobfile import read_job
-from federator.wire.yamltext import read_document
+from federator.wire.yamltext import read_document, read_documents
 from tests.architecture.sources import ROOT, text
 
 
@@ -39,19 +39,71 @@ def test_every_package_has_its_place_in_the_tree_on_the_page() -> None:
         assert re.search(rf"\b{package}\b", tree), f"docs/architecture.md does not say what {package} is"
 
 
-@pytest.mark.parametrize("page", ["docs/howto/submit-jobs.md"])
-def test_recipes_of_job_files_are_accepted(page: str) -> None:
-    """Each block is a part of a job file; all are tried with the least that makes a job of them."""
-    blocks = re.findall(r"```yaml\n(.*?)```", text(page), flags=re.DOTALL)
-    assert blocks
-    for block in blocks:
-        fields = read_document(block).value
-        assert isinstance(fields, dict)
-        if "workdir" in fields:  # by the time the dispatcher reads it, the client has uploaded the folder
-            fields["workdir"] = f"sha256:{'0' * 64}"
-        read_job({"run": "true", **fields}, now=0.0)
+PAGES = ("README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))))
+
+OF_JOBS = frozenset(
+    {"run", "command", "nodes", "resources", "scaling", "estimate", "checkpoint", "array", "image"}
+)
+"""Any of them makes YAML on a page a job file, or a part of one; no other file has them at the top."""
+
+
+def _job_blocks(page: str) -> list[dict[str, object]]:
+    """Job files on a page, and parts of them, with the least added that makes a job of each; typo.yaml is there to be refused."""
+    found = []
+    for block in re.findall(r"```yaml(?! typo)[^\n]*\n(.*?)```", text(page), flags=re.DOTALL):
+        for document in read_documents(block):
+            fields = document.value
+            if not isinstance(fields, dict) or not fields.keys() & OF_JOBS:
+                continue
+            if "workdir" in fields:  # by the time the dispatcher reads it, the client has uploaded the folder
+                fields["workdir"] = f"sha256:{'0' * 64}"
+            found.append(fields if "command" in fields else {"run": "true", **fields})
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_job_files_on_pages_are_accepted(page: str) -> None:
+    for fields in _job_blocks(page):
+        read_job(fields, now=0.0)
+
+
+def test_the_pages_of_recipes_have_them() -> None:
+    assert len(_job_blocks("docs/howto/submit-jobs.md")) >= 7
+    assert len(_job_blocks("docs/howto/several-forms.md")) >= 3
 
 
 def test_the_python_example_is_python() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", text("docs/howto/submit-jobs.md"), flags=re.DOTALL)
     compile(block, "submit-jobs.md", "exec")
+
+
+@pytest.mark.parametrize(
+    ("start", "says"), [("`gpus: 0.5` asks for", 3), ("`placement: {together: host}` has", 2)]
+)
+def test_fields_in_sentences_about_parts_and_nodes_together_are_accepted(start: str, says: int) -> None:
+    """They stand in a line, whole (`together: rack`) or as the value alone (`"0.4..1"`)."""
+    (line,) = [each for each in text("docs/howto/submit-jobs.md").splitlines() if each.startswith(start)]
+    tried = 0
+    for written in re.findall(r"`([^`]+)`", line):
+        if written.startswith("placement:"):
+            fields = read_document(written).value
+        elif written.startswith("together:"):
+            fields = {"placement": read_document(written).value}
+        elif written.startswith("gpus:"):
+            fields = {"resources": read_document(written).value}
+        elif written.startswith('"'):
+            fields = {"resources": {"gpus": read_document(written).value}}
+        else:
+            continue
+        assert isinstance(fields, dict)
+        read_job({"run": "true", "nodes": 2, **fields}, now=0.0)
+        tried += 1
+    assert tried >= says
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_rows_of_tables_have_as_many_cells_as_the_head(page: str) -> None:
+    without_code = re.sub(r"```.*?```", "", text(page), flags=re.DOTALL)
+    for table in re.findall(r"(?m)(?:^\|.*\n)+", without_code):
+        rows = [len(re.split(r"(?<!\\)\|", row.strip())) for row in table.splitlines()]
+        assert len(set(rows)) == 1, (page, table.splitlines()[0])

@@ -1,10 +1,14 @@
 """An explanation names every pool and offer, tells the plan's reason, and needs neither numpy nor a solver."""
 
+import pytest
+
 from federator.model.capacity import Shape
+from federator.model.changes import AskFor
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.planning.explain import explain_waiting
 from federator.planning.greedy import plan_greedily
 from federator.planning.preview import preview
+from federator.planning.renting_helps import RENTING
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
 FULL = a_pool(
@@ -147,3 +151,24 @@ def test_a_preview_is_what_submitting_would_bring() -> None:
 def test_a_preview_of_a_waiting_job_replaces_it() -> None:
     problem = a_world([a_job("one", gpus=8)], [a_pool()])
     assert preview(problem, a_job("one", gpus=1)).status == "would start now"
+
+
+def test_what_is_to_be_advised_of_a_gang_on_one_host_changes_something() -> None:
+    """It asks for no memory, with its nodes together or as they come: that is no change, and none to offer."""
+    gang = {"nodes": 1, "gpus": 6, "cpus_milli": 3000, "memory_mib": 0, "together": "host", "ranks_in_one": 3}
+    job = a_job("gang", deadline_at=NOW + 3 * HOUR, value_usd=500.0, **gang)
+    problem = a_world([job], [], [an_offer()], [bursting()])
+    found = explain_waiting(problem, plan_greedily(problem), "gang")
+    asked = [change for remedy in found.remedies for change in remedy.changes if isinstance(change, AskFor)]
+    assert {"together", "nodes", "gpus"} <= {change.field for change in asked}
+    assert all(getattr(job, change.field) != change.value for change in asked)
+
+
+def test_advice_that_would_change_nothing_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = a_job("ready")
+    problem = a_world([job], [], [an_offer()], [bursting()])
+    plan = plan_greedily(problem)
+    assert explain_waiting(problem, plan, "ready").remedies
+    same = ("the queue that it is in", (AskFor("ready", "queue", job.queue),))
+    monkeypatch.setitem(RENTING, "no-need", lambda *_: same)
+    assert not explain_waiting(problem, plan, "ready").remedies

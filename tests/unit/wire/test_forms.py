@@ -65,6 +65,23 @@ def test_a_range_of_gpus_per_node() -> None:
     assert shapes(by_gpus) == [(1, 1, 1.0), (1, 2, 1.5)]
 
 
+def test_of_a_range_of_gpus_the_sizes_that_its_scaling_names_are_planned() -> None:
+    spec = read(resources={"gpus": "A100:1..8"}, scaling={1: 1.0, 2: 1.9, 8: 6.8}, checkpoint={})
+    assert shapes(spec) == [(1, 1, 1.0), (1, 2, 1.9), (1, 8, 6.8)]
+    assert spec.elastic is True
+    wide = read(resources={"gpus": {"count": "1..128", "models": ["A100"]}}, scaling={1: 1.0, 24: 20.0})
+    assert shapes(wide) == [(1, 1, 1.0), (1, 24, 20.0)]
+
+
+def test_of_several_ranges_each_has_the_sizes_that_are_named_within_it() -> None:
+    entries = [{"gpus": "A100:1..8"}, {"gpus": "H100:2..4"}, {"gpus": "T4:16"}]
+    spec = read(resources={"any_of": entries}, scaling={1: 1.0, 4: 3.0, 16: 9.0})
+    assert [(f.option, f.resources.gpus.count, f.throughput) for f in spec.forms or ()] == [
+        (0, 4, 3.0), (1, 4, 3.0), (2, 16, 9.0),
+    ]  # fmt: skip
+    assert not spec.elastic
+
+
 @pytest.mark.parametrize("name", ["any_of", "ordered"])
 def test_a_list_of_resources(name: str) -> None:
     spec = read(resources={name: [{"gpus": "A100:8"}, {"gpus": "H100:4", "cpus": 16}], "memory": "64GiB"})
@@ -96,6 +113,20 @@ def test_lists_and_ranges_combine() -> None:
         ({"max_nodes": 2, "scaling": {"one": 1.0}}, "$.scaling", "'one'"),
         ({"max_nodes": 2, "scaling": {"1": 0, "2": 1}}, "$.scaling.1", "1e-06"),
         ({"resources": {"gpus": "1..2"}, "scaling": {"1": 1.0}}, "$.scaling", "2 GPUs"),
+        ({"max_nodes": 4, "scaling": {1: 1.0}}, "$.scaling", "one size only (name two or more sizes from 1 to 4 nodes"),
+        ({"resources": {"gpus": "1..4"}, "scaling": {1: 1.0}}, "$.scaling", "sizes from 1 to 4 GPUs"),
+        ({"resources": {"gpus": "1..4"}, "scaling": {2: 1.0, 4: 2}}, "$.scaling", "how fast 1 GPUs are (add 1)"),
+        ({"resources": {"gpus": "1..4"}, "scaling": {1: 1.0, 8: 2}}, "$.scaling", "names 8"),
+        ({"resources": {"any_of": [{"gpus": "1..4"}, {"gpus": "6..8"}]}, "scaling": {1: 1.0, 4: 3}}, "$.scaling", "how fast 6"),
+        ({"resources": {"any_of": [{"gpus": "1..4"}, {"cpus": 8}]}, "scaling": {1: 1.0, 4: 3}}, "$.scaling", "ask for GPUs"),
+        ({"resources": {"gpus": "0.4..1"}, "scaling": {1: 1.0, 2: 2}}, "$.scaling", "whole GPUs"),
+        ({"max_nodes": 2, "scaling": {1: 1.0, 2: 1.9, "2": 5}}, "$.scaling", "says twice how fast 2 are (keep one"),
+        ({"max_nodes": 2, "scaling": {1: 1.0, "02": 1.9}}, "$.scaling", "'02'"),
+        ({"max_nodes": 2, "scaling": {1: 1.0, "9" * 5000: 1.9}}, "$.scaling", "not a number of nodes"),
+        ({"max_nodes": 2, "scaling": {True: 1.0, 2: 1.9}}, "$.scaling", "True"),
+        ({"resources": {"gpus": {"count": "A100:1..4"}}}, "$.resources.gpus.count", "(write count: 1..4, and models"),
+        ({"resources": {"gpus": {"count": "0.4..1:A100"}}}, "$.resources.gpus.count", "(write count: 0.4..1, and models"),
+        ({"resources": {"gpus": {"count": float("inf")}}}, "$.resources.gpus", "whole number"),
         ({"resources": {"gpus": "1..2"}, "max_nodes": 2}, "$.resources.gpus", "so are the nodes"),
         ({"resources": {"gpus": "4..2"}}, "$.resources.gpus", "not a range"),
         ({"resources": {"gpus": "0..2"}}, "$.resources.gpus", "not a range"),
@@ -112,7 +143,7 @@ def test_what_is_wrong_is_named_with_a_remedy(document: dict[str, Any], field: s
     with pytest.raises(Invalid) as caught:
         read(**document)
     assert caught.value.field == field
-    assert says in f"{caught.value.message} {caught.value.remedy}"
+    assert says in f"{caught.value.message} ({caught.value.remedy})"
     assert caught.value.remedy
 
 
@@ -138,3 +169,20 @@ def test_a_spec_as_one_of_its_forms_has_no_others() -> None:
     assert spec.as_form(0) is spec
     wide = spec.as_form(1)
     assert (wide.nodes, bool(wide.forms), bool(wide.elastic)) == (2, False, False)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"nodes": 2, "resources": {"gpus": 0.5}},
+        {"nodes": 2, "resources": {"any_of": [{"gpus": 4}, {"gpus": 0.5}]}},
+        {"max_nodes": 2, "resources": {"ordered": [{"gpus": 4}, {"gpus": "A100:0.5"}]}},
+        {"nodes": 2, "resources": {"any_of": [{"gpus": 4}, {"gpus": "0.4..1"}]}},
+    ],
+)
+def test_nodes_apart_have_whole_gpus_in_every_form(asked: dict[str, Any]) -> None:
+    assert read(**asked).forms is not None
+    with pytest.raises(NotSupported) as caught:
+        read(**asked, placement={"together": "spread"})
+    assert caught.value.field == "$.placement.together"
+    assert caught.value.remedy == "ask for whole GPUs, or leave it out"
