@@ -3,14 +3,19 @@
 A change costs a checkpoint and a start, so it has to be worth several of them, and none comes soon after the last. A job widens only where nobody waits: what is idle is
 idle for all. It narrows for a job that waits when that one gains more, in deadlines and in waiting, than it loses itself; whoever took idle GPUs gives them back that way.
 What is stopped waits, as any job does, and the next turn starts it: a job that made room in the form that was chosen here, one that grows in whatever it then gets.
+
+Only who waits for room is helped with room: nobody narrows for a job that a limit keeps, or that what is free would hold. All changes of a turn are
+counted on one copy of the caps, so that no two break a limit together.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.candidates import Candidate
+from federator.planning.caps import Caps
 from federator.planning.feasibility import reject
 from federator.planning.objective import Scored
 from federator.planning.prices import late_share
@@ -45,6 +50,33 @@ class _Change(NamedTuple):
     saves_s: float
 
 
+class _Here(NamedTuple):
+    """A place as this decision and the changes so far leave it."""
+
+    world: World
+    scored: Scored
+    place: int
+    lot: Lot
+    caps: Caps
+    """Of all places, with all changes of the turn."""
+
+    @property
+    def at(self) -> Candidate:
+        return self.world.places[self.place]
+
+    def trial(self) -> "_Here":
+        """To try something on."""
+        return self._replace(lot=self.lot.copy(), caps=self.caps.copy())
+
+    def choices(self, job: JobView) -> list[int]:
+        """The forms in which the job may run here, as choices."""
+        return [choice for choice in self.world.home(job) if self.world.place_of(choice) == self.place]
+
+    def views(self, job: JobView) -> list[JobView]:
+        """The job in those."""
+        return [self.world.as_form(job, choice) for choice in self.choices(job)]
+
+
 def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Preempt, ...]:
     """What changes its form, each as a stop. `stopped`: placements that are being stopped already."""
     running = [busy for busy in world.running.values() if _may_change(world, busy, stopped)]
@@ -52,23 +84,28 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
         return ()
     found: list[Preempt] = []
     changed: set[str] = set()
+    caps = scored.caps.copy()
     for place, at in enumerate(world.places):
         if at.offer is not None or at.rented:
             continue
-        lot = _after_starts(world, scored, place)
-        here = {r.payload.placement for r in lot.releases if isinstance(r.payload, BusyView)}
-        own = [busy for busy in running if busy.placement in here and busy.placement not in changed]
-        if not own:
-            continue
-        waiting = [job for job in world.jobs if _waits_here(world, scored, job, place)]
-        made = (
-            _narrowed(world, scored, place, lot, own, waiting)
-            if waiting
-            else _widened(world, scored, place, lot, own)
-        )
-        changed.update(stop.placement for stop in made)
-        found += made
+        here = _Here(world, scored, place, _after_starts(world, scored, place), caps)
+        ours = {r.payload.placement for r in here.lot.releases if isinstance(r.payload, BusyView)}
+        own = [busy for busy in running if busy.placement in ours and busy.placement not in changed]
+        if own:
+            made = _changed_here(here, own)
+            changed.update(stop.placement for stop in made)
+            found += made
     return tuple(found)
+
+
+def _changed_here(here: _Here, own: list[BusyView]) -> list[Preempt]:
+    waiting = [job for job in here.world.jobs if _waits_here(here, job)]
+    made = _narrowed(here, own, _for_room(here, own, waiting)) if waiting else []
+    if made or any(
+        here.scored.caps.blocking(view, here.at) is None for job in waiting for view in here.views(job)
+    ):
+        return made
+    return _widened(here, own)
 
 
 def could_use_more(pool: PoolView) -> bool:
@@ -106,35 +143,73 @@ def _after_starts(world: World, scored: Scored, place: int) -> Lot:
     """The hosts of the place as this decision leaves them."""
     lot = world.lot(place).copy()
     for name, choice in scored.starts.items():
-        if world.place_of(choice) == place:
-            job = world.as_form(world.by_id[name], choice)
-            lot.take(need_of(job), job.nodes)
+        booking = scored.booking(name)
+        if world.place_of(choice) == place and booking is not None:
+            need = need_of(world.as_form(world.by_id[name], choice))
+            for member, ranks in Counter(booking.members).items():
+                hosts = lot.choose(need, ranks, _of_member(lot, member))
+                lot.put(need, hosts or ())
     return lot
 
 
-def _waits_here(world: World, scored: Scored, job: JobView, place: int) -> bool:
-    """Whether the job waits for room, and could have it here."""
-    if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
+def _of_member(lot: Lot, member: int) -> Callable[[int], bool]:
+    return lambda host: lot.members[host] == member
+
+
+def _waits_here(here: _Here, job: JobView) -> bool:
+    """Whether the job waits, and may run here."""
+    if job.id in here.scored.starts or (job.not_before_at or 0.0) > here.world.now:
         return False
-    return any(world.place_of(choice) == place for choice in world.home(job))
+    return bool(here.choices(job))
+
+
+def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[JobView]:
+    """Those that room would help: nothing that is free holds them, and no cap keeps them once others give back what they have."""
+    freed = here.caps.copy()
+    for busy in own:
+        _count_out(freed, here.at, busy)
+    known: dict[int, bool] = {}
+    found = []
+    for job in waiting:
+        key = here.world.key(job)
+        if key not in known:
+            views = here.views(job)
+            known[key] = not any(here.lot.fits(need_of(view), view.nodes) for view in views) and any(
+                freed.blocking(view, here.at) is None for view in views
+            )
+        if known[key]:
+            found.append(job)
+    return found
+
+
+def _apply(here: _Here, change: _Change) -> bool:
+    """It gives back what it holds and takes what it is to have; False, and nothing has changed, where room or a cap forbids that."""
+    held, used, view = _held(here.lot, change.busy), list(here.caps.used), change.view
+    for need, hosts in held:
+        here.lot.untake(need, hosts)
+    _count_out(here.caps, here.at, change.busy)
+    if here.caps.blocking(view, here.at) is None and here.lot.take(need_of(view), view.nodes) is not None:
+        here.caps.take(view, here.at)
+        return True
+    here.caps.used[:] = used
+    for need, hosts in held:
+        here.lot.put(need, hosts)
+    return False
 
 
 # -- wider ------------------------------------------------------------------------------------------------------------
 
 
-def _widened(world: World, scored: Scored, place: int, lot: Lot, own: list[BusyView]) -> list[Preempt]:
+def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     """Who is worth most goes first; each takes what is left."""
     best: list[_Change] = []
     for busy in own:
-        changes = [c for c in _changes(world, scored, place, busy) if _pays(c) and _fits(lot, c)]
+        changes = [c for c in _changes(here, busy) if _pays(c) and _fits(here.lot, c)]
         if changes:
             best.append(min(changes, key=lambda c: (c.loss_usd, -c.saves_s, c.form)))
     stops = []
     for change in sorted(best, key=lambda c: (c.loss_usd, -c.saves_s, c.busy.placement or "")):
-        if _fits(lot, change):
-            for need, hosts in _held(lot, change.busy):
-                lot.untake(need, hosts)
-            lot.take(need_of(change.view), change.view.nodes)
+        if _apply(here, change):
             text = f"goes on with {_size(change.view)}, which are idle, and ends about {span(change.saves_s)} sooner"
             stops.append(_stop(change, change.busy.job or "", text))
     return stops
@@ -161,66 +236,80 @@ def _fits(lot: Lot, change: _Change) -> bool:
 # -- narrower ---------------------------------------------------------------------------------------------------------
 
 
-def _narrowed(
-    world: World, scored: Scored, place: int, lot: Lot, own: list[BusyView], waiting: list[JobView]
-) -> list[Preempt]:
+def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[Preempt]:
     """For the first jobs that wait: the least that makes room for each, if that is worth it."""
+    if not waiting:
+        return []
     stops: list[Preempt] = []
-    left = [
-        min(found, key=lambda c: c.loss_usd)
-        for busy in own
-        if (found := _narrower(world, scored, place, busy))
-    ]
+    left = [min(found, key=lambda c: c.loss_usd) for busy in own if (found := _narrower(here, busy))]
     left.sort(key=lambda c: (c.loss_usd, c.busy.placement or ""))
     for job in waiting[:MOST_HELPED] if left else ():
-        gain_usd, form = _gain(world, scored, job, place)
+        if _has_room(here, job):
+            continue
+        gain_usd, form = _gain(here, job, left[:MOST_VICTIMS])
         if gain_usd <= 0.0:
             continue
-        view = world.as_form(job, form)
-        chosen, after = _makes_room(lot, left[:MOST_VICTIMS], view)
+        view = here.world.as_form(job, form)
+        chosen = _makes_room(here, left[:MOST_VICTIMS], view)
         if chosen and sum(change.loss_usd for change in chosen) * WORTH < gain_usd:
             text = f"makes room for {job.name} ({job.id}), which gains more than it loses: it goes on with"
             stops += [_stop(change, job.id, f"{text} {_size(change.view)}") for change in chosen]
-            left = left[len(chosen) :]
-            lot = after
-            lot.take(need_of(view), view.nodes)
+            left = [change for change in left if change not in chosen]
+            for change in chosen:
+                _apply(here, change)
+            _take(here, view)
     return stops
 
 
-def _gain(world: World, scored: Scored, job: JobView, place: int) -> tuple[float, int]:
+def _has_room(here: _Here, job: JobView) -> bool:
+    """Whether what others have given up already holds it; if so, it is taken."""
+    return any(_take(here, view) for view in here.views(job))
+
+
+def _take(here: _Here, view: JobView) -> bool:
+    if here.caps.blocking(view, here.at) is not None or here.lot.take(need_of(view), view.nodes) is None:
+        return False
+    here.caps.take(view, here.at)
+    return True
+
+
+def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int]:
     """What the job gains by a start here at once, in its narrowest form that gains most, against what it may expect."""
-    booking, at = scored.booking(job.id), world.places[place]
-    expected = scored.costs[job.id]
+    world, scored = here.world, here.scored
+    booking, expected = scored.booking(job.id), scored.costs[job.id]
     start_at = world.now + RESTART_S
     if booking is not None and booking.start_at <= start_at + LEAST_RUN_S and not expected.late:
-        return 0.0, place
-    choices = [choice for choice in world.home(job) if world.place_of(choice) == place]
+        return 0.0, here.place
+    freed = here.trial()
+    for change in options:
+        _apply(freed, change)
     found = []
-    for choice in sorted(choices, key=lambda each: world.precedence(job, each)[0]):
+    for choice in sorted(here.choices(job), key=lambda each: world.precedence(job, each)[0]):
         view = world.as_form(job, choice)
-        usd = world.book.value_usd(job) * late_share(view, start_at, at.run_s(view))
-        found.append((expected.miss + expected.wait - usd - _wait_usd(world, job, RESTART_S), choice))
-    enough_usd = NEARLY * max(usd for usd, _ in found)
-    return next(((usd, choice) for usd, choice in found if usd > 0.0 and usd >= enough_usd), (0.0, place))
+        if freed.caps.blocking(view, here.at) is None:
+            usd = world.book.value_usd(job) * late_share(view, start_at, here.at.run_s(view))
+            found.append((expected.miss + expected.wait - usd - _wait_usd(world, job, RESTART_S), choice))
+    enough_usd = NEARLY * max((usd for usd, _ in found), default=0.0)
+    return next(
+        ((usd, choice) for usd, choice in found if usd > 0.0 and usd >= enough_usd), (0.0, here.place)
+    )
 
 
-def _makes_room(lot: Lot, options: list[_Change], job: JobView) -> tuple[list[_Change], Lot]:
-    """Jobs that narrow until the one that waits fits, and the hosts after that; none, where all together do not make enough."""
-    lot = lot.copy()
+def _makes_room(here: _Here, options: list[_Change], job: JobView) -> list[_Change]:
+    """Jobs that narrow until the one that waits has room and no cap keeps it; none, where all together do not make enough."""
+    trial = here.trial()
     chosen: list[_Change] = []
     for change in options:
-        for need, hosts in _held(lot, change.busy):
-            lot.untake(need, hosts)
-        lot.take(need_of(change.view), change.view.nodes)
-        chosen.append(change)
-        if lot.fits(need_of(job), job.nodes):
-            return chosen, lot
-    return [], lot
+        if _apply(trial, change):
+            chosen.append(change)
+            if _take(trial, job):
+                return chosen
+    return []
 
 
-def _narrower(world: World, scored: Scored, place: int, busy: BusyView) -> list[_Change]:
+def _narrower(here: _Here, busy: BusyView) -> list[_Change]:
     gpus = busy.nodes * busy.gpus
-    found = [c for c in _changes(world, scored, place, busy) if c.view.nodes * c.view.gpus < gpus]
+    found = [c for c in _changes(here, busy) if c.view.nodes * c.view.gpus < gpus]
     return [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
 
 
@@ -232,30 +321,35 @@ def restart_s(busy: BusyView) -> float:
     return max(RESTART_S, busy.startup_s + RESTART_S / 2)
 
 
-def _changes(world: World, scored: Scored, place: int, busy: BusyView) -> Iterator[_Change]:
+def _changes(here: _Here, busy: BusyView) -> Iterator[_Change]:
     """Every other form that may run at the place, with what it would change."""
-    whole, at = busy.waits_as, world.places[place]
+    whole, at, world = busy.waits_as, here.at, here.world
     assert whole is not None, "only what may change is asked"
     again_s = restart_s(busy)
     now_s = at.run_s(whole.as_form(busy.form))
     now_usd = _usd(world, whole.as_form(busy.form), world.now, now_s)
     for form in range(1 + len(whole.forms)):
         view = whole.as_form(form)
-        if form == busy.form or reject(view, at, world.ground) or not _within_caps(scored, at, busy, view):
+        if form == busy.form or reject(view, at, world.ground) or not _within_caps(here, busy, view):
             continue
         run_s = at.run_s(view)
         then_usd = _usd(world, view, world.now + again_s, run_s) + _wait_usd(world, whole, again_s)
         yield _Change(busy, view, form, then_usd - now_usd, now_s - again_s - run_s)
 
 
-def _within_caps(scored: Scored, at: Candidate, busy: BusyView, view: JobView) -> bool:
+def _within_caps(here: _Here, busy: BusyView, view: JobView) -> bool:
     """Whether no cap is in the way once what it has is given back: what is found out after the stop is found out too late."""
-    caps = scored.caps.copy()
+    caps = here.caps.copy()
+    _count_out(caps, here.at, busy)
+    return caps.blocking(view, here.at) is None
+
+
+def _count_out(caps: Caps, at: Candidate, busy: BusyView) -> None:
+    """What the placement has counts no more."""
     for pool in at.views:
         for part in pool.busy:
             if part.placement == busy.placement:
                 caps.end_busy(part, pool)
-    return caps.blocking(view, at) is None
 
 
 def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:

@@ -176,6 +176,9 @@ def window_holds(window: Window | None, at: float) -> bool:
 class Ground:
     """One snapshot, indexed, with the tally that grows as actions are accepted."""
 
+    narrowed: tuple[list[Preempt], list[float], list[float]] | None = None
+    """`changing._narrowed`, once it was asked for."""
+
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot = snapshot
         self.plan = plan
@@ -211,6 +214,10 @@ class Ground:
         self.stopped: set[str] = set()
         self.given_up = [0.0] * len(self.guarantees)
         """GPUs that preempted work of each guaranteed queue gives up: they count against taking more, never for starting."""
+        self.cap_changes = [0.0] * len(self.caps)
+        """What elastic jobs that go on in another form will use beyond what they do, as far as it was accepted;"""
+        self.guarantee_changes = [0.0] * len(self.guarantees)
+        """and owned GPUs that they will have of each guaranteed queue."""
         self.accepted: list[Action] = []
 
     @cached_property
@@ -270,6 +277,11 @@ class Ground:
         for target, victim in self.running[action.placement]:
             for index in self.guarantees_on(victim, target):
                 self.given_up[index] += victim.gpus_total
+
+    def elastic_part(self, placement: str) -> BusyView:
+        """The part of a running placement that says how its job would wait: the others of a gang do not."""
+        parts = [busy for _, busy in self.running[placement]]
+        return next((busy for busy in parts if busy.waits_as is not None), parts[0])
 
     def _use_now(self, cap: CapRow) -> float:
         if cap.unit is CapUnit.USD:

@@ -51,6 +51,16 @@ class Hosts:
                 return None
         return _best_fit(self._original, ranks) or _search(self._original, ranks)
 
+    @property
+    def free(self) -> Size:
+        """What is left on all hosts together."""
+        left = self._left.items()
+        return (
+            sum(host[0] * count for host, count in left),
+            sum(host[1] * count for host, count in left),
+            sum(host[2] * count for host, count in left),
+        )
+
     def mark(self) -> Mark:
         """As it is now, to go back to."""
         return self._left, tuple(self._ranks)

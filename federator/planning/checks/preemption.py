@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from federator.model.plans import Preempt
 from federator.model.rules import PreemptRule
 from federator.model.snapshot import BusyView, JobView
+from federator.planning.checks.changing import apply_change, check_helped, check_wider
 from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, concerns
 
 SETTLED_S = 600.0
@@ -28,10 +29,11 @@ def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
     elif action.placement in ground.stopped or action.job in ground.acted:
         yield Fault(5, "the plan has another action for this job")
     elif action.form is not None:
-        faults = tuple(_may_change(ground, action, victim))
+        faults = tuple(_may_change(ground, action, ground.elastic_part(action.placement)))
         yield from faults
         if not faults:
             ground.apply_preempt(action)
+            apply_change(ground, action)
     elif beneficiary is None:
         yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
     elif not (_by_guarantee(ground, beneficiary, victim, target) or _by_rule(ground, beneficiary, victim)):
@@ -55,6 +57,10 @@ def _may_change(ground: Ground, action: Preempt, victim: BusyView) -> Iterator[F
         yield Fault(5, "a job goes on wider for itself alone, and narrower for another")
     elif not wider and action.beneficiary not in ground.jobs:
         yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
+    elif wider:
+        yield from check_wider(ground, action)
+    else:
+        yield from check_helped(ground, ground.jobs[action.beneficiary], action)
 
 
 def _by_rule(ground: Ground, beneficiary: JobView, victim: BusyView) -> bool:

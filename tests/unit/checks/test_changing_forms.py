@@ -22,15 +22,16 @@ def stop(form: int, beneficiary: str) -> Preempt:
     )
 
 
-def faults(action: Preempt, runs: BusyView = RUNS) -> list[str]:
-    pool = a_pool(free=(Shape(2, 60_000, 200_000, 1), Shape(4, 60_000, 200_000, 1)), busy=(runs,))
+def faults(action: Preempt, runs: BusyView = RUNS, free: tuple[int, int] = (2, 4)) -> list[str]:
+    pool = a_pool(free=tuple(Shape(gpus, 60_000, 200_000, 1) for gpus in free), busy=(runs,))
     found = check_actions(a_world([a_job()], [pool]), a_plan(action))
     return [finding.text for finding in found if finding.severity is Severity.FATAL]
 
 
 def test_it_goes_on_wider_for_itself_and_narrower_for_one_that_waits() -> None:
     assert faults(stop(WIDER, "job-1")) == []
-    assert faults(stop(NARROWER, "job-a")) == []
+    assert faults(stop(NARROWER, "job-a"), free=(0, 0)) == []
+    assert faults(stop(NARROWER, "job-a")) == ["job-a has room there without this job"]
 
 
 def test_not_the_other_way_round_nor_for_one_that_does_not_wait() -> None:
