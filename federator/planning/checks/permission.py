@@ -86,7 +86,7 @@ def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Faul
         if rule.mode is BurstMode.OFF and window_holds(rule.window, ground.now):
             yield Fault(PERMISSION, f"policy {rule.policy} has bursting off, whatever others permit")
     if target.offer is not None:
-        yield from _halted(ground)
+        yield from _halted(ground, job)
         if not renting_allows(ground, job, target):
             yield Fault(
                 PERMISSION,
@@ -134,11 +134,13 @@ def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter
     )
 
 
-def _halted(ground: Ground) -> Iterator[Fault]:
-    """What stops all renting for now."""
+def _halted(ground: Ground, job: JobView) -> Iterator[Fault]:
+    """What stops renting for the job for now; a site that it may not use at all is not waited for. What is away is never of kind `cloud`."""
     if ground.snapshot.burst_paused:
         yield Fault(PERMISSION, "bursting is paused")
-    if ground.snapshot.away:
+    at_home = not job.kinds or any(kind != "cloud" for kind in job.kinds)
+    usable = (site for site in ground.snapshot.away if not job.sites or site in job.sites)
+    if at_home and not set(job.not_sites).issuperset(usable):
         yield Fault(PERMISSION, "home is not known: a site has been away for a moment only")
 
 
