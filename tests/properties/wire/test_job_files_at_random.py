@@ -60,13 +60,18 @@ scaled = st.builds(
     st.dictionaries(st.integers(1, 9) | st.sampled_from(["2", "4", "02"]), st.just(1.9), max_size=4),
 )
 """Files that differ little from those that are meant."""
+counted = st.builds(
+    lambda count, rest: {"run": "true", "resources": {"gpus": {"count": count, **rest}}},
+    asked | odd,
+    st.fixed_dictionaries({}, optional={"models": st.just(["A100"])}),
+)
 
 
 def test_a_job_file_is_read_or_refused_and_nothing_else() -> None:
     seen: Counter[str] = Counter()
 
     @the_same_files
-    @given(files | scaled)
+    @given(files | scaled | counted)
     def holds(file: dict[str, Any]) -> None:
         try:
             spec = read_job(file, now=0.0).spec
