@@ -1,0 +1,176 @@
+"""Tiny worlds in which one kind of constraint surely binds, and every decision can be tried: how near to the best the solver's plan is, kind by kind.
+
+Twenty fixed worlds of each kind. The solver's plan was the best of all in 20 for hourly caps, instances, markets, several machines and preemption, in 19 for caps on
+USD, gangs, data and ranks that lie apart or together, in 18 for guarantees and parts of GPUs. It falls short of nine in ten where CPUs (17), memory (14), elastic forms
+(16) or `any_of` (16) bind, and far short for caps on GPUs (13) and jobs (12) and for borrowing (9): there the best often meets a deadline that the plan misses.
+`ordered` (4) is not comparable: lists in order are kept whatever they cost. The solver's plan is never worse than greedy's, but for those lists.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from federator.model.capacity import Market, Shape
+from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
+from federator.model.jobs import Accelerators, Form, Input, Resources
+from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PreemptRule, Rule, Scope
+from federator.model.snapshot import JobView, PoolView, Problem
+from federator.planning.greedy import plan_greedily
+from federator.solving.decide import decide
+from tests.properties.planning.test_tiny_worlds import WORTH_USD, best_usd
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+
+WORLDS = 20
+FEWER = {
+    "gpus": 12,
+    "jobs": 11,
+    "borrowing": 8,
+    "cpus": 16,
+    "memory": 13,
+    "elastic": 15,
+    "any_of": 15,
+    "ordered": 3,
+}
+"""Of kinds that fall short of nine in ten: the best is found in so many at least, which is one less than was measured."""
+DICE = random.Random
+Rolled = Callable[[DICE], Problem]
+
+
+def _jobs(dice: DICE, count: int = 4, **fields: Callable[[], Any]) -> list[JobView]:
+    """Jobs with and without deadlines, long and short; `fields` are rolled for each."""
+    made = []
+    for number in range(count):
+        run_s = dice.choice([0.5, 1.0, 2.0]) * HOUR
+        by = dice.choice([None, NOW + run_s + 700.0, NOW + run_s + 1.2 * HOUR])
+        given: dict[str, Any] = {
+            "gpus": dice.choice([1, 2, 2]), "run_s": run_s, "run_low_s": run_s, "run_high_s": run_s, "max_duration_s": 2 * run_s,
+            "deadline_at": by, "value_usd": dice.choice([5.0, 50.0, 300.0]) if by else None, "priority": dice.choice([50, 50, 70]),
+        }  # fmt: skip
+        made.append(a_job(f"job-{number}", **(given | {name: roll() for name, roll in fields.items()})))
+    return made
+
+
+def _host(gpus: int = 4, **fields: Any) -> PoolView:
+    return a_pool(nodes=1, gpus_per_node=gpus, **fields)
+
+
+def _capped(unit: CapUnit, limit: float, *, period: Period = Period.NOW) -> Rolled:
+    """Everything would fit, were it not for the cap: at home, or of what is rented."""
+    row = CapRow("cap", unit, limit, period=period)
+    if unit in (CapUnit.GPUS, CapUnit.JOBS):
+        return lambda dice: a_world(_jobs(dice), [a_pool()], rules=[row])
+    return lambda dice: a_world(_jobs(dice, 3), offers=[an_offer()], rules=[bursting(), row])
+
+
+def _borrowing(dice: DICE) -> Problem:
+    rows = [GuaranteeRow("own", "research", 1, borrowing_limit=2), GuaranteeRow("other", "batch", 4)]
+    return a_world(_jobs(dice), [a_pool()], rules=rows)
+
+
+def _guarantee(dice: DICE) -> Problem:
+    queues = ["research", "batch"]
+    row = GuaranteeRow("own", "research", 3)
+    return a_world(_jobs(dice, queue=lambda: dice.choice(queues)), [_host(3)], rules=[row])
+
+
+def _cpus(dice: DICE) -> Problem:
+    jobs = _jobs(dice, cpus_milli=lambda: dice.choice([2000, 3000]))
+    return a_world(jobs, [_host(8, cpus_milli_per_node=6000)])
+
+
+def _memory(dice: DICE) -> Problem:
+    return a_world(
+        _jobs(dice, memory_mib=lambda: dice.choice([3000, 5000])), [_host(8, memory_mib_per_node=8192)]
+    )
+
+
+def _gangs(dice: DICE) -> Problem:
+    free = tuple(Shape(gpus, 64_000, 262_144) for gpus in dice.choice([(2, 3), (4, 1), (3, 3)]))
+    return a_world(_jobs(dice, nodes=lambda: dice.choice([1, 2])), [a_pool(free=free)])
+
+
+def _data(dice: DICE) -> Problem:
+    rules: list[Rule] = [
+        DatasetRule("data", "s3://data", 200 * 10**9, (Spot("home"),), {}),
+        LinkRule("links", Link(dice.choice([1.0, 10.0]), dice.choice([0.01, 0.1])), None, ()),
+    ]
+    jobs = _jobs(dice, inputs=lambda: dice.choice([(), (Input("s3://data"),)]))
+    return a_world(jobs, [_host(2), a_pool("edge", nodes=1)], rules=rules)
+
+
+def _markets(dice: DICE) -> Problem:
+    spot = an_offer("eu/spot", market=Market.SPOT, price_usd_h=dice.choice([3.0, 8.0]))
+    return a_world(_jobs(dice, 3), offers=[an_offer(), spot], rules=[bursting()])
+
+
+def _forms(dice: DICE, *, ordered: bool, elastic: bool) -> Problem:
+    def forms() -> tuple[Form, ...]:
+        model = () if elastic else (dice.choice(["A100", "H100"]),)
+        wide = Resources(gpus=Accelerators(count=4, models=model), cpus_milli=1000, memory_mib=1024)
+        return (Form(1, wide, dice.choice([1.0, 1.7, 2.5]), option=1),)
+
+    jobs = _jobs(dice, 3, forms=forms, ordered=lambda: ordered, elastic=lambda: elastic)
+    return a_world(jobs, [_host(4), a_pool("edge", nodes=1, model="H100")])
+
+
+def _parts(dice: DICE) -> Problem:
+    jobs = _jobs(dice, gpus=lambda: dice.choice([300, 500, 700]), shared=lambda: True)
+    return a_world(jobs, [a_pool(nodes=1, gpus_per_node=1000, shared=True)])
+
+
+def _together(dice: DICE) -> Problem:
+    def host(job: JobView) -> dict[str, Any]:
+        return {"nodes": 1, "gpus": 2 * job.gpus, "ranks_in_one": 2, "together": "host"}
+
+    jobs = _jobs(dice, nodes=lambda: 2, gpus=lambda: dice.choice([1, 2]), together=lambda: "spread")
+    jobs[0] = a_job("job-0", **host(jobs[0]))
+    return a_world(jobs, [a_pool()])
+
+
+def _machines(dice: DICE) -> Problem:
+    jobs = _jobs(dice, 2, nodes=lambda: dice.choice([2, 3]), gpus=lambda: dice.choice([2, 4]))
+    return a_world(jobs, offers=[an_offer()], rules=[bursting()])
+
+
+def _preempting(dice: DICE) -> Problem:
+    works = tuple(busy(f"pl-{n}", f"busy-{n}", gpus=2, cpus_milli=0, memory_mib=0) for n in range(2))
+    rule = PreemptRule("urgent", Scope(), Scope(), minimum_priority_gap=30)
+    jobs = _jobs(dice, priority=lambda: dice.choice([10, 50, 90]))
+    return a_world(jobs, [a_pool(free=(Shape(4, 64_000, 262_144),), busy=works)], rules=[rule])
+
+
+KINDS: dict[str, Rolled] = {
+    "gpus": _capped(CapUnit.GPUS, 3.0),
+    "jobs": _capped(CapUnit.JOBS, 2.0),
+    "usd": _capped(CapUnit.USD, 45.0, period=Period.DAY),
+    "usd per hour": _capped(CapUnit.USD_PER_H, 10.0),
+    "instances": _capped(CapUnit.INSTANCES, 1.0),
+    "borrowing": _borrowing,
+    "guarantee": _guarantee,
+    "cpus": _cpus,
+    "memory": _memory,
+    "gangs": _gangs,
+    "data": _data,
+    "markets": _markets,
+    "elastic": lambda dice: _forms(dice, ordered=False, elastic=True),
+    "any_of": lambda dice: _forms(dice, ordered=False, elastic=False),
+    "ordered": lambda dice: _forms(dice, ordered=True, elastic=False),
+    "parts": _parts,
+    "together": _together,
+    "machines": _machines,
+    "preempting": _preempting,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_solver_finds_the_best_of_all_decisions_as_often_as_was_measured(kind: str) -> None:
+    best = []
+    for seed in range(WORLDS):
+        problem = KINDS[kind](DICE(f"{kind}-{seed}"))
+        greedy, solver, least_usd = plan_greedily(problem), decide(problem), best_usd(problem, most=2500)
+        assert least_usd is not None, "every decision can be tried"
+        best.append(solver.objective_usd <= least_usd + WORTH_USD)
+        assert solver.objective_usd <= greedy.objective_usd + 1e-6 or problem.snapshot.jobs[0].ordered
+    assert best.count(True) >= FEWER.get(kind, 0.9 * WORLDS)
