@@ -146,6 +146,8 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cpus_milli: int = 0
     memory_mib: int = 0
     ends_at: float
+    overdue: bool = False
+    """It should have ended already; `ends_at` moves on with the clock."""
     placement: str | None = None
     leads: bool = True
     """Whether its first rank is among these: that part is counted as the job, where jobs are counted."""

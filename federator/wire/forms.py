@@ -19,6 +19,8 @@ from federator.wire.sizes import read_sizes
 
 MAX_NODES = 4096
 MAX_FORMS = MAX_WIDTHS
+MOST_RATIO = 1000.0
+"""Of two values of `scaling`."""
 DOUBLING = 1.9
 """Twice the nodes, or GPUs, are taken to run so much faster where `scaling` does not say."""
 LISTS = ("any_of", "ordered")
@@ -138,6 +140,12 @@ def _scaling(value: object) -> dict[int, float]:
             remedy = "keep one of them"
             raise Invalid(f"says twice how fast {size} are", field="$.scaling", remedy=remedy)
         found[size] = float(fields.number(rate, f"$.scaling.{size}", low=1e-6, high=1e6))
+    if found and max(found.values()) > MOST_RATIO * min(found.values()):
+        raise Invalid(
+            f"has a value that is over {MOST_RATIO:g} times another one",
+            field="$.scaling",
+            remedy=f"write values that are at most {MOST_RATIO:g} times the smallest",
+        )
     return found
 
 

@@ -6,7 +6,10 @@ import msgspec
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
+MOST_RANKS, MOST_HOSTS, MOST_FORMS = 4096, 100_000, 15
+"""As in job files, and as agents may report."""
+Ranks = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+Hosts = Annotated[int, Meta(ge=1, le=MOST_HOSTS)]
 Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Name = Annotated[str, Meta(min_length=1)]
@@ -37,7 +40,7 @@ class InputData(_Part, frozen=True, kw_only=True):
 class ProblemForm(_Part, frozen=True, kw_only=True):
     """Another way in which a job may run; a job's own figures are form 0, with throughput 1."""
 
-    nodes: Positive = 1
+    nodes: Ranks = 1
     """Ranks of the gang."""
     gpus_per_node: Count = 0
     """GPUs of each rank; where it is `shared` thousandths of one."""
@@ -51,7 +54,7 @@ class ProblemForm(_Part, frozen=True, kw_only=True):
     """GPU models that will do; empty: any."""
     gpu_memory_mib: Count = 0
     """Memory that each GPU must have at least."""
-    throughput: Annotated[float, Meta(gt=0)] = 1.0
+    throughput: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
     """Over that of form 0: the run time is that much shorter."""
     option: Count = 0
     """Which entry of its job's list it is a width of."""

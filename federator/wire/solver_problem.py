@@ -13,12 +13,14 @@ from msgspec import Meta
 from federator.model.capacity import Market
 from federator.model.rules import Rule
 from federator.wire.solver_parts import (
+    MOST_FORMS,
     Amount,
     Count,
+    Hosts,
     InputData,
     Name,
-    Positive,
     ProblemForm,
+    Ranks,
     RefusedSite,
     Seconds,
 )
@@ -47,7 +49,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """When."""
     priority: int = 50
     """0 to 100; ten points are a band of the order."""
-    nodes: Positive = 1
+    nodes: Ranks = 1
     """Ranks of the gang."""
     gpus_per_node: Count = 0
     """GPUs of each rank; of a job that is `shared` thousandths of one."""
@@ -111,7 +113,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The policy that `max_cost_usd` is by; empty: its own."""
     approved_usd: Amount = 0.0
     """A person has approved a rental for it that costs up to so much in the worst case."""
-    forms: tuple[ProblemForm, ...] = ()
+    forms: Annotated[tuple[ProblemForm, ...], Meta(max_length=MOST_FORMS)] = ()
     """Other ways in which it may run, numbered from 1."""
     elastic: bool = False
     """It may be told to change its form while it runs."""
@@ -126,7 +128,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
 class FreeHosts(_Part, frozen=True, kw_only=True):
     """So many hosts that each have this much free."""
 
-    hosts: Positive = 1
+    hosts: Hosts = 1
     """How many."""
     gpus: Count = 0
     """Free GPUs of each."""
@@ -148,7 +150,7 @@ class ElasticWork(_Part, frozen=True, kw_only=True):
 class RunningWork(_Part, frozen=True, kw_only=True):
     """Work that holds part of a pool. `placement` and all below are written for work of the federation only."""
 
-    nodes: Positive
+    nodes: Hosts
     """Ranks here."""
     gpus_per_node: Count
     """GPUs of each rank; in a pool that is `shared` thousandths of one."""
@@ -160,6 +162,8 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """Memory of each rank."""
     ends_at: float
     """When it is expected to end."""
+    overdue: bool = False
+    """It should have ended already, and nobody knows when it will. So is what has an end in the past."""
     placement: str | None = None
     """Its placement's id."""
     leads: bool = True
@@ -221,7 +225,7 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """GPU model; empty for hosts without."""
     gpu_memory_mib: Count = 0
     """Memory of each GPU."""
-    nodes: Positive = 1
+    nodes: Hosts = 1
     """Hosts, busy or free."""
     gpus_per_node: Count = 0
     """GPUs of each host; 1000 where they are `shared`."""

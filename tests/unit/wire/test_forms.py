@@ -111,6 +111,7 @@ def test_lists_and_ranges_combine() -> None:
         ({"max_nodes": 2, "scaling": {"2": 1.0}}, "$.scaling", "1 nodes"),
         ({"max_nodes": 2, "scaling": {"1": 1.0, "4": 3.0}}, "$.scaling", "names 4"),
         ({"max_nodes": 2, "scaling": {"one": 1.0}}, "$.scaling", "'one'"),
+        ({"max_nodes": 2, "scaling": {"1": 0.001, "2": 1.1}}, "$.scaling", "1000 times"),
         ({"max_nodes": 2, "scaling": {"1": 0, "2": 1}}, "$.scaling.1", "1e-06"),
         ({"resources": {"gpus": "1..2"}, "scaling": {"1": 1.0}}, "$.scaling", "2 GPUs"),
         ({"max_nodes": 4, "scaling": {1: 1.0}}, "$.scaling", "one size only (name two or more sizes from 1 to 4 nodes"),
