@@ -73,7 +73,7 @@ class Holding(NamedTuple):
                 if self.view.started_at
                 else OVERDUE_S
             )
-            return replace(self.view, ends_at=now + more_s)
+            return replace(self.view, ends_at=now + more_s, overdue=True)
         return self.view
 
 

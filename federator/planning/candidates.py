@@ -21,6 +21,9 @@ CPU_ONLY_SIZE = 0.1
 SPOT_REWORK = 1.1
 """Run time on spot capacity, over the run time elsewhere: the work that interruptions are expected to repeat."""
 
+LEAST_RUN_S = 1.0
+"""No run is planned to be shorter: what takes no time would be room for another job at the same moment."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -125,7 +128,8 @@ class Candidate:
     def run_s(self, job: JobView) -> float:
         """How long the job is planned to keep its hosts here: until its inputs are here, and then its quantile over its speed on this model; more on spot, for work repeated."""
         speed = job.speed.get(self.model, 1.0) if self.model else 1.0
-        run_s = job.run_s / max(speed, 1e-6) * (SPOT_REWORK if self.market is Market.SPOT else 1.0)
+        slower = SPOT_REWORK if self.market is Market.SPOT else 1.0
+        run_s = max(LEAST_RUN_S, job.run_s / max(speed, 1e-6) * slower)
         return self.transfer(job).seconds + run_s if job.inputs else run_s
 
 

@@ -3,6 +3,9 @@
 The run, the data that has to be moved, the chance that the deadline is missed, and the wait itself: what is free and dear is declined for what is
 cheap and free soon. A schedule asks it for one job at a time, and what a job declines is offered to the next. Work that waits for a place speaks for its
 time there, so that no more waits than the place can serve.
+
+It ends. Nobody is patient for longer than an hour after it was submitted, so that no place whose end keeps moving, and no stream of others that take it
+first, holds a job for ever beside GPUs that idle. And nobody is patient for the end of work that is overdue: when that ends nobody knows.
 """
 
 import math
@@ -17,6 +20,8 @@ from federator.planning.yard import Lot, need_of
 
 LEAST_GAIN_USD = 1.0
 """What waiting must save for a job not to start where it fits."""
+PATIENT_S = 3600.0
+"""What a job waits for must be free by so long after it was submitted."""
 MOST_ALIKE = 32
 """Nothing idles beside a longer line of work that is alike. A window shows as many behind those that could start, so it decides as the whole line does."""
 
@@ -39,8 +44,8 @@ class Patience:
         for place in self.world.home(job):
             if self._total(job, place, at) >= best_total:
                 continue
-            begins = self.lots[place].earliest(need_of(job), job.nodes)
-            if begins is None or begins <= at:
+            begins = self.lots[place].earliest(need_of(job), job.nodes, sure=True)
+            if begins is None or not at < begins <= job.submitted_at + PATIENT_S:
                 continue
             begins += self._awaited_s[place] + self._busy_s(job, place, alike - 1)
             then = self._total(job, place, begins)

@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.capacity import Market
+from federator.model.jobs import Form, in_gpus
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.asking import Ground, Rejection
@@ -131,17 +132,18 @@ class World:
     def precedence(self, job: JobView, choice: int) -> tuple[int, int]:
         """What comes before the price of a choice: the entry of an ordered list, then how narrow it is; and what being late there adds.
 
-        Everybody starts as narrow as the deadline allows; what is left free after that widens those that have started.
+        Everybody starts as narrow as the deadline allows; what is left free after that widens those that have started. What is slower on no more
+        GPUs is narrower.
         """
         whole, form = job.of or job, self.form_of(choice)
         if not whole.forms:
             return 0, 0
-        chosen = whole.forms[form - 1] if form else None
-        throughput = chosen.throughput if chosen else 1.0
-        all_of_them = (1.0, *(other.throughput for other in whole.forms))
-        width = sum(other < throughput for other in all_of_them)
-        option = chosen.option if chosen and whole.ordered else 0
-        return option * OPTION + width, LATE if min(all_of_them) < max(all_of_them) else 0
+        widths = [(whole.gpus_total, 1.0), *((_gpus(other), other.throughput) for other in whole.forms)]
+        gpus, rate = widths[form]
+        narrower = sum(less <= gpus and slower < rate for less, slower in widths)
+        option = whole.forms[form - 1].option if form and whole.ordered else 0
+        rates = [throughput for _, throughput in widths]
+        return option * OPTION + narrower, LATE if min(rates) < max(rates) else 0
 
     def choices(self, job: JobView, place: int) -> list[int]:
         """The place with each of the job's forms."""
@@ -338,6 +340,11 @@ class World:
         owed, band = job.id in self.owed, math.floor(self.book.standing(job) / BAND)
         turn = self.share.get(job.id, 0.0)
         return (not owed, -band, latest, turn, -density, job.submitted_at, job.id)
+
+
+def _gpus(form: Form) -> float:
+    gpus = form.resources.gpus
+    return in_gpus(form.nodes * gpus.each, shared=bool(gpus.share_milli))
 
 
 def under(queue: str, above: str) -> bool:

@@ -234,12 +234,15 @@ class _Engine(Board):
         return _Rank(first, usd, price.miss, lost_there, left_over, run_s, place, hosts, price.late)
 
     def _widen(self, job: JobView, at: float) -> None:
-        """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits."""
+        """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits. It never becomes narrower: that would leave GPUs idle."""
         present = self.result.bookings[job.id].place
         hosts = self._take_back(self.world.as_form(job, present), present)
         option, best = self.world.precedence(job, present)[0] // OPTION, None
+        least = self.world.as_form(job, present).gpus_total
         for place in self._places(job):
             elsewhere = self.world.place_of(place) != self.world.place_of(present)
+            if self.world.as_form(job, place).gpus_total < least:
+                continue
             if (elsewhere and self.lanes) or self.world.precedence(job, place)[0] // OPTION != option:
                 continue
             self.result.attempts += 1

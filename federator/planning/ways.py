@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.candidates import SPOT_REWORK, Candidate, machines, size
+from federator.planning.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.doubt import doubt_usd
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
+from federator.planning.patience import PATIENT_S
 from federator.planning.prices import longer_s, spread_of
 from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches
@@ -132,9 +133,8 @@ class Numbers:
                 following = len(rows) + 1 if len(rows) - begin + 1 < len(lot.releases) else -1
                 first = len(given)
                 given += [int(places["first_host"][number]) + host for host in release.hosts]
-                rows.append(
-                    (*release.need, kind, len(rows), first, len(release.hosts), following, release.at)
-                )
+                of = kind, len(rows), first, len(release.hosts), following, release.overdue
+                rows.append((*release.need, *of, release.at))
                 self._give_back(number, release.number, release.payload)
                 backs.append(len(self.pairs))
             if lot.releases:
@@ -192,6 +192,7 @@ class Numbers:
         jobs = _table(t.JOBS_RECORD, len(world.jobs))
         jobs["klass"] = self.klass
         jobs["wait_usd_h"] = [world.book.wait_usd_h(job) for job in world.jobs]
+        jobs["patient_until"] = [job.submitted_at + PATIENT_S for job in world.jobs]
         jobs["behind_s"] = [job.behind_s for job in world.jobs]
         for name in ("forced", "way", "later"):
             jobs[name] = -1
@@ -267,7 +268,8 @@ class _Makes:
         ways["apart"] = job.apart
         ways["left_over"] = self.gpus[places] - job.gpus
         speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self.names]
-        run_s = job.run_s / np.array(speeds, dtype=np.float64)[self.model[places]] * self.slower[places]
+        by_speed = np.array(speeds, dtype=np.float64)[self.model[places]]
+        run_s = np.maximum(LEAST_RUN_S, job.run_s / by_speed * self.slower[places])
         moved = []
         if job.inputs:
             moved = [self.world.places[place].transfer(job) for place in places.tolist()]
@@ -277,9 +279,7 @@ class _Makes:
         ways["gpus_total"] = job.gpus_total
         whole, charged_s = job.of or job, run_s
         if whole is not job:
-            charged_s = (
-                whole.run_s / np.array(speeds, dtype=np.float64)[self.model[places]] * self.slower[places]
-            )
+            charged_s = np.maximum(LEAST_RUN_S, whole.run_s / by_speed * self.slower[places])
             if moved:
                 charged_s = charged_s + [each.seconds for each in moved]
         run_usd = self.usd_gpu_h[places] * whole.gpus_total * charged_s / 3600.0

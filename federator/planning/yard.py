@@ -63,12 +63,19 @@ class Release(NamedTuple):
     need: Room
     hosts: tuple[int, ...]
     payload: object = None
+    overdue: bool = False
+    """Whether it should have been before now."""
 
 
 def need_of(job: JobView) -> Room:
     """What one rank takes."""
     size = job.gpus, job.cpus_milli, job.memory_mib
     return (*size, 1) if job.apart else size
+
+
+def overdue(busy: BusyView, now: float) -> bool:
+    """Whether busy work should have ended already, so that its expected end moves on with the clock."""
+    return busy.overdue or busy.ends_at <= now
 
 
 def expected_end(busy: BusyView, now: float) -> float:
@@ -223,13 +230,15 @@ class Lot:
             self.untake(release.need, release.hosts)
         return due
 
-    def earliest(self, need: Room, ranks: int) -> float | None:
-        """When so many ranks fit if nothing else starts here: 0 for now, the time of some release, or None for never."""
+    def earliest(self, need: Room, ranks: int, *, sure: bool = False) -> float | None:
+        """When so many ranks fit if nothing else starts here: 0 for now, the time of some release, or None for never. `sure`: if what is overdue stays."""
         room = self.room_for(need)
         if room >= ranks:
             return 0.0
         gained: dict[int, Host] = {}
         for release in self.releases:
+            if sure and release.overdue:
+                continue
             for index in release.hosts:
                 before = gained.get(index) or self.hosts[index]
                 gained[index] = before.plus(release.need, 1)
@@ -296,7 +305,8 @@ def _lay_busy(view: PoolView, hosts: list[Host], now: float, works: int, first: 
                 used[index][part] -= given[part]
             back = (given[0], given[1], given[2])
             numbered = number * RANKS_PER_WORK + rank
-            releases.append(Release(expected_end(busy, now), numbered, back, (first + index,), busy))
+            end, late = expected_end(busy, now), overdue(busy, now)
+            releases.append(Release(end, numbered, back, (first + index,), busy, late))
     return releases
 
 

@@ -79,7 +79,7 @@ def hold_for(s, job, klass, at):
         s.state[0].attempts += 1
         s.state[0].epoch += 1
         start = soonest_room(
-            s.places[way.place], s.hosts, s.releases, s.given, way, s.state[0].epoch, best_at
+            s.places[way.place], s.hosts, s.releases, s.given, way, s.state[0].epoch, best_at, False
         )
         if start < best_at or (best >= 0 and start == best_at and way.choice < s.ways[best].choice):
             best, best_at = number, start

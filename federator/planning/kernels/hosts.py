@@ -155,8 +155,8 @@ def link(place, releases, number):
 
 
 @compiled
-def soonest_room(place, hosts, releases, given, way, epoch, at_most):
-    """When the ranks fit if nothing else starts there: 0 for now, the time of a release, or infinite. Beyond `at_most` nobody looks.
+def soonest_room(place, hosts, releases, given, way, epoch, at_most, sure):  # noqa: PLR0917 - a sheet in parts
+    """When the ranks fit if nothing else starts there: 0 for now, the time of a release, or infinite. Beyond `at_most` nobody looks. `sure`: if what is overdue stays.
 
     While even the totals are too small, hosts are not asked.
     """
@@ -167,6 +167,9 @@ def soonest_room(place, hosts, releases, given, way, epoch, at_most):
     number = place.soonest
     while number >= 0 and releases[number].at <= at_most:
         release = releases[number]
+        if sure and release.overdue != 0:
+            number = release.next
+            continue
         gpus += release.ranks * release.gpus
         cpus += release.ranks * release.cpus
         memory += release.ranks * release.memory

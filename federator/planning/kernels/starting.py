@@ -234,7 +234,8 @@ def cheaper_later(s, job, klass, at, usd):
         if rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
             continue
         state.epoch += 1
-        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, np.inf)
+        until = s.jobs[job].patient_until
+        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, until, True)
         if begins <= at or begins == np.inf:
             continue
         begins += place.awaited_s + (alike - 1) * kind.size * way.run_s / max(kind.size, place.all_gpus)
@@ -262,7 +263,7 @@ def better_later(s, job, klass, at):
             continue
         state.epoch += 1
         place = s.places[way.place]
-        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, kind.deadline)
+        begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, kind.deadline, False)
         if begins > at and begins + way.run_s <= kind.deadline:
             note(kind, -1, way.place, begins)
             return ELSEWHERE
@@ -289,6 +290,7 @@ def release_later(s, place, need, ranks, at, kind, of):
     release.of = of
     release.first_given = state.given
     release.ranks = ranks
+    release.overdue = 0
     for rank in range(ranks):
         s.given[state.given + rank].host = s.given[rank].chosen
     state.releases += 1

@@ -67,7 +67,7 @@ HOST = _record(
     " held_gpus held_cpus held_memory",
     "",
 )
-RELEASE = _record("gpus cpus memory kind of first_given ranks next", "at")
+RELEASE = _record("gpus cpus memory kind of first_given ranks next overdue", "at")
 """`of`: the job; of work that ran before, the number of its release in the world. Releases of a place are linked, soonest first."""
 GIVEN = _record("host chosen", "")
 """Hosts of releases, rank by rank; and those of the last choice."""
@@ -90,7 +90,7 @@ JOBS_RECORD = _record(
     " turn rank"
     # Its booking (way -1: it never starts); by index: members of lanes, and the order in which jobs were booked.
     " way rents exact first_given ranks later starts late member order",
-    "wait_usd_h behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",
+    "wait_usd_h patient_until behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",
 )
 ROW = _record("unit", "limit used used_now")
 """A cap; `used_now`: after what starts now."""

@@ -49,7 +49,7 @@ def take_back(s, job):
 
 @compiled
 def widen(s, job, at):
-    """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits."""
+    """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits. It never becomes narrower."""
     state, present, klass = s.state[0], s.jobs[job].way, s.jobs[job].klass
     kind, where, option = s.classes[klass], s.ways[present].place, s.ways[present].option
     release = take_back(s, job)
@@ -58,6 +58,8 @@ def widen(s, job, at):
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
         if s.flags[state.open_ways + klass, number - kind.first_way] == 0:
+            continue
+        if way.gpus_total < s.ways[present].gpus_total:
             continue
         if (way.place != where and state.waiting > 0) or way.option != option:
             continue

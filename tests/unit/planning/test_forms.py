@@ -6,9 +6,11 @@ from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place
 from federator.model.rules import CapRow, CapUnit, PoolSelector
 from federator.model.snapshot import JobView
+from federator.planning import schedule
 from federator.planning.checks import check, fatal_subjects
 from federator.planning.explain import explain_waiting
 from federator.planning.greedy import plan_greedily
+from federator.planning.lanes import Lanes
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost, longer_s
 from federator.planning.problem import World
@@ -119,3 +121,20 @@ def test_nobody_is_wide_while_somebody_waits_who_fits_into_the_difference() -> N
     scored = evaluator.score({})
     assert set(scored.starts) == {"wide", "small-0", "small-1", "small-2"}
     assert evaluator.world.form_of(scored.starts["wide"]) == 0
+
+
+def test_more_gpus_that_are_slower_are_no_wider_and_nobody_becomes_narrower() -> None:
+    """What waits has had its turn when those that have started are widened: whatever they gave up would idle."""
+    job = a_job("wide", gpus=8, cpus_milli=1000, memory_mib=1024, forms=(on(1, 2, throughput=1.5),))
+    other = a_job("other", gpus=4, cpus_milli=1000, memory_mib=1024, submitted_at=NOW)
+    world = a_world([job, other], [a_pool(nodes=1, gpus_per_node=8)])
+    plan = plan_greedily(world)
+    assert {(each.job, each.form) for each in plan.actions if isinstance(each, Place)} == {
+        ("wide", 1),
+        ("other", 0),
+    }
+    engine = schedule._Engine(World(world), None)
+    engine._start(engine.world.jobs[0], 0, NOW, (0,))
+    engine.lanes = Lanes(engine.world, engine.result.bookings, None)
+    engine._widen(engine.world.jobs[0], NOW)
+    assert engine.result.bookings["wide"].place == 0

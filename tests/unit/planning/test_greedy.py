@@ -1,5 +1,7 @@
 """What greedy commits to: whole gangs, sound actions, rentals that pay, preemption that is owed, a reason for everybody."""
 
+from typing import Any
+
 import pytest
 
 from federator.model.capacity import Market, Shape
@@ -17,6 +19,7 @@ from federator.model.rules import (
 from federator.model.snapshot import BusyView, PoolView
 from federator.planning import schedule
 from federator.planning.candidates import of_pool
+from federator.planning.checks import check
 from federator.planning.greedy import choose, plan_greedily
 from federator.planning.objective import Evaluator
 from federator.planning.prices import cost
@@ -284,3 +287,29 @@ def test_beyond_the_limit_on_work_nothing_starts_that_has_no_seat(monkeypatch: p
     assert 0 < len(started) < len(jobs)
     assert all(action.members for action in started)
     assert len(plan.waiting) == len(jobs) - len(started)
+
+
+def test_work_that_takes_no_time_still_has_its_place_to_itself() -> None:
+    jobs = [a_job(f"job-{n}", gpus=4, run_s=0.0, run_low_s=0.0, run_high_s=0.0) for n in range(3)]
+    world = a_world(jobs, [a_pool(nodes=1, gpus_per_node=4)])
+    plan = plan_greedily(world)
+    assert len(plan.actions) == 1
+    assert check(world, plan) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        ({}, True),
+        ({"kinds": ("cloud",)}, False),
+        ({"kinds": ("cloud", "edge")}, True),
+        ({"sites": ("acme-eu",)}, False),
+        ({"not_sites": ("edge",)}, False),
+    ],
+)
+def test_only_a_site_that_the_job_may_use_is_waited_for(asked: dict[str, Any], *, waits: bool) -> None:
+    job = a_job(gpus=1, deadline_at=NOW + 2 * HOUR, value_usd=500.0, **asked)
+    world = changed(a_world([job], (), [an_offer()], [bursting()]), away=("edge",))
+    planned = plan_greedily(world)
+    assert bool(planned.actions) is not waits
+    assert check(world, planned) == ()

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning import patience, window
@@ -57,3 +59,34 @@ def test_what_starts_of_a_long_line_does_not_depend_on_how_long_it_is() -> None:
 def test_work_of_others_takes_what_a_job_declines() -> None:
     local = a_job("job-b", gpus=4, sites=("away",))
     assert starts(plan_greedily(two_places(a_job(gpus=4), local))) == ["job-b"]
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 3001.0, 240 * HOUR])
+def test_it_waits_until_an_hour_after_it_was_submitted_and_no_longer(waited_s: float) -> None:
+    world = two_places(a_job(gpus=4, submitted_at=NOW - waited_s))
+    assert starts(plan_greedily(world)) == ([] if waited_s + 600.0 <= 3600.0 else ["job-a"])
+
+
+def test_a_stream_of_others_that_take_the_place_does_not_hold_it_for_ever() -> None:
+    new = [a_job(f"new-{n}", gpus=4, priority=90, sites=("home",)) for n in range(3)]
+    assert "job-a" in starts(plan_greedily(two_places(a_job(gpus=4, submitted_at=NOW - HOUR), *new)))
+
+
+@pytest.mark.parametrize("late", [{"ends_at": NOW - 600.0}, {"overdue": True}])
+def test_nobody_waits_for_the_end_of_work_that_is_overdue(late: dict[str, Any]) -> None:
+    old = busy("place-1", "job-old", **{**SOON, "started_at": NOW - HOUR, **late})
+    home = a_pool("home", nodes=1, free=(), busy=(old,), price_usd_gpu_h=1.0)
+    away = a_pool("away", nodes=2, price_usd_gpu_h=5.0)
+    assert starts(plan_greedily(a_world([a_job(gpus=4)], [home, away]))) == ["job-a"]
+
+
+def test_an_end_that_is_sure_is_waited_for_beside_work_that_is_overdue() -> None:
+    late = busy("place-1", "job-old", **{**SOON, "ends_at": NOW - 600.0})
+    sure = busy("place-2", "job-new", **SOON)
+    home = a_pool("home", nodes=2, free=(), busy=(late, sure), price_usd_gpu_h=1.0)
+    plan = plan_greedily(a_world([a_job(gpus=4)], [home, a_pool("away", nodes=2, price_usd_gpu_h=5.0)]))
+    (waiting,) = plan.waiting
+    assert starts(plan) == []
+    assert waiting.expected_start_at is not None
+    assert NOW < waiting.expected_start_at <= NOW + 600.0
+    assert waiting.reason == "cheaper-elsewhere"
