@@ -21,7 +21,6 @@ from federator.model.rules import (
 )
 from federator.model.snapshot import Problem, SpendView
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
 from tests.support.worlds import (
     HOUR,
     NOW,
@@ -32,7 +31,6 @@ from tests.support.worlds import (
     an_offer,
     bursting,
     busy,
-    changed,
     placed,
     proof,
     rented,
@@ -392,21 +390,3 @@ def test_a_job_that_asks_for_spot_needs_no_fallback() -> None:
     world = a_world([job], offers=[spot], rules=[bursting()])
     evidence = proof(job, spot, burst_finish_at=SPOT_FINISH)
     assert blamed(world, a_plan(rented(job, spot, evidence=evidence))) == set()
-
-
-@pytest.mark.parametrize(
-    ("asked", "waits"),
-    [
-        ({}, True),
-        ({"kinds": ("cloud",)}, False),
-        ({"kinds": ("cloud", "edge")}, True),
-        ({"sites": ("acme-eu",)}, False),
-        ({"not_sites": ("edge",)}, False),
-    ],
-)
-def test_only_a_site_that_the_job_may_use_is_waited_for(asked: dict[str, Any], *, waits: bool) -> None:
-    job = a_job(gpus=1, deadline_at=NOW + 2 * HOUR, value_usd=500.0, **asked)
-    world = changed(a_world([job], (), [an_offer()], [bursting()]), away=("edge",))
-    planned = plan_greedily(world)
-    assert bool(planned.actions) is not waits
-    assert check(world, planned) == ()
