@@ -15,6 +15,7 @@ from federator.control.records import Records
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, asked
+from federator.planning.candidates import size
 from federator.planning.forecast import (
     UNKNOWN,
     Leaning,
@@ -215,10 +216,11 @@ def view_of_job(
 
 
 def _kept_to(view: JobView, form: int | None) -> JobView:
-    """Of one that goes on in a certain form, that: it is planned as if it had no other."""
+    """Of one that goes on in a certain form, that: it is planned as if it had no other, and worth what it was."""
     if form is None:
         return view
-    return msgspec.structs.replace(view.as_form(form), forms=(), elastic=False, throughput=1.0, of=None)
+    kept = msgspec.structs.replace(view.as_form(form), forms=(), elastic=False, throughput=1.0, of=None)
+    return msgspec.structs.replace(kept, priced_gpus=size(view), priced_run_s=view.run_s)
 
 
 def _reads(job: Job, spec: JobSpec) -> tuple[Input, ...]:

@@ -86,6 +86,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     of: "JobView | None" = None
     """Of a view that `as_form` has made: the job as it is in form 0, which says what its deadline and its waiting are worth."""
 
+    priced_gpus: float = 0.0
+    """Of one that goes on in a certain form: its size in form 0, by which its deadline and its waiting are priced; 0: its own,"""
+    priced_run_s: float = 0.0
+    """and how long it would run then."""
+
     def as_form(self, form: int) -> "JobView":
         """The job as it runs in this form, as if it had no other. 0: itself. Raises `IndexError`."""
         if form == 0:

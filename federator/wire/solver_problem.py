@@ -107,6 +107,10 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """What it reads."""
     saves: bool = False
     """It saves itself when it is told to stop, and goes on from there."""
+    priced_gpus: Amount = 0.0
+    """Of an elastic job that goes on in one form: its GPUs as it was asked for, by which its deadline and its waiting are priced; 0: its own,"""
+    priced_run_s: Seconds = 0.0
+    """and how long it would run then."""
     repeats_s: Seconds | None = None
     """What the loss of a machine costs it of its work at most; left out: all of it."""
     cost_policy: str = ""

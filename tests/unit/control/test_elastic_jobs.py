@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import DesiredEntry, PlacementStatus
 from federator.model.plans import Plan, Preempt
+from federator.model.rules import PriceKind, PriceTerm
+from federator.planning.rulebook import RuleBook
 from tests.support.dispatch import FakeSite, World, make_world
 
 FULL: dict[str, Any] = {
@@ -111,6 +114,20 @@ async def test_one_that_makes_room_goes_on_in_the_form_that_was_chosen_and_may_g
     assert world.placement(job).nodes == 1, "though there is room for two"
     assert told(world, job, world.placement(job).members[0]).resume
     assert world.job(job).form is None
+
+
+async def test_one_that_goes_on_narrower_is_worth_what_it_was() -> None:
+    world, job = await a_lab(2, finish_within="20h")
+    views, now = world.core.turn._observer.jobs, world.clock.now()
+    whole = views.of(world.job(job))
+    one = next(n for n in range(1, 4) if spec_of(world, job).as_form(n).nodes == 1)
+    kept = views.of(replace(world.job(job), form=one))
+    assert (kept.nodes, kept.forms) == (1, ())
+    for rules in ((), (PriceTerm("price", PriceKind.MISS, 7.0), PriceTerm("price", PriceKind.WAIT, 3.0))):
+        book = RuleBook(rules, now)
+        for worth in (book.value_usd, book.wait_usd_h, book.fresh_wait_usd_h):
+            assert worth(kept) == pytest.approx(worth(whole))
+            assert worth(kept) > 0.0
 
 
 def spec_of(world: World, job: str) -> Any:
