@@ -11,7 +11,7 @@ from federator.model.capacity import Offer
 from federator.model.jobs import Input
 from federator.simulation.clouds import Mood
 from federator.simulation.traces import PLAIN_COLUMNS
-from federator.simulation.work import TraceJob
+from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
@@ -108,13 +108,21 @@ def _input(data: Input) -> str:
     return data.uri if data.size_bytes is None else f"{data.uri}={data.size_bytes}B"
 
 
+def _part(value: object) -> str:
+    if isinstance(value, TraceForm):
+        return f"{value.nodes}x{value.gpus}={value.throughput:g}"
+    return _input(value) if isinstance(value, Input) else str(value)
+
+
 def _cell(value: object) -> object:
     if value is None:
         return ""
     if isinstance(value, Mapping):
         return "|".join(f"{key}={each}" for key, each in value.items())
     if isinstance(value, tuple):
-        return "|".join(_input(each) if isinstance(each, Input) else str(each) for each in value)
+        return "|".join(_part(each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else ""
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return value

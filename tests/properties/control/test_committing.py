@@ -283,8 +283,7 @@ class Committing(RuleBasedStateMachine):
     @invariant()
     def every_gang_is_whole_and_at_one_site(self) -> None:
         if hasattr(self, "world"):
-            site_of = {lease.member: lease.site for lease in self.world.leases()}
-            site_of |= {member: site for member, (site, _) in MORE.items()}
+            site_of = {le.member: le.site for le in self.world.leases()} | {m: MORE[m][0] for m in MORE}
             for placement in self._running():
                 assert len(placement.members) == placement.nodes
                 assert {site_of.get(member, member) for member in placement.members} == {placement.site}

@@ -38,15 +38,16 @@ def test_a_start_costs_what_prices_say_and_takes_its_gpu_hours(problem: Problem)
     for column, kind in enumerate(table.kind):
         if kind != Kind.NOW:
             continue
-        job, place = table.classes[table.klass[column]][0], table.place[column]
+        place = int(table.place[column])
+        job = world.as_form(table.classes[table.klass[column]][0], place)
         at, lot = world.places[place], world.lot(place)
         until = lot.releases[-1].at if at.rented and lot.releases else 0.0
         assert table.cost[column] == pytest.approx(
             cost(world.book, job, at, world.now, committed_until=until).total, rel=1e-9
         )
         assert lot.fits(need_of(job), job.nodes)
-        # The longest of these runs ends long before the last bucket does.
-        assert _gpu_h(table, column) == pytest.approx(job.gpus_total * at.run_s(job) / 3600.0)
+        # The longest of these runs ends long before the last bucket does. Shared GPUs are counted in thousandths.
+        assert _gpu_h(table, column) == pytest.approx(job.nodes * job.gpus * at.run_s(job) / 3600.0)
 
 
 @at_random
@@ -58,8 +59,8 @@ def test_there_is_a_start_now_wherever_one_fits_and_later_ones_only_once_hosts_a
     world, table = evaluator.world, cut.build(evaluator)
     found = {(table.klass[c], table.place[c], kind) for c, kind in enumerate(table.kind)}
     for klass, members in enumerate(table.classes):
-        job = members[0]
-        for place in world.open_to(job):
+        for place in world.open_to(members[0]):
+            job = world.as_form(members[0], place)
             at, lot = world.places[place], world.lot(place)
             if at.offer is not None or at.rented:
                 continue

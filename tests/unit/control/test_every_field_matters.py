@@ -144,7 +144,12 @@ async def _runs_on(**fields: Any) -> int:
     return world.placement(job).nodes if world.job(job).placement else 0
 
 
-ELASTIC = {"nodes": 2, "resources": {"gpus": 1}, "estimate": "2h", "checkpoint": {"signal": "TERM"}}
+ELASTIC: dict[str, Any] = {
+    "nodes": 2,
+    "resources": {"gpus": 1},
+    "estimate": "2h",
+    "checkpoint": {"signal": "TERM"},
+}
 
 
 async def _resources() -> bool:

@@ -15,7 +15,7 @@ from federator.simulation.live import taken
 from federator.simulation.saving import trace_csv, world_yaml
 from federator.simulation.sites import Conditions
 from federator.simulation.traces import read_trace
-from federator.simulation.work import request_of
+from federator.simulation.work import TraceForm, request_of
 from federator.simulation.world_files import load_world
 from federator.wire.recorded import RecordedJob, RecordedOffer, RecordedPool, RecordedSite, RecordedWorld
 from federator_policies.documents import compile_set, load
@@ -106,7 +106,7 @@ def test_a_trace_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
         models=("A100", "H100"), gpu_memory_mib=40_000, speed={"A100": 1.0, "H100": 1.9}, cpus_milli=1500, memory_mib=2000,
         kinds=("onprem",), sites=("lab", "far"), not_sites=("old",), site_labels={"region": "eu"}, labels={"team": "vision"},
         spot_policy="spot", max_cost_usd=12.5, family="f", wait_usd_h=0.25,
-        inputs=(Input("s3://data/a", 10**9), Input("s3://data/b")),
+        inputs=(Input("s3://data/a", 10**9), Input("s3://data/b")), forms=(TraceForm(4, 4, 1.9), TraceForm(1, 4, 0.5)), elastic=True,
     )  # fmt: skip
     missing = [
         name

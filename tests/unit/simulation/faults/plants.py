@@ -214,7 +214,7 @@ PLANTS: tuple[Plant, ...] = (
     Plant(start_again_after_a_restart, 0),
     Plant(believe_what_a_wiped_disk_forgot, 1),
     Plant(reuse_a_placement_id, 0),
-    Plant(start_half_a_gang, 15),
+    Plant(start_half_a_gang, 6),
     Plant(seat_on_what_is_taken, 0),
     Plant(forget_a_queue_limit, 1),
 )
