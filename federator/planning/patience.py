@@ -4,8 +4,8 @@ The run, the data that has to be moved, the chance that the deadline is missed, 
 cheap and free soon. A schedule asks it for one job at a time, and what a job declines is offered to the next. Work that waits for a place speaks for its
 time there, so that no more waits than the place can serve.
 
-It ends. Nobody is patient for longer than an hour after it was submitted, so that no place whose end keeps moving, and no stream of others that take it
-first, holds a job for ever beside GPUs that idle. And nobody is patient for the end of work that is overdue: when that ends nobody knows.
+It ends. Beside owned GPUs that idle nobody is patient for longer than an hour after it was submitted, so that no place whose end keeps moving, and no
+stream of others that take it first, holds a job for ever. Rented time, which is paid for, may be declined for longer. And nobody is patient for the end of work that is overdue: when that ends nobody knows.
 """
 
 import math
@@ -34,18 +34,21 @@ class Patience:
         self.world, self.lots = world, lots
         self._awaited_s = [0.0] * len(lots)
 
-    def better(self, job: JobView, at: float, total: int, alike: int) -> Block | None:
+    def better(self, job: JobView, at: float, total: int, alike: int, *, pays: bool) -> Block | None:
         """What to wait for rather than to start for so much, in billionths of a USD; None where starting is better.
+
+        `pays`: the start would be on what is rented. Nothing idles for the wait then, so it may be of any length.
 
         It is asked of the last of all that are `alike`: if that one is better off at once, this one may as well start. Fewer
         than `MOST_ALIKE`, else it is not asked.
         """
         best, best_total, best_at = -1, total - LEAST_GAIN_USD * 1e9, 0.0
+        until = math.inf if pays else job.submitted_at + PATIENT_S
         for place in self.world.home(job):
             if self._total(job, place, at) >= best_total:
                 continue
             begins = self.lots[place].earliest(need_of(job), job.nodes, sure=True)
-            if begins is None or not at < begins <= job.submitted_at + PATIENT_S:
+            if begins is None or not at < begins <= until:
                 continue
             begins += self._awaited_s[place] + self._busy_s(job, place, alike - 1)
             then = self._total(job, place, begins)

@@ -213,7 +213,8 @@ class _Engine(Board):
             alike = self.lanes.behind(self.world.key(job))
             if better is None and not job.forms and alike < MOST_ALIKE:
                 self.result.attempts += len(self.world.home(job))
-                better = self.patience.better(job, at, best.total, alike)
+                pays = self.world.places[best.place].rented
+                better = self.patience.better(job, at, best.total, alike, pays=pays)
             if better is None:
                 self._start(job, best.place, at, best.hosts)
             return better

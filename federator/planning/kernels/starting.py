@@ -190,7 +190,8 @@ def offer_start(s, job, klass, at, gained):
     if best >= 0:
         better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
         if better == FREE and kind.forms == 0:
-            better = cheaper_later(s, job, klass, at, best_usd)
+            pays = s.places[s.ways[best].place].kind != OWNED
+            better = cheaper_later(s, job, klass, at, best_usd, pays)
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at, False)
@@ -219,7 +220,7 @@ def note(kind, by, place, x):
 
 
 @compiled
-def cheaper_later(s, job, klass, at, usd):
+def cheaper_later(s, job, klass, at, usd, pays):
     """Whether waiting for another owned place costs less, all told, than starting at once for so much, for the last of those that are alike."""
     kind, state = s.classes[klass], s.state[0]
     best, best_usd, best_at, alike = -1, usd - LEAST_GAIN, 0.0, kind.last_member - kind.next
@@ -234,7 +235,7 @@ def cheaper_later(s, job, klass, at, usd):
         if rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
             continue
         state.epoch += 1
-        until = s.jobs[job].patient_until
+        until = np.inf if pays else s.jobs[job].patient_until
         begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, until, True)
         if begins <= at or begins == np.inf:
             continue
