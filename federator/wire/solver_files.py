@@ -67,11 +67,12 @@ def _read(content: bytes, kind: type[T]) -> T:
     text = unpacked(content)
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # said below, with what would be right
+    try:
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"this is not JSON: {error}", field="$", remedy=DESCRIBED) from None
-    value = msgspec.json.decode(text)
     wanted = _FORMATS[kind]
     if isinstance(value, dict) and value.get("format") != wanted:
         given = value.get("format", "nothing")

@@ -177,3 +177,19 @@ def test_a_plan_comes_back_as_it_was() -> None:
 def test_a_plan_is_not_a_problem() -> None:
     with pytest.raises(Invalid, match="must be federator-plan/1, not federator-problem/1"):
         read_plan(write(from_problem(a_world())))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"hello",
+        b'{"format": "federator-plan/1", "objective": 1{',
+        b'{"format": "federator-plan/1"',
+        b"\xff",
+    ],
+)
+def test_what_is_no_json_is_said_to_be_none(text: bytes) -> None:
+    for read in (read_plan, read_problem):
+        with pytest.raises(Invalid, match="this is not JSON"):
+            read(text)
