@@ -13,7 +13,7 @@ from tests.support.demo_runs import Run, federator, run_demo
 PLAYS = {
     "plain": (),
     "undue": ("--no-deadlines",),
-    "kept": ("--tighten", "nightly-embed=40m", "--keep"),
+    "kept": ("--tighten", "nightly-embed=30m", "--keep"),
 }
 """What each is told. The last has one deadline tightened, and is left up: decisions can be asked for."""
 

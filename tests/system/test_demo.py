@@ -81,8 +81,9 @@ def test_without_deadlines_nothing_is_rented(undue: Run) -> None:
 
 def test_a_tightened_deadline_bursts_that_job_too(plain: Run, kept: Run) -> None:
     assert kept.code == 0, kept.output
-    assert plain.job("nightly-embed")["burst"] is None
-    assert {job["name"] for job in kept.result["jobs"] if job["burst"]} == {"review-figures", "nightly-embed"}
+    assert plain.job("nightly-embed")["market"] == "owned"
+    assert kept.job("nightly-embed")["market"] == "on-demand"
+    assert any(lease["evidence"]["job"] == kept.job("nightly-embed")["id"] for lease in kept.result["leases"])
 
 
 async def test_every_burst_has_a_cause_that_can_be_recomputed(kept: Run) -> None:

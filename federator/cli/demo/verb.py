@@ -28,7 +28,7 @@ def demo(
     no_deadlines:
         Take all deadlines away: the same work then rents nothing.
     tighten:
-        JOB=DURATION: that job is due so soon after it was submitted, such as nightly-embed=40m. May be repeated.
+        JOB=DURATION: that job is due so soon after it was submitted, such as nightly-embed=30m. May be repeated.
     keep:
         Leave the federation up at the end, and say how to use and stop it.
     stop:

@@ -84,7 +84,7 @@ def tightened(world: World, given: str) -> World:
     name, _, within = given.partition("=")
     if not name or not within:
         raise Invalid(
-            f"{given!r} is not JOB=DURATION", field="--tighten", remedy="write for example nightly-embed=40m"
+            f"{given!r} is not JOB=DURATION", field="--tighten", remedy="write for example nightly-embed=30m"
         )
     duration_s(within, "--tighten")
     names = [job.name for job in world.jobs]
