@@ -188,15 +188,22 @@ def offer_start(s, job, klass, at, gained):
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_first, best_usd, best_miss, best_lost = number, first, usd, miss, lost
     if best >= 0:
-        better = better_later(s, job, klass, at) if is_late(kind, s.ways[best], at) else FREE
-        if better == FREE and kind.forms == 0:
-            pays = s.places[s.ways[best].place].kind != OWNED
-            better = cheaper_later(s, job, klass, at, best_usd, pays)
+        better = worth_waiting_for(s, job, klass, best, at, best_usd)
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at, False)
         return better
     return refusal(s, kind, held, capped)
+
+
+@compiled
+def worth_waiting_for(s, job, klass, best, at, best_usd):
+    """Why a job lets the best of its places that are free go by, or that it does not (`FREE`)."""
+    kind, way = s.classes[klass], s.ways[best]
+    better = better_later(s, job, klass, at) if is_late(kind, way, at) else FREE
+    if better == FREE and kind.forms == 0:
+        better = cheaper_later(s, job, klass, at, best_usd, s.places[way.place].kind != OWNED)
+    return better
 
 
 @compiled
