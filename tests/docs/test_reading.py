@@ -38,6 +38,8 @@ def test_output_without_a_command_is_an_error(tmp_path: Path) -> None:
         ("http://127.0.0.1:7070", "http://127.0.0.1:33523"),
         ("done at nor…", "done at north"),
         ("4s ago  1 node with 1 GPU fi…", "10s ago  1 node with 1 GPU f…"),
+        ("local/a2…  GONE  1  31s  at home i…", "local/a…  GONE  1  2m37s  at home …"),
+        ("local/a2.48  GONE  31s", "local/a2…  GONE  2m37s"),
         ("RUNNING", "\x1b[32mRUNNING\x1b[0m"),
     ],
 )
@@ -52,6 +54,8 @@ def test_what_differs_from_run_to_run_is_no_difference(shown: str, printed: str)
         ("SUCCEEDED  train", "FAILED  train"),
         ("exit code 3", "exit code 4"),
         ("done at nor…", "done at south"),
+        ("local/a2…  GONE  1  at home i…", "local/a…  READY  1  at home …"),
+        ("local/a2…  GONE  1  at home i…", "local/b…  GONE  1  at home …"),
         ("lease-01m7y46x8bexam971xfjr87nqs", "job-01m7y46x8bexam971xfjr87nqs"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 FENCE = re.compile(r"^```(\w+)(?: +(\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INTERRUPT = "^C"
+CUT = "…"
 HERE = ""
 SETUP = "setup"
 
@@ -105,17 +106,30 @@ def first_unseen(shown: tuple[str, ...], printed: str) -> str | None:
 
 def _after(wanted: str, lines: list[str]) -> list[str] | None:
     """What follows the first place where these words stand; None when they do not."""
-    if wanted.endswith("…"):
-        return next((lines[at + 1 :] for at, line in enumerate(lines) if _cut_alike(wanted, line)), None)
     printed = " " + " \n ".join(lines) + " "
     words = r"(?: \n)? ".join(re.escape(word) for word in wanted.split(" "))
     match = re.search(f" {words}(?= )", printed)
     if match is None:
-        return None
+        return next(
+            (
+                lines[at + 1 :]
+                for at, line in enumerate(lines)
+                if CUT in wanted + line and _cut_alike(wanted, line)
+            ),
+            None,
+        )
     return [line.strip() for line in printed[match.end() :].split("\n") if line.strip()]
 
 
-def _cut_alike(wanted: str, printed: str) -> bool:
-    """A line that ends in an ellipsis was cut by the terminal's width, on the page and perhaps elsewhere in the test."""
-    start, cut = wanted.removesuffix("…").rstrip(), printed.removesuffix("…").rstrip()
-    return printed.startswith(start) or (printed.endswith("…") and start.startswith(cut))
+def _cut_alike(one: str, other: str) -> bool:
+    """Whether two lines differ only in where the width of the terminal cut their cells: a neighbour may be a letter wider."""
+    same = next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    one, other = one[same:], other[same:]
+    if other.startswith(CUT):
+        one, other = other, one
+    if not one.startswith(CUT):
+        return not one and not other
+    ends = range((other.find(CUT) + 1 or len(other)) + 1)
+    return any(_cut_alike(one.removeprefix(CUT), other[end:]) for end in ends if other[end : end + 1] != CUT)
