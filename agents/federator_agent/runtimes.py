@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from federator.wire.needs import IMAGES, secret
+from federator.wire.needs import DATA, IMAGES, secret
 from federator_agent.config import AgentSettings
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
@@ -35,8 +35,8 @@ def kind(settings: AgentSettings) -> Kind:
 
 def abilities(settings: AgentSettings) -> tuple[str, ...]:
     """What jobs may need and find here, by the words of `federator.wire.needs`."""
-    images = (IMAGES,) if settings.kube is not None else ()
-    return (*images, *sorted(secret(name) for name in settings.secrets))
+    own = (IMAGES,) if settings.kube is not None else (DATA,)
+    return (*own, *sorted(secret(name) for name in settings.secrets))
 
 
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:

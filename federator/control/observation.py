@@ -27,7 +27,7 @@ from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
-from federator.wire.needs import FORMS, TOGETHER
+from federator.wire.needs import RENTED, abilities_of
 
 RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
@@ -213,7 +213,7 @@ class Observer:
             free=take(pool.free, unseen),
             busy=tuple(_busy(here, report, pool, -math.inf)),
             lends_to=report.lends_to,
-            abilities=report.abilities,
+            abilities=abilities_of(report),
             self_fencing=report.self_fencing,
             open=not of.because,
             closed_because=of.because,
@@ -282,7 +282,7 @@ class Observer:
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, [holding.placement for holding in held]),
             busy=tuple(_busy(held, NOTHING_HEARD, pool, now)),
-            abilities=(FORMS, TOGETHER),
+            abilities=RENTED,
             ready_at=expected_ready_at(lease, now),
             **_lease_fields(lease, self.slack_s),
         )

@@ -36,7 +36,7 @@ class Open(msgspec.Struct, frozen=True, tag="open", forbid_unknown_fields=True):
 
 
 class Offers(msgspec.Struct, frozen=True, tag="ability", forbid_unknown_fields=True):
-    """Pools (by key) have something beside hardware that jobs ask for: `secret:NAME`, `images`."""
+    """Pools (by key) have something beside hardware that jobs ask for: `secret:NAME`, `images`, `data`."""
 
     keys: tuple[str, ...]
     ability: str

@@ -117,7 +117,7 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     runtime: str = ""
     """What runs the work there, where it is not the agent itself: `kube`, `slurm`."""
     abilities: tuple[str, ...] = ()
-    """What jobs may need beside hardware, and find there: `images`, `secret:NAME`."""
+    """What jobs may need beside hardware, and find there: `images`, `data`, `secret:NAME`."""
     ailing: tuple[AilingGpu, ...] = ()
     """GPUs that are not in `Pool.free` for their own sake; what runs on them goes on."""
     reclaim_at: float | None = None

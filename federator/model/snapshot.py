@@ -57,7 +57,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refused: tuple[tuple[str, float], ...] = ()
     """Sites that its gang was refused at again and again, each with the time until which it is left alone."""
     needs: tuple[str, ...] = ()
-    """What its site must have beside hardware: `images`, `secret:NAME`."""
+    """What its site must have beside hardware: `images`, `data`, `secret:NAME`."""
     needs_fencing: bool = False
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
     inputs: tuple[Input, ...] = ()

@@ -20,7 +20,7 @@ from federator.planning.candidates import Candidate, of_offer, of_pool
 from federator.planning.data import data_book
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import gpus, moment
-from federator.wire.needs import FORMS, IMAGES, TOGETHER
+from federator.wire.needs import DATA, FORMS, IMAGES, RENTED, TOGETHER
 
 
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -94,12 +94,17 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    has = at.standing.abilities if at.standing is not None else (FORMS, TOGETHER)
+    has = at.standing.abilities if at.standing is not None else RENTED
     lacking = next((need for need in job.needs if need not in has), None)
     if lacking is None:
         return None
     if lacking == IMAGES:
         return "the job names an image, and no containers run there", "leave image out"
+    if lacking == DATA:
+        return (
+            "the job has inputs, or a checkpoint.uri, and it cannot bring data",
+            f"an operator of {at.site} adds data to its site file",
+        )
     if lacking == TOGETHER:
         return "its agent is too old for a job that says how its nodes lie", "leave placement.together out"
     if lacking == FORMS:
@@ -251,7 +256,7 @@ FILTERS: tuple[Test, ...] = (
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues.", _lends_to),
-    Test("abilities", "The job needs an image, or a secret, that the site does not offer.", _abilities),
+    Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),
     Test(
         "fencing",
         "The job is to stop where its site is cut off (`stop_within`), and nothing there enforces that.",

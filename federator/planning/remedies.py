@@ -24,7 +24,7 @@ from federator.planning.openings import changes_at, open_at, takes_work
 from federator.planning.permits import dearest_permit, proposed_limit_s, worst_usd
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import cents_up
-from federator.wire.needs import IMAGES
+from federator.wire.needs import IMAGES, RENTED
 
 HALF = 500
 """Parts of a GPU are thousandths."""
@@ -158,7 +158,7 @@ def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    has = at.standing.abilities if at.standing is not None else ()
+    has = at.standing.abilities if at.standing is not None else RENTED
     lacking = next(need for need in job.needs if need not in has)
     if lacking == IMAGES or at.standing is None:
         return _ask(job, "needs", tuple(need for need in job.needs if need != lacking))

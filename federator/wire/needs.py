@@ -9,16 +9,21 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
+from federator.model.sites import SiteReport
 from federator.wire import fields
 
 MAX_SECRETS = 50
 IMAGES = "images"
 """The ability to run a job in the image that it names."""
 FORMS = "forms"
-TOGETHER = "together"
-"""The ability to have all ranks of a gang on one host, or each on a host of its own."""
 """The ability to run a job in another of its forms than the first. Every agent that knows the word has it: of one that does not, the spec would be refused
 for a field that it does not know, so such work goes past it until it is upgraded. What is rented gets an agent of the dispatcher's own time."""
+TOGETHER = "together"
+"""The ability to have all ranks of a gang on one host, or each on a host of its own."""
+DATA = "data"
+"""The ability to bring a job its inputs, and to take its checkpoints to `checkpoint.uri`: that of a Kubernetes site whose file says how, and of all others."""
+RENTED = (FORMS, TOGETHER, DATA)
+"""What machines have that the dispatcher rents."""
 _IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9_]+)*(:[0-9]+)?[A-Za-z0-9._/:@-]*")
 
 
@@ -47,7 +52,16 @@ def needs_of(spec: JobSpec) -> tuple[str, ...]:
     forms = (FORMS,) if spec.forms else ()
     together = (TOGETHER,) if spec.placement.together in (ON_ONE_HOST, APART) else ()
     image = (IMAGES,) if spec.image is not msgspec.UNSET else ()
-    return (*forms, *together, *image, *sorted(secret(name) for name in spec.secrets or ()))
+    carried = spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri)
+    data = (DATA,) if carried else ()
+    return (*forms, *together, *image, *data, *sorted(secret(name) for name in spec.secrets or ()))
+
+
+def abilities_of(report: SiteReport) -> tuple[str, ...]:
+    """What a site says that it has. Agents from before the word `data` brought it everywhere but to pods."""
+    if DATA in report.abilities or report.runtime == "kube":
+        return report.abilities
+    return (*report.abilities, DATA)
 
 
 def secret(name: str) -> str:

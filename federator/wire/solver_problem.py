@@ -100,7 +100,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     refused_sites: tuple[RefusedSite, ...] = ()
     """Sites that refused it again and again."""
     needs: tuple[str, ...] = ()
-    """What its site must have beside hardware: `images`, `secret:NAME`."""
+    """What its site must have beside hardware: `images`, `data`, `secret:NAME`."""
     needs_fencing: bool = False
     """It has to end where its site is cut off: only where something enforces that."""
     inputs: tuple[InputData, ...] = ()
@@ -246,7 +246,7 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     lends_to_queues: tuple[str, ...] = ()
     """Queues that may use it; empty: all."""
     abilities: tuple[str, ...] = ()
-    """What jobs that need it find there: `images`, `secret:NAME`."""
+    """What jobs that need it find there: `images`, `data`, `secret:NAME`."""
     self_fencing: bool = False
     """Whether it ends work that is cut off for too long by itself."""
     age_s: Seconds = 0.0

@@ -17,7 +17,7 @@ from federator.planning.checks.ground import (
     selected,
     window_holds,
 )
-from federator.wire.needs import FORMS, TOGETHER
+from federator.wire.needs import RENTED
 
 LOOK_S = 7 * 86400.0
 """So far ahead a closing hour is looked for."""
@@ -32,7 +32,7 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
     for need in job.needs:
-        if need not in (target.pool.abilities if target.pool is not None else (FORMS, TOGETHER)):
+        if need not in (target.pool.abilities if target.pool is not None else RENTED):
             yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
         yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")

@@ -44,6 +44,7 @@ CASES: list[Case] = [
     ),
     ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
     ("abilities", a_job(needs=("secret:hub",)), a_pool(), (), "it has no secret hub"),
+    ("abilities", a_job(needs=("data",)), a_pool(), (), "it cannot bring data"),
     ("fencing", a_job(needs_fencing=True), a_pool(), (), "when the agent itself is dead"),
     ("fencing", a_job(needs_fencing=True), an_offer(), BURST, "known only once its agent has reported"),
     ("gpu-model", a_job(models=("H100",)), a_pool(), (), "it has A100"),
