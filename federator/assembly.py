@@ -176,7 +176,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ids=ids,
         settings=settings.turn,
     )
-    explainer = Explainer(records, observer, turn, acceptance, decisions)
+    explainer = Explainer(records, observer, turn, acceptance, decisions, inventory)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
     return Core(

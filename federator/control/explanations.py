@@ -10,9 +10,11 @@ import msgspec
 
 from federator.control.acceptance import Acceptance
 from federator.control.decisions import DecisionLog
+from federator.control.inventory import Inventory
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.turn import Turn
+from federator.control.unheard import unheard, unknown_then
 from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
@@ -33,9 +35,16 @@ class Explainer:
     """Answers "why is my job waiting, and why not there?"."""
 
     def __init__(
-        self, records: Records, observer: Observer, turn: Turn, acceptance: Acceptance, decisions: DecisionLog
+        self,
+        records: Records,
+        observer: Observer,
+        turn: Turn,
+        acceptance: Acceptance,
+        decisions: DecisionLog,
+        inventory: Inventory,
     ) -> None:
         self._records = records
+        self._inventory = inventory
         self._observer = observer
         self._turn = turn
         self._acceptance = acceptance
@@ -81,6 +90,12 @@ class Explainer:
         """
         found = await self._explain(job, waiting, placement)
         found = msgspec.structs.replace(found, decision=self.kept(found.decision))
+        if job.status is JobStatus.PENDING:
+            found = self._with_unheard(found)
+        elif placement is not None and found.sites:
+            named = [site.site for site in found.sites]
+            then = unknown_then(self._records, placement.assigned_at, named)
+            found = msgspec.structs.replace(found, sites=(*found.sites, *then))
         if not job.terminal:
             spec = self._records.spec(job.spec_hash)
             return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
@@ -95,6 +110,12 @@ class Explainer:
             expected_finish_at=job.finished_at,
             home_finish_at=found.burst.home_finish_at if found.burst else None,
         )
+
+    def _with_unheard(self, found: Explanation) -> Explanation:
+        """With the sites of which a plan sees nothing, because they have not reported."""
+        named = [site.site for site in found.sites]
+        silent = unheard(self._records, self._inventory, named)
+        return msgspec.structs.replace(found, sites=(*found.sites, *silent))
 
     def kept(self, decision: str) -> str:
         """The decision's id if it can be shown, else nothing."""
@@ -158,5 +179,5 @@ class Explainer:
         explanation = await asyncio.to_thread(preview, problem, view)
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)
-        explanation = msgspec.structs.replace(explanation, run_time=run_time)
+        explanation = msgspec.structs.replace(self._with_unheard(explanation), run_time=run_time)
         return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from federator.kernel.clock import Clock
+from federator.kernel.quantities import format_duration
 from federator.model.capacity import Offer
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import Member, SiteReport, SiteStatus
@@ -47,6 +48,7 @@ class Inventory:
         self.members: dict[str, Heard] = {}
         self.offers: dict[str, tuple[Offer, ...]] = {}
         self._avoided: dict[tuple[str, str], tuple[float, str]] = {}
+        self._began_at, self._began_boot_s = clock.now(), clock.boot()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever something was heard that a plan may depend on."""
@@ -112,20 +114,37 @@ class Inventory:
                 heard.status = advance(heard.status, "silent")
                 self._tell()
 
-    def closed_because(self, member: str) -> str:
+    def status(self, member: Member) -> SiteStatus:
+        """How a member is, as far as it was heard; one that was here before we started and does not come back is UNREACHABLE after a while."""
+        heard = self.members.get(member.id)
+        if heard is not None:
+            return heard.status
+        away_s = self._clock.boot() - self._began_boot_s
+        missed = self._was_here(member) and away_s > self._settings.unreachable_after_s
+        return SiteStatus.UNREACHABLE if missed and member.status is SiteStatus.JOINING else member.status
+
+    def closed_because(self, member: Member) -> str:
         """Why nothing new may start at this member, as far as the connection goes; empty: it may."""
-        heard = self.members.get(member)
+        heard = self.members.get(member.id)
+        if heard is None and not self._was_here(member):
+            return "its agent has joined and not connected yet: start it with federator-agent serve"
         if heard is None:
-            return "its agent has not connected since the dispatcher started"
+            since = format_duration((self._clock.boot() - self._began_boot_s) // 1)
+            return f"waiting for its first report since the dispatcher started {since} ago"
         if heard.status is SiteStatus.UNREACHABLE or not heard.session:
-            return "its agent is not connected"
+            age_s = self.age_s(member.id) or 0.0
+            return f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
         if heard.report is None:
-            return "its agent has not reported yet"
+            return "its agent is connected; waiting for its first report"
         if heard.report.paused:
             return "the site has paused new work"
         if heard.status is not SiteStatus.READY:
             return f"the site is {heard.status}: {self._trouble(heard)}"
         return ""
+
+    def _was_here(self, member: Member) -> bool:
+        """Whether it had joined before we started: then it is to come back by itself."""
+        return member.joined_at < self._began_at
 
     def contested(self, member: str, because: str) -> None:
         """Another agent has shown up under the same name. It comes back until somebody sees to it; so long the member is DEGRADED."""

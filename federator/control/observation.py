@@ -257,7 +257,7 @@ class Observer:
             return "the site is draining"
         if lease is not None and lease.status is not LeaseStatus.READY:
             return f"the lease is {lease.status}"
-        return self._inventory.closed_because(member.id)
+        return self._inventory.closed_because(member)
 
     def _booting_pool(self, lease: Lease, held: tuple[Holding, ...], now: float) -> PoolView:
         site = self._records.sites.get(lease.site)

@@ -31,15 +31,13 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     living = {host.name for host in hosts if host.status != SiteStatus.LOST}
     members = [member for member in every if member.id in living]
     ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
-    statuses = [inventory.members[m.id].status for m in members if m.id in inventory.members] or [
-        SiteStatus.LOST if hosts and not members else site.status
-    ]
+    statuses = [inventory.status(member) for member in members] or [SiteStatus.LOST if hosts else site.status]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
     rows = tuple(_pool_row(pool, inventory, records) for pool in pools)
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
-        closed = next((inventory.closed_because(member.id) for member in members), nobody)
+        closed = next((inventory.closed_because(member) for member in members), nobody)
     return SiteRow(
         name=site.name,
         kind=site.kind,
@@ -68,7 +66,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
 def member_row(member: Member, inventory: Inventory) -> MemberRow:
     """A member as a line: what people have made of it goes before what was last heard."""
     heard = inventory.members.get(member.id)
-    status, because = heard.status if heard else member.status, inventory.closed_because(member.id)
+    status, because = inventory.status(member), inventory.closed_because(member)
     if member.status is SiteStatus.LOST and not (heard and heard.session):
         status = SiteStatus.LOST
         because = f"declared dead; federator site remove {member.site} --member {member.id} forgets it"

@@ -70,14 +70,14 @@ async def test_the_site_says_so_and_gets_nothing_new_until_the_copy_stays_away()
     first = agents["north"]
     first.instance, first.host = "one", "host a"
     await seated(first)
-    assert world.core.inventory.closed_because("north") == ""
+    assert world.core.inventory.closed_because(world.core.records.members["north"]) == ""
     opening = asyncio.create_task(another(first, instance="two", host="host b").open())
     await first.told()
     await opening
     first.say(report(at=2.0))
     await first.silent()
     assert status(world) is SiteStatus.DEGRADED
-    because = world.core.inventory.closed_because("north")
+    because = world.core.inventory.closed_because(world.core.records.members["north"])
     assert "DEGRADED" in because
     assert "host a" in because
     assert "host b" in because

@@ -1,0 +1,89 @@
+"""A site that has not reported is no place that a plan could look at; whoever asks is told of it nevertheless, and why it is none."""
+
+from federator.model.plans import Explanation
+from federator.model.sites import Member, Site, SiteKind
+from federator.wire.jobfile import read_job
+from tests.support.dispatch import ADA, World, make_world
+from tests.unit.control.test_after_a_restart import restarted
+
+
+def said(explanation: Explanation, site: str) -> list[str]:
+    """The reasons of one site."""
+    return [each.text for each in explanation.sites if each.site == site]
+
+
+async def explained(world: World, job: str) -> Explanation:
+    """As a user asks."""
+    return await world.core.views.explain(world.job(job))
+
+
+async def test_a_site_that_never_reported_is_named_with_what_to_do() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    joined = Member(id="yard", site="yard", public_key="", joined_at=world.clock.now())
+    await world.put(Site(name="yard", kind=SiteKind.ONPREM), joined, Site(name="barn", kind=SiteKind.ONPREM))
+    waits = await world.submit(resources={"gpus": 8})
+    await world.turn()
+    for found in (
+        await explained(world, waits),
+        (await world.core.views.preview(ADA, read_job({"run": "x"}, now=world.clock.now()))).explanation,
+    ):
+        (yard,) = said(found, "yard")
+        assert "federator-agent serve" in yard
+        assert "its capacity is not known" in yard
+        assert said(found, "barn") == ["no host of it has joined yet; its capacity is not known"]
+
+
+async def test_of_a_job_that_was_placed_it_is_what_was_known_then() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    await world.put(Site(name="yard", kind=SiteKind.ONPREM), Member(id="yard", site="yard", public_key=""))
+    runs = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    assert said(await explained(world, runs), "yard") == [
+        "its agent had not reported when this was decided: its capacity was not known"
+    ]
+
+
+async def test_after_a_restart_it_is_waited_for_and_then_missed() -> None:
+    """A site that has been here for long is not JOINING because the dispatcher was restarted."""
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    world.clock.advance(1)
+    waits = await world.submit(resources={"gpus": 8})
+    again = await restarted(world)
+    await again.core.turn.once()
+    (row,) = again.core.views.sites()
+    assert (row.status, row.because) == (
+        "JOINING", "waiting for its first report since the dispatcher started 0s ago",
+    )  # fmt: skip
+    (text,) = said(await explained(again, waits), "lab")
+    assert text == f"{row.because}; its capacity is not known"
+    again.clock.advance(720)
+    (row,) = again.core.views.sites()
+    assert row.status == "UNREACHABLE"
+    assert row.because == "waiting for its first report since the dispatcher started 12m ago"
+    await again.add_site("lab", gpus=4)
+    (row,) = again.core.views.sites()
+    assert (row.status, row.because) == ("READY", "")
+
+
+async def test_a_host_that_is_down_is_named_beside_those_that_are_there() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    await world.put(Member(id="lab-2", site="lab", public_key=""))
+    waits = await world.submit(nodes=2, resources={"gpus": 4})
+    await world.turn()
+    there, away = said(await explained(world, waits), "lab")
+    assert "even empty it holds 1 of the gang's 2 nodes" in there
+    assert away.startswith("lab-2: waiting for its first report")
+
+
+async def test_a_site_that_was_lost_says_when_it_was_last_heard() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    waits = await world.submit(resources={"gpus": 1})
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    await world.core.turn.once()
+    (text,) = said(await explained(world, waits), "lab")
+    assert text == "its agent is not connected, last heard 0s ago"
