@@ -6,7 +6,7 @@ hosts that have that much in use: the largest ranks first, each on the host that
 Hosts with equally much free are asked about once, so that a question about a thousand hosts costs as much as their few kinds.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -286,38 +286,45 @@ def _stand(view: PoolView, now: float, works: int, first: int) -> tuple[list[Hos
 def _lay_busy(view: PoolView, hosts: list[Host], now: float, works: int, first: int) -> list[Release]:
     """Lay busy work on hosts by what they have in use, largest ranks first. Works are numbered from `works`, hosts from `first`."""
     whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
-    used = [
-        [max(0, whole[0] - h.gpus), max(0, whole[1] - h.cpus_milli), max(0, whole[2] - h.memory_mib)]
+    in_use = _InUse(
+        Host(max(0, whole[0] - h.gpus), max(0, whole[1] - h.cpus_milli), max(0, whole[2] - h.memory_mib))
         for h in hosts
-    ]
+    )
     releases = []
     order = sorted(
         enumerate(view.busy, works), key=lambda item: (-item[1].gpus, -item[1].cpus_milli, item[0])
     )
     for number, busy in order:
         need = (busy.gpus, busy.cpus_milli, busy.memory_mib)
-        for rank in range(busy.nodes):
-            index = _best_host(used, need)
-            if index is None:
-                continue
-            given = tuple(min(want, has) for want, has in zip(need, used[index], strict=True))
-            for part in range(3):
-                used[index][part] -= given[part]
-            back = (given[0], given[1], given[2])
+        end, late = expected_end(busy, now), overdue(busy, now)
+        for rank in range(busy.nodes if hosts else 0):
+            index, given = in_use.give_back(need)
             numbered = number * RANKS_PER_WORK + rank
-            end, late = expected_end(busy, now), overdue(busy, now)
-            releases.append(Release(end, numbered, back, (first + index,), busy, late))
+            releases.append(Release(end, numbered, given, (first + index,), busy, late))
     return releases
 
 
-def _best_host(used: list[list[int]], need: Room) -> int | None:
-    """The host whose use is closest above the need; failing that, the one with most in use; None without hosts."""
-    if not used:
-        return None
-    holding = [i for i, has in enumerate(used) if all(has[part] >= need[part] for part in range(3))]
-    if holding:
-        return min(holding, key=lambda i: (used[i][0], used[i][1], i))
-    return max(range(len(used)), key=lambda i: (used[i][0], used[i][1], -i))
+class _InUse:
+    """What is in use on each host of a pool, least first: a pool has more busy work than hosts, and no rank of it may cost a look at all hosts."""
+
+    def __init__(self, used: Iterable[Host]) -> None:
+        self._used = sorted(
+            (host.gpus, host.cpus_milli, index, host.memory_mib) for index, host in enumerate(used)
+        )
+
+    def give_back(self, need: Room) -> tuple[int, Room]:
+        """Of the host whose use is closest above the need; failing that, of the one with most in use. Which, and what it has of it."""
+        gpus, cpus_milli, index, memory_mib = self._used.pop(self._place(need))
+        given = min(need[0], gpus), min(need[1], cpus_milli), min(need[2], memory_mib)
+        insort(self._used, (gpus - given[0], cpus_milli - given[1], index, memory_mib - given[2]))
+        return index, given
+
+    def _place(self, need: Room) -> int:
+        for place in range(bisect_left(self._used, need[:2]), len(self._used)):
+            _, cpus_milli, _, memory_mib = self._used[place]
+            if cpus_milli >= need[1] and memory_mib >= need[2]:
+                return place
+        return bisect_left(self._used, self._used[-1][:2])
 
 
 class Hold:

@@ -1,7 +1,9 @@
 """Hosts are exact: what fits, what comes back when, and where busy work of a histogram is laid."""
 
+import random
+
 from federator.model.capacity import Shape
-from federator.model.snapshot import BusyView
+from federator.model.snapshot import BusyView, PoolView
 from federator.planning.yard import Hold, Host, Lot, Release, need_of
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, busy
 
@@ -46,6 +48,49 @@ def test_two_pieces_on_two_hosts_are_not_laid_on_one() -> None:
     lot = Lot.of_pool(a_pool(busy=works, free=(Shape(0, 63_000, 261_120, count=2),)), NOW)
     assert lot.earliest(NEED, 2) == NOW + HOUR
     assert lot.earliest((4, 1000, 1024), 2) == NOW + 2 * HOUR
+
+
+def test_busy_work_is_laid_on_the_host_that_it_fills_best_and_else_on_the_fullest() -> None:
+    """As the rule says it, host by host, whatever is in use and whatever was reported."""
+    for seed in range(200):
+        chance = random.Random(seed)
+        free = tuple(
+            Shape(chance.randint(0, 4), 1000 * chance.randint(0, 4), 1024 * chance.randint(0, 4))
+            for _ in range(chance.randint(1, 6))
+        )
+        works = tuple(
+            BusyView(
+                nodes=chance.randint(1, 3),
+                gpus=4 - number // 3,
+                cpus_milli=1000 * chance.randint(0, 2),
+                memory_mib=1024 * chance.randint(0, 2),
+                ends_at=NOW + (number + 1) * HOUR,
+            )
+            for number in range(9)
+        )
+        pool = a_pool(
+            nodes=len(free), cpus_milli_per_node=4000, memory_mib_per_node=4096, busy=works, free=free
+        )
+        laid = [(release.at, release.need, release.hosts) for release in Lot.of_pool(pool, NOW).releases]
+        assert laid == by_the_rule(pool), f"seed {seed}"
+
+
+def by_the_rule(pool: PoolView) -> list[tuple[float, tuple[int, ...], tuple[int, ...]]]:
+    """Largest ranks first, each where what is in use is closest above what it needs; failing that, where most is."""
+    used = [
+        [4 - host.gpus, 4000 - host.cpus_milli, 4096 - host.memory_mib] for host in sorted(pool.free)[::-1]
+    ]
+    laid = []
+    for work in sorted(pool.busy, key=lambda busy: (-busy.gpus, -busy.cpus_milli)):
+        need = work.gpus, work.cpus_milli, work.memory_mib
+        for _ in range(work.nodes):
+            holding = [n for n, has in enumerate(used) if all(h >= w for h, w in zip(has, need, strict=True))]
+            best = min(holding, key=lambda n: (*used[n][:2], n), default=None)
+            host = max(range(len(used)), key=lambda n: (*used[n][:2], -n)) if best is None else best
+            given = tuple(map(min, need, used[host]))
+            used[host] = [has - part for has, part in zip(used[host], given, strict=True)]
+            laid.append((work.ends_at, given, (host,)))
+    return sorted(laid, key=lambda release: release[0])
 
 
 def test_what_a_site_keeps_for_itself_never_comes_back() -> None:
