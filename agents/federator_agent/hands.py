@@ -16,6 +16,7 @@ from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.state import Phase, Record
+from federator_agent.data.carrier import load_of
 from federator_agent.local import traces
 from federator_agent.logs import LogUploads
 from federator_agent.runtime import Runtime, StagingError, Surroundings
@@ -125,10 +126,10 @@ class Hands:
             self._tell(ev.Staged(placement, prepared.master_port, dict(prepared.hosts)))
 
     def _save(self, record: Record, spec: JobSpec) -> None:
-        """See to its checkpoints for as long as it runs; once for all its ranks."""
+        """See to its checkpoints for as long as it runs, where the agent reaches them; once for all its ranks."""
         placement, folder = record.entry.placement, self._runtime.checkpoints(record)
         if folder is not None and placement not in self._saving:
-            task = self._spawn(self._around.carrier.save(record, spec, folder))
+            task = self._spawn(self._around.carrier.save(load_of(record, spec), folder))
             self._saving[placement] = task
             task.add_done_callback(lambda _: self._saving.pop(placement, None))
 
@@ -138,8 +139,7 @@ class Hands:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        folder = self._runtime.checkpoints(record)
-        return await self._around.carrier.finish(record, spec, folder) if folder is not None else ""
+        return await self._runtime.push_last(record, spec)
 
     async def _stop_staging(self, placement: str) -> None:
         task = self._staging.get(placement)

@@ -152,7 +152,7 @@ class Runtime(Protocol):
         ...
 
     def checkpoints(self, record: Record) -> Path | None:
-        """Where the job saves itself, as the agent reaches it; None where only the job does."""
+        """Where the job saves itself, as the agent reaches it; None where only the job does, and what moves its data is beside it."""
         ...
 
     def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
@@ -172,6 +172,10 @@ class Runtime(Protocol):
 
     async def finish_logs(self, record: Record) -> None:
         """When nothing of it runs: return when its logs are whole. Raises `FederatorError`, `OSError`."""
+        ...
+
+    async def push_last(self, record: Record, spec: JobSpec) -> str:
+        """Then: bring what it has saved last to its `checkpoint.uri`; what to tell of it when that cannot be done. Raises nothing of the transfer's."""
         ...
 
     async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:

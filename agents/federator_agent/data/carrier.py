@@ -3,8 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Permanent, Transient
@@ -24,6 +27,43 @@ LAST_PATIENCE_S = 600.0
 log = logging.getLogger("federator_agent.data")
 
 
+class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is moved for one placement, or for one of its pods. `part`: what tells its checkpoints from those of the job's other ranks."""
+
+    job: str
+    epoch: int
+    part: int = 0
+    inputs: tuple[str, ...] = ()
+    uri: str = ""
+    """Where its checkpoints go; empty: they stay."""
+    every_s: float = EVERY_S
+    """Clock seconds between two looks at them."""
+
+
+def load_of(record: Record, spec: JobSpec) -> Load:
+    """That of a placement whose ranks have their directories together. The first of them here names its part."""
+    kept = spec.checkpoint
+    return Load(
+        job=record.entry.job,
+        epoch=record.entry.epoch,
+        part=min((slot.rank for slot in record.slots), default=0),
+        inputs=tuple(each.uri for each in spec.inputs or ()),
+        uri=kept.uri or "" if kept is not None else "",
+        every_s=kept.every_s or EVERY_S if kept is not None else EVERY_S,
+    )
+
+
+def writing_to(log_file: Path) -> Callable[[str], None]:
+    """Notes for who reads a rank's log."""
+
+    def note(text: str) -> None:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as file:
+            file.write(text.encode())
+
+    return note
+
+
 class Folders(NamedTuple):
     """Where a runtime has data for its jobs, on disks that it shares with them."""
 
@@ -40,24 +80,18 @@ class Carrier:
 
     def __init__(self, state_dir: Path, clock: Clock, limit_bytes: int | None = None) -> None:
         self._sources = Sources()
-        self._clock, self._limit_bytes = clock, limit_bytes
+        self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         (state_dir / "saved").mkdir(exist_ok=True)
         self._checkpoints = Checkpoints(state_dir / "saved", self._sources)
 
     # Before it runs ------------------------------------------------------------------------------------------------
 
-    async def bring(self, record: Record, spec: JobSpec, folders: Folders, log_file: Path) -> None:
+    async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Inputs, and the latest checkpoint. Raises `StagingError`: refused where another site may do better."""
-
-        def note(text: str) -> None:
-            log_file.parent.mkdir(parents=True, exist_ok=True)
-            with log_file.open("ab") as file:
-                file.write(text.encode())
-
         try:
-            await self._bring_inputs(spec, folders, note)
-            await self._bring_checkpoint(record, spec, folders, note)
+            await self._bring_inputs(load, folders, note)
+            await self._bring_checkpoint(load, folders, note)
         except StagingError:
             raise
         except (Transient, NoRoom) as error:
@@ -67,82 +101,78 @@ class Carrier:
         except OSError as error:
             raise StagingRefused(f"its data cannot be written: {error}") from None
 
-    async def _bring_checkpoint(
-        self, record: Record, spec: JobSpec, folders: Folders, note: Callable[[str], None]
-    ) -> None:
+    async def _bring_checkpoint(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Raises `StagingRefused` for whatever goes wrong: nothing is lost by it, and another site may have it, or the right to it."""
-        kept = self._kept(record, spec)
+        kept = self._kept(load)
         if kept is None:
             return
-        job, epoch = record.entry.job, record.entry.epoch
         try:
-            await self._checkpoints.bring(kept, job, epoch, folders.checkpoints, note)
+            await self._checkpoints.bring(kept, load.job, load.epoch, folders.checkpoints, note)
         except FederatorError as error:
             raise StagingRefused(f"its checkpoint cannot be brought: {error.describe()}") from None
 
-    async def _bring_inputs(self, spec: JobSpec, folders: Folders, note: Callable[[str], None]) -> None:
-        wanted = spec.inputs or ()
-        if not wanted:
+    async def _bring_inputs(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
+        if not load.inputs:
             return
         folders.cache.mkdir(parents=True, exist_ok=True)
         folders.inputs.mkdir(parents=True, exist_ok=True)
-        kept = self._inputs.setdefault(folders.cache, Inputs(folders.cache, self._sources, self._limit_bytes))
+        kept = self._inputs.setdefault(folders.cache, Inputs(folders.cache, self._sources, self.limit_bytes))
         in_use = _entries_in_use(folders)
-        for number, each in enumerate(wanted):
-            link = folders.inputs / _link_name(number, [name_of(other.uri) for other in wanted])
-            path = await kept.bring(each.uri, in_use, note)
-            link.unlink(missing_ok=True)
-            link.symlink_to(path)
+        names = [name_of(uri) for uri in load.inputs]
+        for number, uri in enumerate(load.inputs):
+            link = folders.inputs / _link_name(number, names)
+            await kept.bring(uri, in_use, note, partial(_link, link))
 
-    def resumes(self, spec: JobSpec, folder: Path) -> bool:
+    def resumes(self, load: Load, folder: Path) -> bool:
         """Whether there is something that it may go on from, of those that keep their checkpoints elsewhere."""
-        return bool(spec.checkpoint and spec.checkpoint.uri and next(folder.glob("*"), None))
+        return bool(load.uri and next(folder.glob("*"), None))
 
     # While it runs, and afterwards ---------------------------------------------------------------------------------
 
-    async def save(self, record: Record, spec: JobSpec, folder: Path) -> None:
+    async def save(self, load: Load, folder: Path) -> None:
         """For as long as it runs: push what it saves, every time that it stands still."""
-        kept = self._kept(record, spec)
-        if kept is None or spec.checkpoint is None:
+        kept = self._kept(load)
+        if kept is None:
             return
-        every_s = self._clock.real_delay_s(spec.checkpoint.every_s or EVERY_S)
+        every_s = self._clock.real_delay_s(load.every_s)
         while True:
             await asyncio.sleep(every_s)
             try:
-                await self._push(kept, record, folder, last=False)
+                await self._push(kept, load, folder, last=False)
             except (FederatorError, OSError) as error:
-                log.warning("a checkpoint of %s is not pushed: %s", record.entry.job, error)
+                log.warning("a checkpoint of %s is not pushed: %s", load.job, error)
 
-    async def finish(self, record: Record, spec: JobSpec, folder: Path) -> str:
+    async def finish(self, load: Load, folder: Path) -> str:
         """When nothing of it runs: push what it has saved last; what to tell of it, if anything."""
-        kept = self._kept(record, spec)
+        kept = self._kept(load)
         if kept is None:
             return ""
         try:
             await patiently(
-                lambda: self._push(kept, record, folder, last=True),
+                lambda: self._push(kept, load, folder, last=True),
                 log.info,
                 LAST_PATIENCE_S,
             )
         except (FederatorError, OSError) as error:
-            log.warning("the last checkpoint of %s is not pushed: %s", record.entry.job, error)
+            log.warning("the last checkpoint of %s is not pushed: %s", load.job, error)
             return f"its last checkpoint could not be pushed: {error}"
         return ""
 
-    async def _push(self, kept: Kept, record: Record, folder: Path, *, last: bool) -> None:
-        job, epoch = record.entry.job, record.entry.epoch
-        if await self._checkpoints.push(kept, job, epoch, folder, last=last):
-            log.info("a checkpoint of %s is pushed", job)
+    async def _push(self, kept: Kept, load: Load, folder: Path, *, last: bool) -> None:
+        if await self._checkpoints.push(kept, load.job, load.epoch, folder, last=last):
+            log.info("a checkpoint of %s is pushed", load.job)
 
     def forget(self, job: str) -> None:
         """The job's directory is removed here."""
         self._checkpoints.forget(job)
 
-    def _kept(self, record: Record, spec: JobSpec) -> Kept | None:
-        uri = spec.checkpoint.uri if spec.checkpoint is not None else ""
-        if not uri:
-            return None
-        return self._checkpoints.of(uri, record.entry.job, min(slot.rank for slot in record.slots))
+    def _kept(self, load: Load) -> Kept | None:
+        return self._checkpoints.of(load.uri, load.job, load.part) if load.uri else None
+
+
+def _link(link: Path, target: Path) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
 
 
 def _link_name(number: int, names: list[str]) -> str:

@@ -149,13 +149,12 @@ class Checkpoints:
     async def _replace(
         self, kept: Kept, pointers: list[Pointer], folder: Path, note: Callable[[str], None]
     ) -> None:
-        """What is there stays until all of the other is here."""
+        """What is there stays until all of the other is here. Cut off in between, it is done again: what is remembered is the one before."""
         beside = folder.with_name(f".{folder.name}.arriving")
         try:
             for number, pointer in enumerate(pointers):
                 await self._unpack(kept, pointer, beside, number, note)
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-            await asyncio.to_thread(beside.rename, folder)
+            await asyncio.to_thread(_exchange, folder, beside)
         finally:
             await asyncio.to_thread(shutil.rmtree, beside, ignore_errors=True)
 
@@ -231,6 +230,18 @@ def files_in(folder: Path) -> Files:
 def _digest(path: Path) -> tuple[str, int]:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
+
+
+def _exchange(folder: Path, beside: Path) -> None:
+    """The content, and not the directory, which a pod may have mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    for new in beside.iterdir():
+        new.rename(folder / new.name)
 
 
 def _merge(beside: Path, folder: Path) -> None:

@@ -3,15 +3,16 @@
 An entry's name is the hash of the address and of what it listed there, so new content is another entry and never changes under a job that reads the old. Files
 arrive under another name and are renamed when whole; an entry gets its own name when all its files are there. So a transfer that is cut off, by whatever, goes on
 where it was. When there is no room, what nobody has read for longest goes first; what a placement reads stays.
+Several processes may share one directory, as the pods of a node do: whoever fetches an entry, or is about to link to it, holds its lock.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -30,6 +31,8 @@ SHARE_OF_DISK = 0.5
 """Of the file system that holds them, inputs take no more when the site does not say how much they may."""
 SPARE_BYTES = 2**30
 """Stays free on the disk for everything else."""
+LOOK_AGAIN_S = 0.1
+"""Between two looks at a lock that somebody else has."""
 
 
 class NoRoom(Permanent):
@@ -50,38 +53,41 @@ class Inputs:
         self._directory = directory
         self._sources = sources
         self._limit_bytes = limit_bytes
-        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._arriving: dict[str, int] = {}
         """Bytes still to come, by entry."""
-        self._pinned: Counter[Path] = Counter()
-        """Entries that somebody is about to link to."""
-        self._clearing = asyncio.Lock()
         self._gone = 0
 
-    async def bring(self, uri: str, in_use: Callable[[], set[Path]], note: Callable[[str], None]) -> Path:
-        """Have it here; the file or directory to read. `in_use`: entries that must stay. Raises `NoRoom`, `Permanent`, `Transient`."""
+    async def bring(
+        self,
+        uri: str,
+        in_use: Callable[[], set[Path]],
+        note: Callable[[str], None],
+        keep: Callable[[Path], None] = lambda _: None,
+    ) -> Path:
+        """Have it here; the file or directory to read.
+
+        `in_use`: entries that must stay. `keep`: puts this one among them; until it has, nobody removes it. Raises `NoRoom`, `Permanent`, `Transient`.
+        """
         source = self._sources.of(uri)
         items = await patiently(lambda: source.items(uri), note)
         if scheme_of(uri) == "file":
             note(f"{uri}: is at this site\n")
+            keep(path_of(uri))
             return path_of(uri)
         for item in items:
             _check_name(uri, item)
         key = content_hash(msgspec.json.encode([uri, items]))
         entry, size = self._directory / key, sum(max(0, item.size) for item in items)
-        self._pinned[entry] += 1
-        try:
-            async with self._locks[key]:
-                if entry.exists():
-                    os.utime(entry)
-                    note(f"{uri}: {format_bytes(size)} are here already\n")
-                else:
-                    await self._fetch(uri, items, key, in_use, note)
-        finally:
-            # Who called goes on at once, without a moment for others, and links to it.
-            self._pinned[entry] -= 1
         data = entry / "data"
-        return data / name_of(uri) if len(items) == 1 and not items[0].name else data
+        found = data / name_of(uri) if len(items) == 1 and not items[0].name else data
+        async with _locked(self._lock(key)):
+            if entry.exists():
+                os.utime(entry)
+                note(f"{uri}: {format_bytes(size)} are here already\n")
+            else:
+                await self._fetch(uri, items, key, in_use, note)
+            keep(found)
+        return found
 
     async def _fetch(
         self,
@@ -137,16 +143,16 @@ class Inputs:
 
     async def _make_room(self, in_use: Callable[[], set[Path]]) -> None:
         """Drop what is not in use, least recently used first, until what arrives fits. Raises `NoRoom`, and drops nothing then."""
-        async with self._clearing:
+        async with _locked(self._directory / ".clearing.lock"):
             sizes = await asyncio.to_thread(self._sizes)
             disk = shutil.disk_usage(self._directory)
             limit = self._limit_bytes if self._limit_bytes is not None else int(disk.total * SHARE_OF_DISK)
             need, free, used = sum(self._arriving.values()), disk.free - SPARE_BYTES, sum(sizes.values())
-            stay, doomed = in_use() | {path for path, pins in self._pinned.items() if pins}, []
+            stay, doomed = in_use(), []
             for path in sizes:
                 if need <= free and used + need <= limit:
                     break
-                if path not in stay and not self._is_arriving(path):
+                if path not in stay and not self._is_held(path):
                     doomed.append(path)
                     free, used = free + sizes[path], used - sizes[path]
             if need > free or used + need > limit:
@@ -173,8 +179,16 @@ class Inputs:
         here.sort(key=lambda path: (not path.name.startswith(".gone-"), path.stat().st_mtime))
         return {path: _size(path) for path in here}
 
-    def _is_arriving(self, path: Path) -> bool:
-        return path.name.removeprefix(".").removesuffix(".part") in self._arriving
+    def _lock(self, key: str) -> Path:
+        """Of an entry, and now and then of another: so there is an end to their number."""
+        return self._directory / f".{key[:3]}.lock"
+
+    def _is_held(self, path: Path) -> bool:
+        """Whether somebody fetches it, or is about to link to it."""
+        if path.name.startswith(".gone-"):
+            return False
+        with self._lock(path.name.removeprefix(".")).open("ab") as file:
+            return not _taken(file.fileno())
 
 
 class Progress:
@@ -194,6 +208,24 @@ class Progress:
             and 10 * before // self._size != 10 * self.done // self._size
         ):
             self._note(f"{self._uri}: {format_bytes(self.done)} of {format_bytes(self._size)}\n")
+
+
+@contextlib.asynccontextmanager
+async def _locked(path: Path) -> AsyncIterator[None]:
+    """Hold a lock that is a file's, against all others in this process and in others."""
+    with path.open("ab") as file:
+        while not _taken(file.fileno()):  # noqa: ASYNC110 - the other may be another process
+            await asyncio.sleep(LOOK_AGAIN_S)
+        yield
+
+
+def _taken(file: int) -> bool:
+    """Whether the lock was free; it is ours then, until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _check_name(uri: str, item: Item) -> None:

@@ -10,7 +10,7 @@ from federator.model.placements import Cause
 from federator_agent import archives, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
-from federator_agent.data.carrier import Folders
+from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import (
     Where,
     command_of,
@@ -55,7 +55,7 @@ class LocalRuntime:
         secrets.check(self._around.secrets, spec, record.entry.queue)
         refuse_image(spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
-        await self._around.carrier.bring(record, spec, self._folders(record), log_file)
+        await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence)
         return Prepared(free_port())
 
@@ -74,7 +74,7 @@ class LocalRuntime:
         hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
         log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
         command = command_of(spec)
-        resumes = self._around.carrier.resumes(spec, checkpoints)
+        resumes = self._around.carrier.resumes(load_of(record, spec), checkpoints)
         where = Where(
             self._around.site, ADDRESS, str(checkpoints), str(self._folders(record).inputs), resumes
         )
@@ -112,6 +112,10 @@ class LocalRuntime:
 
     async def finish_logs(self, record: Record) -> None:
         """The ranks have written them."""
+
+    async def push_last(self, record: Record, spec: JobSpec) -> str:
+        """From where they are kept here."""
+        return await self._around.carrier.finish(load_of(record, spec), self.checkpoints(record))
 
     async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
         """All ranks have worked in one directory."""

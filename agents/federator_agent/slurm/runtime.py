@@ -17,7 +17,7 @@ from federator.model.placements import Cause
 from federator_agent import archives, owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
-from federator_agent.data.carrier import Folders
+from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
@@ -123,7 +123,7 @@ class SlurmRuntime:
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
-        await self._around.carrier.bring(record, spec, self._folders(record), log_file)
+        await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
         environment = setup_environment(self._around.environment, spec, self._around.site)
         await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
         await self._give(record, folder.path, self.checkpoints(record))
@@ -168,7 +168,7 @@ class SlurmRuntime:
         first = min(record.slots, key=lambda slot: slot.rank)
         address = HERE if len(record.slots) == 1 else await self._cluster.address(first.host)
         folders = self._folders(record)
-        resumes = self._around.carrier.resumes(spec, folders.checkpoints)
+        resumes = self._around.carrier.resumes(load_of(record, spec), folders.checkpoints)
         where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
         command, hidden = command_of(spec), secrets.variables(self._around.secrets, spec)
         commands = {
@@ -285,6 +285,10 @@ class SlurmRuntime:
             log_file = self._around.log_file(record.entry.placement, slot.rank)
             with contextlib.suppress(FileNotFoundError):
                 await asyncio.to_thread(lambda file: file.open("rb").close(), log_file)
+
+    async def push_last(self, record: Record, spec: JobSpec) -> str:
+        """From the shared directory."""
+        return await self._around.carrier.finish(load_of(record, spec), self.checkpoints(record))
 
     async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
         """All ranks have worked in one directory."""

@@ -11,7 +11,7 @@ from federator.kernel.clock import SystemClock
 from federator.model.jobs import Checkpoint, Form, Input
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
-from federator_agent.data.carrier import Carrier
+from federator_agent.data.carrier import Carrier, Folders, load_of
 from federator_agent.runtime import StagingError, StagingRefused
 from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
@@ -302,15 +302,17 @@ async def test_a_job_finds_what_its_last_attempt_saved_elsewhere(world: RuntimeW
     (saved / "step").write_text("1")
     record = world.record(spec, epoch=2)
     before = replace(record, entry=replace(record.entry, epoch=1))
-    assert await elsewhere.finish(before, spec, saved) == ""
+    assert await elsewhere.finish(load_of(before, spec), saved) == ""
     prepared = await world.prepare(record, spec)
     record = await world.start(record, spec, prepared)
     (end,) = await world.over(record)
     assert end.exit_code == 0
     assert world.log(record).endswith("resume=1\n1")
-    folder = world.runtime.checkpoints(record)
-    assert folder is not None
-    assert (folder / "step").read_text() == "2"
+    assert await world.runtime.push_last(record, spec) == ""
+    after = replace(record, entry=replace(record.entry, epoch=3))
+    folders = Folders(tmp_path / "inputs", tmp_path / "links", saved)
+    await elsewhere.bring(load_of(after, spec), folders, lambda _: None)
+    assert (saved / "step").read_text() == "2"
 
 
 async def test_a_secret_that_the_site_does_not_have_is_refused(world: RuntimeWorld) -> None:
