@@ -33,19 +33,20 @@ ONLINE_POLICIES = """
 apiVersion: federator/v1
 kind: Queue
 metadata: {name: low}
-spec: {waiting_usd_per_gpu_hour: 0.2}
+spec: {waiting_usd_per_gpu_hour: 0.085}
 ---
 apiVersion: federator/v1
 kind: Queue
 metadata: {name: normal}
-spec: {waiting_usd_per_gpu_hour: 0.4}
+spec: {waiting_usd_per_gpu_hour: 0.155}
 ---
 apiVersion: federator/v1
 kind: Queue
 metadata: {name: interactive}
-spec: {interactive: true, waiting_usd_per_gpu_hour: 10}
+spec: {interactive: true, waiting_usd_per_gpu_hour: 1}
 """
-"""What waiting costs is what the files say for a job of one GPU, but for interactive work, which is to start at once."""
+"""What waiting costs is what the files say of their work, by the GPU-hour: they charge a job by the square root of its GPUs. Interactive work is to
+start at once: it costs four times what they say, and ten times that because it is interactive."""
 PLAIN_POLICIES = f"""
 apiVersion: federator/v1
 kind: Queue
