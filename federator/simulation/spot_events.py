@@ -17,6 +17,8 @@ from federator.kernel.errors import Invalid
 
 FIELD = "events.file"
 COLUMNS = frozenset({"trace", "t_s", "event", "instances_after"})
+COUNTED = frozenset({"trace", "t_s", "instances"})
+"""Columns of a trace that says how many machines there were, from when on."""
 MOST_ROUNDS = 200
 """So often a trace is gone through for one machine before it is said to live for ever."""
 
@@ -65,15 +67,17 @@ class SpotHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_history(path: Path, trace: str, start_s: float = 0.0) -> SpotHistory:
-    """One trace of a table with the columns `trace`, `t_s`, `event` (add, remove) and `instances_after`. Raises `Invalid`."""
+    """One trace of a table with the columns `trace`, `t_s`, `event` (add, remove) and `instances_after`; or `trace`, `t_s` and `instances`. Raises `Invalid`."""
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
         rows = csv.DictReader(io.StringIO(text))
-        if not set(rows.fieldnames or ()) >= COLUMNS:
+        columns = frozenset(rows.fieldnames or ())
+        if not (columns >= COLUMNS or columns >= COUNTED):
             raise Invalid(f"{path.name} has not the columns {', '.join(sorted(COLUMNS))}", field=FIELD)
         listed = list(rows)
-        events = tuple(_event(row) for row in listed if row["trace"] == trace)
+        chosen = [row for row in listed if row["trace"] == trace]
+        events = tuple(map(_event, chosen) if columns >= COLUMNS else _changes(chosen))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise Invalid(f"{path.name} cannot be read: {error}", field=FIELD) from None
     if not any(event.taken_of for event in events):
@@ -90,3 +94,13 @@ def _event(row: dict[str, str]) -> SpotEvent:
     if row["event"] not in ("add", "remove"):
         raise ValueError(f"an event is {row['event']!r}, and neither add nor remove")
     return SpotEvent(float(row["t_s"]), int(row["instances_after"]) + 1 if row["event"] == "remove" else 0)
+
+
+def _changes(rows: list[dict[str, str]]) -> Iterator[SpotEvent]:
+    """From counts: of so many that are gone at once, one after another was taken of what was left."""
+    before = 0
+    for row in sorted(rows, key=lambda row: float(row["t_s"])):
+        at_s, now = float(row["t_s"]), int(row["instances"])
+        yield from (SpotEvent(at_s, taken_of) for taken_of in range(before, now, -1))
+        yield from (SpotEvent(at_s, 0) for _ in range(now > before))
+        before = now

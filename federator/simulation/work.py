@@ -82,6 +82,8 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     """Its other forms; `nodes` and `gpus` are the first, in which `run_s` is its run time."""
     elastic: bool = False
     """It may change its form while it runs: it saves itself when it is told to end, and goes on from there."""
+    saves_s: float | None = None
+    """It saves itself so often, and when it is told to end, at a place that outlives its machine; None: it has no such place."""
 
     @property
     def gpus_total(self) -> int:
@@ -119,7 +121,7 @@ def request_of(
         forms=tuple(Form(each.nodes, job.resources(each.gpus), each.throughput) for each in job.forms)
         or msgspec.UNSET,
         elastic=job.elastic or msgspec.UNSET,
-        checkpoint=Checkpoint() if job.elastic else None,
+        checkpoint=_checkpoint(job),
         estimate_s=job.estimate_s,
         speed=job.speed or speeds,
         spot_policy=job.spot_policy,
@@ -140,6 +142,12 @@ def request_of(
     )
 
 
+def _checkpoint(job: TraceJob) -> Checkpoint | None:
+    if job.saves_s is not None:
+        return Checkpoint(every_s=job.saves_s, uri=f"s3://checkpoints/{job.name}")
+    return Checkpoint() if job.elastic else None
+
+
 class Progress:
     """How far each job has come, where: what is left of it depends on the checkpoints it can go on from."""
 
@@ -158,7 +166,7 @@ class Progress:
 
     def left_s(self, job_id: str, model: str, place: str, *, resume: bool, form: int = 0) -> float:
         """How long the job still runs in that form on that model; `resume`: from what it saved at this place, which it reads first."""
-        done_s, reading_s = (self._saved.get((job_id, place), 0.0), RESUMING_S) if resume else (0.0, 0.0)
+        done_s, reading_s = self._goes_on(job_id, place, resume=resume)
         left_s = (self._jobs[job_id].run_s - done_s) / self.speed(job_id, model, form)
         return reading_s + max(NOTHING_S, left_s)
 
@@ -166,6 +174,16 @@ class Progress:
         self, job_id: str, model: str, place: str, ran_s: float, *, resume: bool = False, form: int = 0
     ) -> None:
         """It has saved itself here after so long in that form on that model, counted on top of what it went on from."""
-        done_s = self._saved.get((job_id, place), 0.0) if resume else 0.0
-        worked_s = max(0.0, ran_s - (RESUMING_S if resume else 0.0))
-        self._saved[job_id, place] = done_s + worked_s * self.speed(job_id, model, form)
+        done_s, reading_s = self._goes_on(job_id, place, resume=resume)
+        worked_s = max(0.0, ran_s - reading_s)
+        self._saved[self._kept(job_id, place)] = done_s + worked_s * self.speed(job_id, model, form)
+
+    def _goes_on(self, job_id: str, place: str, *, resume: bool) -> tuple[float, float]:
+        """From how much it goes on, and how long it reads that. What is kept for all places is brought to whichever it is, and nobody needs to say so."""
+        kept = self._kept(job_id, place)
+        for_all = self._jobs[job_id].saves_s is not None and kept in self._saved
+        return (self._saved.get(kept, 0.0), RESUMING_S) if resume or for_all else (0.0, 0.0)
+
+    def _kept(self, job_id: str, place: str) -> tuple[str, str]:
+        """Where it looks for what it has saved: at this place, or at one that all places reach."""
+        return job_id, place if self._jobs[job_id].saves_s is None else ""

@@ -9,6 +9,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
 from federator.simulation.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
 from federator.simulation.comparison.offers import A100, SITES, V100, usd_gpu_h
+from federator.simulation.comparison.renting import PATIENCE, WORKS, WORTHS, Work, renting_jobs, renting_world
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.traces import read_trace
@@ -78,6 +80,7 @@ SIGMA = 0.4
 KNOWN: dict[str, float | None] = {"sigma": None, "limit": 8.0}
 """ElasticFlow's jobs are so many iterations at a known pace. `max_duration` holds their narrowest form, too."""
 CHOOSE_FORMS = frozenset({"ours", "greedy"})
+OURS = ("ours", "greedy")
 DEADLINE_BLIND = frozenset({"fifo", "random", "race", "race-incremental", "isolated", "starburst"})
 
 
@@ -98,6 +101,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Of ElasticFlow's clusters one alone; empty: all."""
     elastic: bool = False
     """Jobs may run in other forms than the one that they ask for."""
+    work: str = ""
+    """Of the figures of renting: a name of `renting.WORKS`."""
+    spot: bool = False
+    """Machines may be rented on spot, too."""
+    patience: float = 1.0
+    """The baselines wait so many times as long before they rent."""
+    worth: float = VALUE_FACTOR
+    """What a met deadline is worth, in on-demand prices of its GPU-hours: by this ours rents more or less."""
+    schedulers: tuple[str, ...] = ()
+    """Whose rows there are; empty: everybody's."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +128,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_cases() -> list[Case]:
     """Every case, in the order of the table."""
-    return [*_online(), *_ten_clusters(), _chronus(), *_elasticflow()]
+    return [*_online(), *_ten_clusters(), _chronus(), *_elasticflow(), *_renting()]
 
 
 def _online() -> Iterable[Case]:
@@ -170,6 +183,35 @@ def _elasticflow() -> Iterable[Case]:
             )
 
 
+def _renting() -> Iterable[Case]:
+    """What spot saves; then how much is missed for how much money, for each scheduler over what makes it rent more or less."""
+    for name, work in WORKS.items():
+        for spot in (False, True):
+            yield _of_work(name, work, "spot", "spot" if spot else "on-demand", spot=spot, schedulers=OURS)
+    for name, work in WORKS.items():
+        for worth in WORTHS:
+            yield _of_work(name, work, "bursting", f"worth{worth:g}", worth=worth, schedulers=OURS)
+        for by, waits in PATIENCE.items():
+            for patience in waits:
+                yield _of_work(
+                    name, work, "bursting", f"{by}-waits{patience:g}", patience=patience, schedulers=(by,)
+                )
+
+
+def _of_work(name: str, work: Work, family: str, what: str, **more: Any) -> Case:
+    return Case(
+        name=f"{family}/{name}/{what}",
+        family=family,
+        group=f"{family}, {work.title}, {what}",
+        trace=work.trace,
+        cluster=work.cluster,
+        deadline_k=work.deadline_k,
+        burst=True,
+        work=name,
+        **more,
+    )
+
+
 def chosen(cases: Sequence[Case], only: Sequence[str]) -> list[Case]:
     """Those whose names begin with one of these words; all without any. Raises `Invalid` for a word that no name begins with."""
     for word in only:
@@ -194,6 +236,8 @@ def runs_of(cases: Sequence[Case], schedulers: Sequence[str]) -> list[Run]:
                 continue  # its jobs have no home: where their data is may not even have their GPUs
             if case.elastic and name not in CHOOSE_FORMS:
                 continue  # it starts every job as it is asked for
+            if case.schedulers and name not in case.schedulers:
+                continue
             runs_as, index = _index(case, name)
             first.setdefault(index, (runs_as, case))
             rows.setdefault(index, []).append((name, case))
@@ -209,6 +253,8 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     runs_as = "fifo" if name == "starburst" and not rents else name
     tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
     work = f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'}"
+    if case.work:
+        work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience} {case.worth}"
     return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
 
 
@@ -221,6 +267,9 @@ def world_of(case: Case, data: Path) -> World:
         return msgspec.structs.replace(
             world, speeds=speeds, policies=ONLINE_POLICIES + RENTING + RENTING_FOR_INTERACTIVE
         )
+    if case.work:
+        world, offers = renting_world(case.work, data, spot=case.spot)
+        return _with_clouds(world, offers)
     if case.family == "chronus":
         pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
         world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
@@ -243,21 +292,27 @@ def _with_clouds(world: World, offers: tuple[Offer, ...]) -> World:
 def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None) -> list[TraceJob]:
     """The jobs as they are submitted, with their estimates, deadlines and values."""
     trace = read_trace(data / case.trace)
+    if case.work:
+        trace = renting_jobs(case.work, trace, saves=case.family == "spot")
     if case.family == "online":
         trace = [msgspec.structs.replace(job, queue=QUEUES_OF_BANDS[job.priority]) for job in trace]
         return prepared(trace, LoadOptions(length_s=length_s), case.seed, world)
     if case.family == "chronus":
         trace = [msgspec.structs.replace(job, home="philly") for job in trace]
-    if case.cluster:
+    if case.cluster and not case.work:
         trace = [job for job in trace if job.home == case.cluster]
     if case.elastic:
         trace = elastic(trace, data)
     offers = V100 if case.family == "chronus" else A100
+    share = 1.0
+    if case.work:
+        offers, share = WORKS[case.work].offers, WORKS[case.work].share
     options = LoadOptions(
         length_s=length_s,
+        load=share,
         deadline_k=case.deadline_k,
         **(KNOWN if case.family == "elasticflow" else {"sigma": SIGMA}),
-        value_usd_gpu_h=VALUE_FACTOR * usd_gpu_h(offers),
+        value_usd_gpu_h=case.worth * usd_gpu_h(offers),
     )
     return [
         msgspec.structs.replace(job, wait_usd_h=WAIT_USD_GPU_H * job.gpus_total)

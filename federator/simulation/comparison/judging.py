@@ -12,7 +12,7 @@ import msgspec
 from federator.simulation.accounting import Figures, figures, quantile
 from federator.simulation.comparison.cases import INTERACTIVE, Run, jobs_of, world_of
 from federator.simulation.running import Moment, Outcome, simulate
-from federator.simulation.schedulers import scheduler
+from federator.simulation.schedulers import patient
 from federator.simulation.work import TraceJob
 
 PACKAGES = ("federator", "federator_agent", "federator_policies", "federator_providers")
@@ -67,7 +67,9 @@ def carried_out(
     world = world_of(run.case, data)
     jobs = jobs_of(run.case, data, world, length_s)
     began_s = time.process_time()
-    outcome = simulate(world, jobs, scheduler(run.scheduler), seed=run.case.seed, watch=watch)
+    outcome = simulate(
+        world, jobs, patient(run.scheduler, run.case.patience), seed=run.case.seed, watch=watch
+    )
     cpu_s = time.process_time() - began_s
     rows, checked = [], None
     for name, case in run.rows:

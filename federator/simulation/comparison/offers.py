@@ -6,6 +6,8 @@ has joined, a minute of teardown.
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from federator.model.capacity import Market, Offer
 
 DELAY_S = 540.0
@@ -30,6 +32,7 @@ class Machine(NamedTuple):
     cpus: int
     ram_gib: int
     usd_h: float
+    spot_usd_h: float
 
 
 def _offers(model: str, gpu_memory_gib: int, *machines: Machine) -> tuple[Offer, ...]:
@@ -54,21 +57,35 @@ def _offers(model: str, gpu_memory_gib: int, *machines: Machine) -> tuple[Offer,
     )
 
 
-A100 = _offers(
-    "A100",
-    40,
-    Machine("gcp", "a2-highgpu-1g", 1, 12, 85, 3.67339),
-    Machine("gcp", "a2-highgpu-2g", 2, 24, 170, 7.34677),
-    Machine("gcp", "a2-highgpu-4g", 4, 48, 340, 14.69354),
-    Machine("aws", "p4d.24xlarge", 8, 96, 1152, 21.95764),
+A100_MACHINES = (
+    Machine("gcp", "a2-highgpu-1g", 1, 12, 85, 3.67339, 1.92802),
+    Machine("gcp", "a2-highgpu-2g", 2, 24, 170, 7.34677, 3.85604),
+    Machine("gcp", "a2-highgpu-4g", 4, 48, 340, 14.69354, 7.71208),
+    Machine("aws", "p4d.24xlarge", 8, 96, 1152, 21.95764, 7.24602),
 )
-V100 = _offers(
-    "V100",
-    16,
-    Machine("aws", "p3.2xlarge", 1, 8, 61, 3.06),
-    Machine("aws", "p3.8xlarge", 4, 32, 244, 12.24),
-    Machine("aws", "p3.16xlarge", 8, 64, 488, 24.48),
+V100_MACHINES = (
+    Machine("aws", "p3.2xlarge", 1, 8, 61, 3.06, 0.612),
+    Machine("aws", "p3.8xlarge", 4, 32, 244, 12.24, 1.7136),
+    Machine("aws", "p3.16xlarge", 8, 64, 488, 24.48, 4.1616),
 )
+
+
+A100, V100 = _offers("A100", 40, *A100_MACHINES), _offers("V100", 16, *V100_MACHINES)
+SPOT_USD_H = {machine.instance: machine.spot_usd_h for machine in (*A100_MACHINES, *V100_MACHINES)}
+"""Google's as published on that day. Amazon's is the on-demand price less the mean saving that its Spot Advisor gives (2025-06, alexei-led/spotinfo, Apache-2.0)."""
+
+
+def on_spot(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """The same machines as the spot market has them."""
+    return tuple(
+        replace(
+            offer,
+            name=f"{offer.name}/spot",
+            market=Market.SPOT,
+            price_usd_h=SPOT_USD_H[offer.instance_type],
+        )
+        for offer in offers
+    )
 
 
 def usd_gpu_h(offers: tuple[Offer, ...]) -> float:

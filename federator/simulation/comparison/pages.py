@@ -7,7 +7,15 @@ from pathlib import Path
 import msgspec
 
 from federator.simulation import plots
-from federator.simulation.comparison.cases import LOADS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
+from federator.simulation.comparison.cases import LOADS, OURS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
+from federator.simulation.comparison.equal_misses import (
+    BURSTING,
+    SPOT,
+    curves_of,
+    equal_misses_table,
+    picture,
+    spot_table,
+)
 from federator.simulation.comparison.judging import Row, build
 from federator.simulation.comparison.offers import A100, DELAY_S, SOURCES, V100, usd_gpu_h
 from federator.simulation.comparison.running import Made
@@ -22,7 +30,7 @@ from federator.simulation.comparison.tables import (
     prototype_table,
 )
 from federator.simulation.report import COLOURS, STYLE
-from federator.simulation.schedulers import SCHEDULERS
+from federator.simulation.schedulers import PATIENT, SCHEDULERS
 
 COLOUR = dict(zip(SCHEDULERS, COLOURS, strict=True))
 MONEY = {
@@ -95,6 +103,8 @@ def markdown(table: Table, data: Path) -> str:
 
 def _tables(table: Table, data: Path) -> list[tuple[str, Cells]]:
     found = [
+        ("Spot, beside on-demand alone", spot_table(table.rows)),
+        ("Burst money at equal misses", equal_misses_table(table.rows, OURS, tuple(PATIENT))),
         ("Means", means_table(table.groups)),
         ("Ours against each baseline", against_table(table.groups)),
         ("The prototype: ours / its own", prototype_table(table.groups, data)),
@@ -105,7 +115,7 @@ def _tables(table: Table, data: Path) -> list[tuple[str, Cells]]:
 
 def page(table: Table, data: Path) -> str:
     """The page: charts first, then all tables."""
-    sections = [*_online(table.groups), *_met(table.groups), *_bills(table.groups)]
+    sections = [*_curves(table.rows), *_online(table.groups), *_met(table.groups), *_bills(table.groups)]
     sections += [_section(title, _html(cells), wide=True) for title, cells in _tables(table, data)]
     sections.append(_section("Can this be true?", _checks(table), wide=True))
     about = "".join(f"<p>{escape(text)}</p>" for text in table.about)
@@ -148,11 +158,19 @@ def _online(groups: Sequence[Group]) -> list[str]:
     return made
 
 
+def _curves(rows: Sequence[Row]) -> list[str]:
+    """Misses over money, one picture for each work."""
+    return [
+        _section(f"Misses and burst money: {work}", picture(curves, COLOUR))
+        for work, curves in curves_of(rows).items()
+    ]
+
+
 def _met(groups: Sequence[Group]) -> list[str]:
     """Bars of deadlines met, by GPU-hours: one chart per size, with and without clouds."""
     charts: dict[str, dict[str, list[tuple[str, str, float]]]] = {}
     for each in groups:
-        if each.family == "online":
+        if each.family in ("online", BURSTING, SPOT):
             continue
         chart, _, tightness = each.group.rpartition(", k = ")
         bar = (each.scheduler, COLOUR[each.scheduler], each.means["met_gpu_h_pct"].value / 100.0)
@@ -168,7 +186,7 @@ def _bills(groups: Sequence[Group]) -> list[str]:
     """What was paid and lost, where clouds could be rented."""
     made = []
     key = "".join(f'<span><i style="background:{c}"></i>{name}</span>' for name, c in MONEY.items())
-    for group in dict.fromkeys(each.group for each in groups):
+    for group in dict.fromkeys(each.group for each in groups if each.family not in (BURSTING, SPOT)):
         found = [each for each in groups if each.group == group]
         if not any(each.means["burst_usd"].value for each in found):
             continue

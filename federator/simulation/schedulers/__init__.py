@@ -23,7 +23,7 @@ from federator.simulation.schedulers.port import (
 from federator.simulation.world import World
 from federator.solving.inline import InlineSolver
 
-__all__ = ["SCHEDULERS", "Scheduler", "scheduler"]
+__all__ = ["PATIENT", "SCHEDULERS", "Scheduler", "patient", "scheduler"]
 
 
 def _listing(
@@ -33,9 +33,12 @@ def _listing(
     alter: Alter | None = None,
     bind: Bind | None = None,
     change: Callable[[World], World] | None = None,
+    patience: float = 1.0,
 ) -> Scheduler:
     def solver(seed: int, world: World) -> ListSolver:
-        return ListSolver(name, rule(seed, world), listed(world))
+        made = rule(seed, world)
+        made.patience = patience
+        return ListSolver(name, made, listed(world))
 
     return Scheduler(name, solver, alter=alter or renting_by_itself(), bind=bind, change=change)
 
@@ -59,6 +62,23 @@ SCHEDULERS: dict[str, Scheduler] = {
         _listing("starburst", Starburst),
     )
 }
+
+
+PATIENT: dict[str, type[Rule]] = {"threshold": Threshold, "starburst": Starburst}
+"""Those whose wait before they rent can be made longer or shorter."""
+
+
+def patient(name: str, patience: float) -> Scheduler:
+    """The scheduler of that name, with its wait before it rents so many times as long. Raises `Invalid` for one that has none."""
+    if patience == 1.0:
+        return scheduler(name)
+    if name not in PATIENT:
+        raise Invalid(
+            f"{name} has no wait of its own that could be longer or shorter",
+            field="--scheduler",
+            remedy=f"write one of {', '.join(PATIENT)}",
+        )
+    return _listing(name, PATIENT[name], patience=patience)
 
 
 def scheduler(name: str) -> Scheduler:

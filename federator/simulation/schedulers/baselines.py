@@ -25,6 +25,7 @@ class Fifo:
     """In order of arrival; the first listed site that has room; what does not fit is passed over (backfill). Rents after half an hour."""
 
     shares = False
+    patience = 1.0
 
     def __init__(self, seed: int, setting: Setting) -> None:
         del seed
@@ -48,7 +49,7 @@ class Fifo:
     def rents_after_s(self, job: JobView, site: str) -> float:
         """Half an hour, whatever the job and the cloud."""
         del job, site
-        return WAIT_S
+        return WAIT_S * self.patience
 
     def stirs_s(self, job: JobView, *, renting: bool) -> Collection[float]:
         """When it may be rented for."""
@@ -73,7 +74,7 @@ class Starburst(Fifo):
     def rents_after_s(self, job: JobView, site: str) -> float:
         """In proportion to its GPU-hours, as its user estimates them."""
         del site
-        return BUDGET_H_PER_GPU_H * job.gpus_total * job.run_s / RUNTIME_MARGIN
+        return self.patience * BUDGET_H_PER_GPU_H * job.gpus_total * job.run_s / RUNTIME_MARGIN
 
 
 class Race(Fifo):

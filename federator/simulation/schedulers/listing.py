@@ -35,6 +35,8 @@ class Rule(Protocol):
 
     shares: bool
     """Whether a job may go to a machine that is rented for another one before it may be rented for itself."""
+    patience: float
+    """It waits so many times as long as it is known for before it rents."""
 
     def __init__(self, seed: int, setting: Setting) -> None:
         """Begin anew."""

@@ -35,6 +35,8 @@ def test_all_work_is_there() -> None:
         "ten clusters": 12,
         "chronus": 1,
         "elasticflow": 14,
+        "spot": 6,
+        "bursting": 45,
     }
 
 

@@ -108,6 +108,21 @@ def test_what_is_wrong_with_it_is_named(tmp_path: Path, market: str, trace: str,
     assert words in raised.value.describe()
 
 
+def test_counts_are_read_as_what_was_given_and_taken(tmp_path: Path) -> None:
+    """From 3 to 1 two are gone: one of three, and one of the two that were left."""
+    path = tmp_path / "counts.csv"
+    path.write_text("trace,t_s,time,instances\ngcp,0,x,3\nother,60,x,9\ngcp,600,x,1\ngcp,1200,x,2\n")
+    history = read_history(path, "gcp")
+    assert history.events == (
+        SpotEvent(0.0, 0),
+        SpotEvent(600.0, 3),
+        SpotEvent(600.0, 2),
+        SpotEvent(1200.0, 0),
+    )
+    assert history.sold_out(900.0)
+    assert not history.sold_out(1200.0)
+
+
 def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(Invalid, match="columns"):
