@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from federator.control.executor import NEVER_JOINED
-from federator.control.money import period_start, spend, spend_rows
+from federator.control.money import spend, spend_rows
 from federator.control.proposals import proposed
 from federator.control.records import Changes, Flag, Records, row_key
 from federator.control.scribe import Scribe
@@ -22,6 +22,7 @@ from federator.kernel.errors import FederatorError
 from federator.model.events import Alert, AlertKind, Event
 from federator.model.jobs import JobStatus
 from federator.model.rules import Period
+from federator.planning.periods import period_start
 from federator.ports import Courier
 from federator.settings import AlertSettings
 from federator.telemetry import METRICS

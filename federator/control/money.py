@@ -6,7 +6,6 @@ days) and needs no splitting of bills: promise 6 is an upper bound.
 
 import math
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from federator.control.concrete_rules import of_owner
@@ -17,6 +16,7 @@ from federator.model.placements import Placement
 from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, admits_queue, in_scope, selects
 from federator.model.sites import SiteKind
 from federator.model.snapshot import SpendView
+from federator.planning.periods import period_start
 
 DEARER = 1.05
 """A bill that grows this much faster than the price that was rented for shows a price that has risen; below it, it is the clocks."""
@@ -34,32 +34,6 @@ class JobLimit(NamedTuple):
 
     usd: float | None
     policy: str = ""
-
-
-def period_start(period: Period, now: float) -> float:
-    """When the present day, week or month began, UTC; the beginning of time for a total."""
-    if period is Period.TOTAL:
-        return 0.0
-    if period is Period.NOW:
-        return now
-    day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if period is Period.WEEK:
-        day -= timedelta(days=day.weekday())
-    if period is Period.MONTH:
-        day = day.replace(day=1)
-    return day.timestamp()
-
-
-def period_end(period: Period, now: float) -> float | None:
-    """When the present day, week or month ends, UTC; None for what has no end."""
-    start = datetime.fromtimestamp(period_start(period, now), UTC)
-    if period is Period.DAY:
-        return (start + timedelta(days=1)).timestamp()
-    if period is Period.WEEK:
-        return (start + timedelta(days=7)).timestamp()
-    if period is Period.MONTH:
-        return (start + timedelta(days=32)).replace(day=1).timestamp()
-    return None
 
 
 def outstanding_usd(lease: Lease) -> float:

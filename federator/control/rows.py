@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from federator.control.intake_checks import QueueBook
 from federator.control.inventory import Inventory
-from federator.control.money import outstanding_usd, period_end, period_start, spend, spend_rows
+from federator.control.money import outstanding_usd, spend, spend_rows
 from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
 from federator.model.jobs import in_gpus, tidy
@@ -16,6 +16,7 @@ from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSel
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
 from federator.planning.candidates import Candidate, of_pools
+from federator.planning.periods import period_end, period_start
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PartRow, PoolRow, QueueRow, SiteRow
 
 EARLIEST_PACE = 0.02

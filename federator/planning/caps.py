@@ -39,7 +39,7 @@ class Caps:
         self.now = snapshot.taken_at
         self.counting: dict[tuple[object, ...], list[tuple[int, CapRow]]] = {}
         for number, row in enumerate(self.rows):
-            self.used[number] = sum(_standing_use(row, pool) for pool in snapshot.pools)
+            self.used[number] = sum(standing_use(row, pool) for pool in snapshot.pools)
             if row.unit is CapUnit.USD:
                 self.used[number] += sum(
                     view.spent_usd + view.committed_usd
@@ -56,37 +56,37 @@ class Caps:
 
     def blocking(self, job: JobView, at: Candidate, *, shares: bool = False) -> CapRow | None:
         """The first cap that starting the job there would exceed. `shares`: on an instance that is rented for another job."""
-        for number, row in self._about(job):
-            adds = 0.0 if shares and row.unit not in QUEUE_UNITS else self._adds(row, job, at)
+        for number, row in self.about(job):
+            adds = 0.0 if shares and row.unit not in QUEUE_UNITS else self.adds_to(row, job, at)
             if adds and self.used[number] + adds > row.limit + EPSILON:
                 return row
         return None
 
     def describe(self, row: CapRow, job: JobView, at: Candidate) -> tuple[str, str]:
         """A blocking cap in words, and the change that would help."""
-        return describe(row, self.used[self.rows.index(row)], self._adds(row, job, at))
+        return describe(row, self.used[self.rows.index(row)], self.adds_to(row, job, at))
 
     def adds(self, job: JobView, at: Candidate) -> tuple[float, ...]:
         """What starting the job there adds to each row."""
-        return tuple(self._adds(row, job, at) for row in self.rows)
+        return tuple(self.adds_to(row, job, at) for row in self.rows)
 
     def take(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
         """Count the job in."""
-        for number, row in self._about(job):
+        for number, row in self.about(job):
             if not (shares and row.unit not in QUEUE_UNITS):
-                self.used[number] += self._adds(row, job, at)
+                self.used[number] += self.adds_to(row, job, at)
 
     def give_back(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
         """Undo `take`."""
-        for number, row in self._about(job):
+        for number, row in self.about(job):
             if not (shares and row.unit not in QUEUE_UNITS):
-                self.used[number] -= self._adds(row, job, at)
+                self.used[number] -= self.adds_to(row, job, at)
 
     def end(self, job: JobView, at: Candidate) -> None:
         """Count out what a started job gives back when it ends: GPUs and jobs."""
-        for number, row in self._about(job):
+        for number, row in self.about(job):
             if row.unit in QUEUE_UNITS:
-                self.used[number] -= self._adds(row, job, at)
+                self.used[number] -= self.adds_to(row, job, at)
 
     def end_busy(self, busy: BusyView, pool: PoolView) -> None:
         """Count out work that ran before this plan."""
@@ -94,14 +94,15 @@ class Caps:
             if row.unit in QUEUE_UNITS:
                 self.used[number] -= busy_use(row, busy, pool)
 
-    def _about(self, job: JobView) -> list[tuple[int, CapRow]]:
+    def about(self, job: JobView) -> list[tuple[int, CapRow]]:
         """The rows that count such a job; with a cap for every user there are many that do not."""
         key = (job.queue, job.owner, *sorted(job.labels.items()))
         if key not in self.counting:
             self.counting[key] = [(n, row) for n, row in enumerate(self.rows) if matches(row.scope, job)]
         return self.counting[key]
 
-    def _adds(self, row: CapRow, job: JobView, at: Candidate) -> float:
+    def adds_to(self, row: CapRow, job: JobView, at: Candidate) -> float:
+        """What starting the job there adds to one row."""
         if not (matches(row.scope, job) and at.selected_by(row.pools)):
             return 0.0
         if row.unit is CapUnit.GPUS:
@@ -116,6 +117,17 @@ class Caps:
         return each * machines(job, at)
 
 
+def row_names(rows: Sequence[CapRow]) -> list[str]:
+    """What each cap is called among the rows of a model: policy and unit, and a number where several share them, as one for every owner does."""
+    names: list[str] = []
+    counts: dict[str, int] = {}
+    for row in rows:
+        name = f"{row.policy}/{row.unit.value}"
+        count = counts[name] = counts.get(name, 0) + 1
+        names.append(name if count == 1 else f"{name}/{count}")
+    return names
+
+
 def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
     """What one running placement counts for a cap on GPUs or jobs; local work of the site counts for none."""
     if busy.placement is None or not in_scope(
@@ -127,7 +139,7 @@ def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
     return float(busy.gpus_total) if row.unit is CapUnit.GPUS else float(busy.leads)
 
 
-def _standing_use(row: CapRow, pool: PoolView) -> float:
+def standing_use(row: CapRow, pool: PoolView) -> float:
     """What a pool contributes to a cap as things stand: its running placements, or its rent."""
     if row.unit in QUEUE_UNITS:
         return sum(busy_use(row, busy, pool) for busy in pool.busy)

@@ -16,17 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
-from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.burst import Case
 from federator.planning.candidates import machines
-from federator.planning.caps import Caps
+from federator.planning.cap_rows import CapRows
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
+from federator.planning.hours import Entry, hour_rows
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, late_share, longer_s, never_usd
-from federator.planning.problem import under
-from federator.planning.starts import Standing, Starts
+from federator.planning.problem import World, under
+from federator.planning.starts import Standing
 
 
 class Kind(IntEnum):
@@ -115,9 +114,9 @@ def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
     return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
 
 
-def build(evaluator: Evaluator) -> Columns:
-    """Cut a world into columns and rows."""
-    return _Builder(evaluator).build()
+def build(evaluator: Evaluator, line: World | None = None) -> Columns:
+    """Cut a world into columns and rows. `line`: all work, of which this world may show a part; rows that it could not fill are left out."""
+    return _Builder(evaluator, line).build()
 
 
 class _Asking(NamedTuple):
@@ -131,38 +130,30 @@ class _Asking(NamedTuple):
 class _Builder:
     """Makes the columns of each class, noting in passing what they take; rows are written at the end."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, line: World | None) -> None:
         self.evaluator, self.world = evaluator, evaluator.world
         self.now = self.world.now
         self.lots = self.world.lots()
-        self.caps = Caps(self.world.snapshot, self.world.book.caps)
-        self.edges = np.array(BUCKETS_H) * 3600.0
+        self.line = self.world if line is None else line
+        self.caps = CapRows(self.world, self.line)
         self.standing = Standing(self.world, self.lots)
         self.rows: list[Terms] = []
         self.named: dict[str, Terms] = {}
-        self.entries: list[tuple[int, Starts]] = []
-        """Starts of a class, and the index of the first of their columns."""
+        self.entries: list[Entry] = []
         self.pile = Pile()
         grouped: dict[object, list[JobView]] = {}
         for job in self.world.jobs:
             grouped.setdefault(self.world.key(job), []).append(job)
         self.classes = list(grouped.values())
-        places = len(self.world.places)
-        self.gpu_hours: list[list[Terms]] = [self._bucket_rows(p) for p in range(places)]
         self.fit: list[_Asking] = []
-        self.cap_rows = [
-            Terms(f"cap/{row.policy}/{row.unit.value}", -np.inf, max(0.0, row.limit - used))
-            for row, used in zip(self.caps.rows, self.caps.used, strict=True)
-        ]
 
     def build(self) -> Columns:
         for klass in range(len(self.classes)):
             self._class(klass)
-        self._hours()
         self._fit_rows()
         self._guarantee_rows()
-        rows = [row for rows in self.gpu_hours for row in rows] + self.cap_rows
-        self.rows += [row for row in rows if row]
+        self.rows += hour_rows(self.world, self.lots, self.entries, self.line)
+        self.rows += self.caps.rows()
         return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
 
     # -- columns ------------------------------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ class _Builder:
             if self._offered(place):
                 committed += self._rented(klass, place, needy, serve)
         job = members[0]
-        home = min((starts.cheapest_run_usd for _, starts in self.entries[before:]), default=0.0)
+        home = min((each.starts.cheapest_run_usd for each in self.entries[before:]), default=0.0)
         # Without the run, the model would save by never running what it could run later.
         never = never_usd(self.world.book, job).total + home
         serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
@@ -207,14 +198,12 @@ class _Builder:
         starts = self.standing.starts(job, list(able), list(able.values()))
         kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
         first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper, starts.start_s)
-        self.entries.append((first, starts))
+        self.entries.append(Entry(first, starts, job))
+        self.caps.starts(self.entries[-1])
         serve.extend(np.arange(first, first + len(kind)), np.ones(len(kind)))
         now = np.flatnonzero(starts.now)
         places = starts.place[now]
         self.fit.append(_Asking(now + first, places, job))
-        if self.cap_rows:
-            for column, place in zip((now + first).tolist(), places.tolist(), strict=True):
-                self._use_caps(column, job, place)
         committed: list[int] = (now + first).tolist()
         return committed
 
@@ -233,7 +222,7 @@ class _Builder:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
             column = self.pile.add(Kind.RENT, klass, place, price, most)
             serve.add(column, 1.0)
-            self._use_caps(column, job, place)
+            self.caps.rental(column, job, place, 0.0, now=True)
             self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
             self._available(place).add(column, float(count))
             committed.append(column)
@@ -246,20 +235,21 @@ class _Builder:
             )
             column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now, start_s)
             serve.add(column, 1.0)
-            self._use_caps(column, job, place, later=True)
+            self.caps.rental(column, job, place, rent_at - self.now, now=False)
         if count > 1:
             return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
         column = self.pile.add(Kind.SHARE, klass, place, share.total, len(cases))
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
+        self.caps.beside(column, job, place, case.start_at - self.now)
         return committed
 
     def _required(self, klass: int, committed: Iterable[int]) -> None:
         """Jobs that a policy wants rented now: not starting them costs the rent and a little more."""
         members = self.classes[klass]
         prices = [
-            min((c.cost_usd for c in self.evaluator.bursting.required(job, self.caps)), default=None)
+            min((c.cost_usd for c in self.evaluator.bursting.required(job, self.world.caps)), default=None)
             for job in members
         ]
         wanted = [price for price in prices if price is not None]
@@ -272,41 +262,6 @@ class _Builder:
         self.rows.append(row)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
-
-    def _bucket_rows(self, place: int) -> list[Terms]:
-        """GPU-seconds that are expected to be free in each bucket."""
-        at, lot = self.world.places[place], self.lots[place]
-        if at.offer is not None:
-            return []
-        times = np.array([0.0] + [max(0.0, r.at - self.now) for r in lot.releases])
-        gains = np.array(
-            [float(sum(h.gpus for h in lot.hosts))] + [float(r.need[0] * len(r.hosts)) for r in lot.releases]
-        )
-        rows = []
-        for low, high in zip(self.edges[:-1], self.edges[1:], strict=True):
-            free = float(np.sum(gains * np.clip(high - np.maximum(times, low), 0.0, None)))
-            rows.append(Terms(f"hours/{at.key}/{low / 3600.0:g}h", -np.inf, free / 3600.0))
-        return rows
-
-    def _hours(self) -> None:
-        """What all starts take of the buckets' GPU-hours, into their rows."""
-        if not self.entries:
-            return
-        columns = np.concatenate([first + starts.hours_column for first, starts in self.entries])
-        numbers = np.concatenate([starts.hours_row for _, starts in self.entries])
-        gpu_h = np.concatenate([starts.gpu_h for _, starts in self.entries])
-        order = np.argsort(numbers, kind="stable")
-        numbers, columns, gpu_h = numbers[order], columns[order], gpu_h[order]
-        cuts = np.flatnonzero(np.diff(numbers)) + 1
-        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(numbers)], strict=True):
-            if begin < end:
-                place, bucket = divmod(int(numbers[begin]), BUCKETS)
-                self.gpu_hours[place][bucket].extend(columns[begin:end], gpu_h[begin:end])
-
-    def _use_caps(self, column: int, job: JobView, place: int, *, later: bool = False) -> None:
-        """What a start takes of caps; a rental `later` only of the money."""
-        for row, adds in zip(self.cap_rows, self.caps.adds(job, self.world.places[place]), strict=True):
-            row.add(column, 0.0 if later and not row.name.endswith(f"/{CapUnit.USD.value}") else adds)
 
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""

@@ -40,11 +40,11 @@ class Starts:
     start_s: Floats
     """From now."""
     hours_row: Ints
-    """Entries of GPU-hours: `place * BUCKETS + bucket`,"""
+    """When each of them runs: `place * BUCKETS + bucket`,"""
     hours_column: Ints
     """index into this class's columns,"""
-    gpu_h: Floats
-    """and how many."""
+    hours: Floats
+    """and for how long of that bucket."""
     cheapest_run_usd: float
     """At home; 0 where there is none."""
 
@@ -99,7 +99,7 @@ class Standing:
         upper = np.repeat(most[:, np.newaxis], 1 + BUCKETS, axis=1)
         upper[:, 0] = np.minimum(most, gangs)
         row, when = np.nonzero(exists)
-        hours_column, bucket, gpu_h = self._hours(job, start_s[row, when], run_s[row])
+        hours_column, bucket, hours = self._hours(start_s[row, when], run_s[row])
         home = ~self._rented[at]
         return Starts(
             place=choices[row],
@@ -109,7 +109,7 @@ class Standing:
             start_s=start_s[row, when],
             hours_row=at[row][hours_column] * BUCKETS + bucket,
             hours_column=hours_column,
-            gpu_h=gpu_h,
+            hours=hours,
             cheapest_run_usd=float(fixed[home].min()) if home.any() else 0.0,
         )
 
@@ -176,10 +176,10 @@ class Standing:
         starts = np.where(earliest_s <= low, usual, earliest_s)
         return starts, starts < high
 
-    def _hours(self, job: JobView, start_s: Floats, run_s: Floats) -> tuple[Ints, Ints, Floats]:
-        """GPU-hours that each start takes of each bucket."""
+    def _hours(self, start_s: Floats, run_s: Floats) -> tuple[Ints, Ints, Floats]:
+        """How long each start runs in each bucket."""
         begin, end = start_s[:, np.newaxis], (start_s + run_s)[:, np.newaxis]
         overlap = np.minimum(self._edges[1:], end) - np.maximum(self._edges[:-1], begin)
-        gpu_h = np.clip(overlap, 0.0, None) * (job.nodes * job.gpus) / 3600.0
-        column, bucket = np.nonzero(gpu_h)
-        return column, bucket, gpu_h[column, bucket]
+        hours = np.clip(overlap, 0.0, None) / 3600.0
+        column, bucket = np.nonzero(hours)
+        return column, bucket, hours[column, bucket]

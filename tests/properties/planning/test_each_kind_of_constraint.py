@@ -1,8 +1,6 @@
 """Tiny worlds in which one kind of constraint surely binds, and every decision can be tried: how near to the best the solver's plan is, kind by kind.
 
-Twenty fixed worlds of each kind. The solver's plan was the best of all in 20 for hourly caps, instances, markets, several machines and preemption, in 19 for caps on
-USD, gangs, data and ranks that lie apart or together, in 18 for guarantees and parts of GPUs. It falls short of nine in ten where CPUs (17), memory (14), elastic forms
-(16) or `any_of` (16) bind, and far short for caps on GPUs (13) and jobs (12) and for borrowing (9): there the best often meets a deadline that the plan misses.
+Twenty fixed worlds of each kind. The solver's plan is the best of all in at least 18 of 20, but for borrowing (15), elastic forms and `any_of` (16).
 `ordered` (4) is not comparable: lists in order are kept whatever they cost. The solver's plan is never worse than greedy's, but for those lists.
 """
 
@@ -24,11 +22,7 @@ from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bu
 
 WORLDS = 20
 FEWER = {
-    "gpus": 12,
-    "jobs": 11,
-    "borrowing": 8,
-    "cpus": 16,
-    "memory": 13,
+    "borrowing": 14,
     "elastic": 15,
     "any_of": 15,
     "ordered": 3,
