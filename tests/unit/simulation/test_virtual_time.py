@@ -94,3 +94,26 @@ def test_what_is_left_is_cancelled() -> None:
 
     run(lambda _: main())
     assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "others", [(), (1.0,), (0.5, 1.0, 1.0000004), tuple(0.1 * number for number in range(40))]
+)
+def test_timers_of_one_time_run_in_the_order_in_which_they_were_set_whoever_else_has_some(
+    others: tuple[float, ...],
+) -> None:
+    """So watching a simulation does not change it."""
+    ran: list[tuple[int, float]] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        for number in range(12):
+            loop.call_at(
+                1.0 if number % 3 else 1.0000005, lambda which: ran.append((which, loop.time())), number
+            )
+            for at in others:
+                loop.call_at(at, lambda: None)
+        await asyncio.sleep(2.0)
+
+    run(main)
+    first = [(number, 1.0) for number in range(12) if number % 3]
+    assert ran == first + [(number, 1.0000005) for number in range(12) if number % 3 == 0]
