@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from federator.kernel.errors import Damaged
 from federator.model.plans import Action, Finding, Plan, StageReport, Waiting
 from federator.model.rules import Rule
-from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
+from federator.model.snapshot import BusyView, JobView, OfferView, Outside, PoolView, Problem, SpendView
 
 Parts = list[bytes]
 LEVEL = 6
@@ -62,6 +62,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _head = msgspec.msgpack.Decoder(_Head)
 _delta = msgspec.msgpack.Decoder(Delta)
 _price = msgspec.msgpack.Decoder(tuple[str, float])
+_taken = msgspec.msgpack.Decoder(tuple[str, Outside])
 _busy = msgspec.msgpack.Decoder(BusyView)
 _readers = {name: msgspec.msgpack.Decoder(kind) for name, kind in (SEEN | DECIDED).items()}
 
@@ -70,11 +71,17 @@ def split(problem: Problem, plan: Plan) -> Parts:
     """The parts of a decision; `join` puts them together again."""
     seen = problem.snapshot
     head = _Head(
-        problem=replace(problem, snapshot=replace(seen, **dict.fromkeys(SEEN, ())), warm_prices={}),
+        problem=replace(
+            problem, snapshot=replace(seen, **dict.fromkeys(SEEN, ())), warm_prices={}, outside={}
+        ),
         plan=replace(plan, **dict.fromkeys(DECIDED, ()), prices={}),
         counts={name: len(getattr(seen, name)) for name in SEEN}
         | {name: len(getattr(plan, name)) for name in DECIDED}
-        | {"warm_prices": len(problem.warm_prices), "prices": len(plan.prices)},
+        | {
+            "warm_prices": len(problem.warm_prices),
+            "outside": len(problem.outside),
+            "prices": len(plan.prices),
+        },
         busy=tuple(len(pool.busy) for pool in seen.pools),
         ages_s=tuple(pool.age_s for pool in seen.pools),
         behind_s={number: job.behind_s for number, job in enumerate(seen.jobs) if job.behind_s},
@@ -87,6 +94,7 @@ def split(problem: Problem, plan: Plan) -> Parts:
     for name in ("offers", "rules", "spend"):
         parts += map(_encode, getattr(seen, name))
     parts += map(_encode, problem.warm_prices.items())
+    parts += map(_encode, problem.outside.items())
     for name in DECIDED:
         parts += map(_encode, getattr(plan, name))
     parts += map(_encode, plan.prices.items())
@@ -121,10 +129,11 @@ def _put_together(head: _Head, rest: Iterator[bytes]) -> tuple[Problem, Plan]:
         pools.append(replace(pool, busy=work, age_s=age_s))
     seen = {name: read(name) for name in ("offers", "rules", "spend")}
     warm = dict(_price.decode(next(rest)) for _ in range(head.counts["warm_prices"]))
+    outside = dict(_taken.decode(next(rest)) for _ in range(head.counts.get("outside", 0)))
     decided = {name: read(name) for name in DECIDED}
     prices = dict(_price.decode(next(rest)) for _ in range(head.counts["prices"]))
     snapshot = replace(head.problem.snapshot, jobs=tuple(jobs), pools=tuple(pools), **seen)
-    problem = replace(head.problem, snapshot=snapshot, warm_prices=warm)
+    problem = replace(head.problem, snapshot=snapshot, warm_prices=warm, outside=outside)
     return problem, replace(head.plan, **decided, prices=prices)
 
 

@@ -286,9 +286,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Home sites that have been away for a moment only, or that have not come back yet after a start: nothing is rented for want of them."""
 
 
+class Outside(msgspec.Struct, frozen=True):
+    """What jobs that a problem leaves out are expected to use of a row of the model, and what one unit less of it would cost them."""
+
+    used: float
+    usd: float
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """All that `decide` is given: with the seed and the stages it determines the plan, byte for byte."""
 
     snapshot: Snapshot
     warm_prices: dict[str, float] = {}
+    outside: dict[str, Outside] = {}
+    """By the row's name, where a plan of the whole line is known: see `planning.displacing`."""
     decision: str = ""

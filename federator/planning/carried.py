@@ -19,6 +19,7 @@ from federator.planning.bookings import Booking, Schedule
 from federator.planning.burst import Case
 from federator.planning.caps import Caps
 from federator.planning.cases import Cases
+from federator.planning.displacing import Displacing
 from federator.planning.kernels import tables as t
 from federator.planning.prices import NEVER_WAIT_H, Cost
 from federator.planning.ways import Numbers
@@ -129,6 +130,15 @@ class Carried:
     def term(self, name: str) -> float:
         """One of the terms, in USD."""
         return float(self.state[f"{name}_usd"][0])
+
+    def displaced_usd(self, displacing: Displacing) -> float:
+        """What it takes from work outside the window. What is rented later takes nothing."""
+        mine = np.zeros(len(self.jobs), dtype=bool)
+        mine[self.order] = True
+        jobs = self.jobs[mine & (self.jobs["later"] < 0)]
+        ways = self.numbers.ways[jobs["way"]]
+        gpus = (ways["nodes"] * ways["gpus"]).astype(np.float64)
+        return displacing.usd(ways["place"], gpus, jobs["start_at"], jobs["finish_at"])
 
     @cached_property
     def order(self) -> list[int]:

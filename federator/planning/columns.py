@@ -95,12 +95,13 @@ class Columns:
         )
         values = np.where(self.kind == Kind.SLACK, self.upper, 0.0)
         left = np.array([len(members) for members in self.classes], dtype=np.float64)
-        for klass, members in enumerate(self.classes):
-            for job in members:
-                column = column_of.get((klass, starts.get(job.id, -1)))
-                if column is not None:
-                    values[column] += 1.0
-                    left[klass] -= 1.0
+        klass_of = {job.id: klass for klass, members in enumerate(self.classes) for job in members}
+        for job, place in starts.items():
+            klass = klass_of.get(job, -1)
+            column = column_of.get((klass, place))
+            if column is not None:
+                values[column] += 1.0
+                left[klass] -= 1.0
         never = self.kind == Kind.NEVER
         values[never] = left[self.klass[never]]
         return values
@@ -154,6 +155,7 @@ class _Builder:
         self._guarantee_rows()
         self.rows += hour_rows(self.world, self.lots, self.entries, self.line)
         self.rows += self.caps.rows()
+        self._leave_to_others()
         return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
 
     # -- columns ------------------------------------------------------------------------------------------------------
@@ -262,6 +264,18 @@ class _Builder:
         self.rows.append(row)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _leave_to_others(self) -> None:
+        """What jobs outside the window use is not for those inside, but at its price."""
+        outside = self.world.problem.outside
+        for row in self.rows if outside else ():
+            taken = outside.get(row.name)
+            if taken is None or not np.isfinite(row.high):
+                continue
+            used = min(taken.used, max(0.0, row.high))
+            if used > 0.0:
+                row.high -= used
+                row.add(self.pile.add(Kind.SLACK, -1, -1, taken.usd, used), -1.0)
 
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""

@@ -145,8 +145,13 @@ def list_schedule(problem: Problem) -> dict[str, HomeForecast]:
 
 
 def home_forecast(world: World) -> dict[str, HomeForecast]:
-    """The counterfactual of every rental: nothing is rented, and no lease is used."""
-    found = at_home(world)
-    return {
-        job: HomeForecast(job, world.places[b.place].key, b.start_at, b.finish_at) for job, b in found.items()
-    }
+    """The counterfactual of every rental: nothing is rented, and no lease is used.
+
+    Where prices have chosen the window, not all that stand first are in it: a job that could start now only because they are not, waits for them here.
+    """
+    priced, found = bool(world.problem.outside), {}
+    for job, booking in at_home(world).items():
+        late_s = world.by_id[job].behind_s if priced and booking.start_at <= world.now else 0.0
+        place, start_at, finish_at = world.places[booking.place].key, booking.start_at, booking.finish_at
+        found[job] = HomeForecast(job, place, start_at + late_s, finish_at + late_s)
+    return found

@@ -23,6 +23,7 @@ from federator.planning.schedule import schedule
 
 if TYPE_CHECKING:
     from federator.planning.carried import Carried
+    from federator.planning.displacing import Displacing
 
 REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
@@ -35,6 +36,8 @@ STAGE_WORK = 1_000_000
 PROOF_WORK = 2_000_000
 """While a decision has taken less than this, rentals in it are each tried without."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
+DISPLACED = "displaced"
+"""A term besides, where the problem says what work outside the window uses."""
 EPSILON_USD = 1e-6
 """Differences below this are none."""
 
@@ -82,6 +85,15 @@ class Work:
         self.limit = PROOF_WORK
 
 
+def _displacing(world: World) -> "Displacing | None":
+    """What takes from work outside the window; None where there is none, and so no numpy is needed."""
+    if not world.problem.outside:
+        return None
+    from federator.planning.displacing import Displacing  # noqa: PLC0415 - for that reason
+
+    return Displacing(world)
+
+
 class Evaluator:
     """Prices decisions in one world."""
 
@@ -93,6 +105,7 @@ class Evaluator:
         self.home = home_forecast(world) if home is None else home
         self.bursting = Bursting(world, self.home)
         self.work = work or Work()
+        self.displacing = _displacing(world)
         self.order: Mapping[str, int] | None = None
         """The turn of each job that waits, where it is not the published one."""
 
@@ -123,6 +136,8 @@ class Evaluator:
     def _scored(self, carried: "Carried") -> Scored:
         self.work.looks += carried.attempts
         terms = {name: round(carried.term(name), 6) for name in TERMS}
+        if self.displacing is not None:
+            terms[DISPLACED] = round(carried.displaced_usd(self.displacing), 6)
         return Scored(
             starts=carried.starts(),
             total=round(sum(terms.values()), 6),
@@ -152,6 +167,9 @@ class Evaluator:
             "shortfall": self._shortfall(now),
             "policy": sum(self._unmet(job, plan.bookings.get(job.id), plan.caps) for job in self.world.jobs),
         }
+        if self.displacing is not None:
+            here = {job: booking for job, booking in plan.bookings.items() if job not in later}
+            terms[DISPLACED] = self.displacing.of(here)
         terms = {name: round(value, 6) for name, value in terms.items()}
         return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later)
 

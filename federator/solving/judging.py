@@ -20,7 +20,7 @@ from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
 
 TOLERANCE_USD = 0.01
 """An objective that differs by less, or by less than a millionth, is the same."""
-TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
+TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy", "displaced")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def turns_of(world: World, order: Sequence[str]) -> dict[str, int] | None:
 
 def objective_of(scored: Scored) -> Objective:
     """What a decision costs, as a plan file has it."""
-    return Objective(total_usd=scored.total, **{f"{term}_usd": scored.terms[term] for term in TERMS})
+    return Objective(total_usd=scored.total, **{f"{term}_usd": scored.terms.get(term, 0.0) for term in TERMS})
 
 
 def _plan(problem: Problem, file: PlanFile) -> Plan:

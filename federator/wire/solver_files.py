@@ -14,10 +14,19 @@ import msgspec
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer, Shape
 from federator.model.jobs import Accelerators, Form, Input, Resources
-from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
+from federator.model.snapshot import (
+    BusyView,
+    JobView,
+    OfferView,
+    Outside,
+    PoolView,
+    Problem,
+    Snapshot,
+    SpendView,
+)
 from federator.wire import records
 from federator.wire import solver_problem as told
-from federator.wire.solver_parts import InputData, ProblemForm, RefusedSite
+from federator.wire.solver_parts import InputData, ProblemForm, ProblemOutside, RefusedSite
 from federator.wire.solver_plan import FORMAT as PLAN_FORMAT
 from federator.wire.solver_plan import PlanFile
 from federator.wire.solver_problem import FORMAT, ProblemFile
@@ -119,6 +128,7 @@ def to_problem(file: ProblemFile) -> Problem:
             rules=file.rules,
         ),
         warm_prices=file.prices,
+        outside={row: _into(Outside, each) for row, each in file.outside.items()},
         decision=file.decision,
     )
 
@@ -241,6 +251,7 @@ def from_problem(problem: Problem) -> ProblemFile:
         rules=snapshot.rules,
         forecasts={job.id: _told_forecast(job) for job in snapshot.jobs},
         prices=problem.warm_prices,
+        outside={row: _into(ProblemOutside, each) for row, each in problem.outside.items()},
     )
 
 

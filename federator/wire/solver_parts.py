@@ -58,3 +58,10 @@ class ProblemForm(_Part, frozen=True, kw_only=True):
     """Over that of form 0: the run time is that much shorter."""
     option: Count = 0
     """Which entry of its job's list it is a width of."""
+
+
+class ProblemOutside(_Part, frozen=True, kw_only=True):
+    """What jobs that the file leaves out are expected to use of a row: `used` in its unit; `usd`: what one unit less would cost them."""
+
+    used: Amount
+    usd: Amount

@@ -142,6 +142,8 @@ class Objective(_Part, frozen=True, kw_only=True):
     """What guarantees are short of."""
     policy_usd: float = 0.0
     """What a policy required to be rented and is not."""
+    displaced_usd: float = 0.0
+    """What it takes from jobs that the problem leaves out, at `outside`'s prices."""
 
 
 class Certificate(_Part, frozen=True, kw_only=True):

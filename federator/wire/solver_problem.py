@@ -20,6 +20,7 @@ from federator.wire.solver_parts import (
     InputData,
     Name,
     ProblemForm,
+    ProblemOutside,
     Ranks,
     RefusedSite,
     Seconds,
@@ -390,5 +391,7 @@ class ProblemFile(_Part, frozen=True, kw_only=True):
     """One for every job, by its id."""
     prices: dict[str, float] = {}
     """Prices of the model's rows, in USD, that the last plan ended with: a hint, never a rule."""
+    outside: dict[str, ProblemOutside] = {}
+    """By the row's name: `hours/PLACE/BUCKETh`, the bucket by its beginning. Where it is there, plans are charged for what they take of it."""
     recorded: dict[str, Any] | None = None
     """The plan that was made of it, where this was a recorded decision: `federator decisions replay FILE` compares with it. The solver does not read it."""

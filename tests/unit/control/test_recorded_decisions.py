@@ -12,7 +12,7 @@ from federator.control.decision_parts import Delta, join, pack, split, unpack
 from federator.control.decisions import DecisionLog, Record
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.model.plans import Plan
-from federator.model.snapshot import Problem
+from federator.model.snapshot import Outside, Problem
 from federator.ports import Put, Transaction
 from federator.settings import RetentionSettings
 from tests.support.dispatch import World, make_world
@@ -49,7 +49,10 @@ async def test_a_decision_is_put_together_from_its_parts() -> None:
     _, problem, plan = await _seen()
     jobs = tuple(replace(job, behind_s=float(n % 3)) for n, job in enumerate(problem.snapshot.jobs))
     problem = replace(
-        problem, snapshot=replace(problem.snapshot, jobs=jobs), warm_prices={"row b": 1.5, "row a": -0.0}
+        problem,
+        snapshot=replace(problem.snapshot, jobs=jobs),
+        warm_prices={"row b": 1.5, "row a": -0.0},
+        outside={"row b": Outside(2.5, 0.1), "row c": Outside(0.0, 3.0)},
     )
     assert len(plan.waiting) > 20
     parts = split(problem, plan)
