@@ -1,8 +1,9 @@
 """When renting is allowed, and what it would bring: the case for one job and one offer.
 
 Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
-renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and the
-rented finish does not. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
+renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and rented now it
+is likelier than not in time. Plans have a margin, so a rented finish that is planned after the deadline may still be: whether that chance is worth its rent is
+weighed with all else. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
 decision: it is required, and its price is not weighed.
 
 Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
@@ -253,12 +254,14 @@ class Bursting:
             return NoCase("no-need", text, f"a deadline before {by}")
         start = self._ready_at(at)
         finish = start + at.run_s(job)
-        late_s = finish - deadline
+        share = typical_share(job)
+        late_s = start + share * at.run_s(job) - deadline
         if late_s > 0:
-            text = f"even there it would finish at {moment(finish, now)}, {span(late_s)} after its deadline"
+            would = "would" if share == 1.0 else "would probably"
+            text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(late_s)} after its deadline"
             return NoCase("too-late", text, f"a deadline {span(late_s)} later")
         again_s = self._again_s(job, place)
-        if finish + again_s > deadline:
+        if again_s and finish + again_s > deadline:
             return self._unsafe(finish + again_s, deadline)
         delay = at.offer.offer.delay_s if at.offer else 0.0
         spare = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * delay
@@ -365,6 +368,13 @@ class Bursting:
             cost_usd=rent_usd(job, at) + at.transfer(job).usd,
             committed_usd=worst_usd(job, at),
         )
+
+
+def typical_share(job: JobView) -> float:
+    """The run that is as likely to be too long as too short, over the planned one, which has a margin; 1 where there is no range."""
+    whole = job.of or job
+    low_s, high_s = whole.run_low_s, whole.run_high_s
+    return math.sqrt(low_s * high_s) / whole.run_s if 0.0 < low_s < high_s else 1.0
 
 
 def approved(permit: Filter, job: JobView, case: Case) -> bool:

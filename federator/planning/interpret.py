@@ -208,7 +208,10 @@ class _Writer:
         at = self.world.places[case.place]
         price = f"{price}{_brings(at, job)}{worth}{self._spot(job, case)}"
         form = f", {in_form(job.of or job, self.world.form_of(case.place))}," if (job.of or job).forms else ""
-        return f"{home}; on {_so_many(job, at)}{form} it finishes at {finish} {price}; {rule}"
+        likely = (
+            "" if job.deadline_at is None or case.finish_at <= job.deadline_at else ", but probably sooner,"
+        )
+        return f"{home}; on {_so_many(job, at)}{form} it finishes at {finish}{likely} {price}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
         """Why this market: spot because it is safe, or on-demand because no spot is."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
-from federator.planning.burst import rent_usd
+from federator.planning.burst import rent_usd, typical_share
 from federator.planning.candidates import Candidate, size
 from federator.planning.doubt import doubt_usd
 from federator.planning.rulebook import RuleBook
@@ -112,7 +112,7 @@ def spread_of(job: JobView) -> tuple[float, float]:
     low_s, high_s = job.run_low_s, job.run_high_s
     if not 0.0 < low_s < high_s:
         return 1.0, 0.0
-    return math.sqrt(low_s * high_s) / job.run_s, min(STEEP / math.log(high_s / low_s), MOST_STEEP)
+    return typical_share(job), min(STEEP / math.log(high_s / low_s), MOST_STEEP)
 
 
 def never_usd(book: RuleBook, job: JobView) -> Cost:

@@ -1,5 +1,6 @@
 """Why a rental is justified: the policy it names permits it, and the reason that policy asks for is there and true."""
 
+import math
 from collections.abc import Iterator
 
 from federator.model.capacity import BurstEvidence, Market
@@ -70,7 +71,7 @@ def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rul
 
 
 def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
-    """Only a deadline justifies renting: it is missed at home and met with this offer."""
+    """Only a deadline justifies renting: it is missed at home, and likelier than not met with this offer."""
     said = action.evidence
     if job.deadline_at is None:
         yield Fault(PERMISSION, "in economic mode only a deadline justifies renting, and the job has none")
@@ -80,10 +81,10 @@ def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Ite
             PERMISSION,
             f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for",
         )
-    if said.burst_finish_at > job.deadline_at + SLACK_S:
+    late_s = said.burst_finish_at - _margin_s(job, target) - job.deadline_at
+    if late_s > SLACK_S:
         yield Fault(
-            PERMISSION,
-            f"with this offer the job still misses its deadline by {said.burst_finish_at - job.deadline_at:.0f} s",
+            PERMISSION, f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
         )
     soonest = _soonest_finish_at(ground, job, target)
     if said.burst_finish_at < soonest - SLACK_S:
@@ -121,6 +122,14 @@ def _again_s(job: JobView, target: Target) -> float:
     delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
     run_s = expected_run_s(job, target)
     return delay_s + (run_s if job.repeats_s is None else min(run_s, job.repeats_s))
+
+
+def _margin_s(job: JobView, target: Target) -> float:
+    """By how much the planned run is longer than the one that is as likely too long as too short."""
+    whole = job.of or job
+    if not 0.0 < whole.run_low_s < whole.run_high_s:
+        return 0.0
+    return expected_run_s(job, target) * (1.0 - math.sqrt(whole.run_low_s * whole.run_high_s) / whole.run_s)
 
 
 def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:

@@ -18,6 +18,7 @@ from federator.planning.checks import check
 from federator.planning.forecast import home_forecast
 from federator.planning.greedy import plan_greedily
 from federator.planning.problem import World
+from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
 
 BOOT_S = 540.0
@@ -171,3 +172,33 @@ def test_the_checker_knows_what_is_done_again_by_itself() -> None:
     assert not [found for found in check(world, plan) if found.severity is Severity.FATAL]
     lost = changed(world, jobs=(replace(job, repeats_s=None),))
     assert [found for found in check(lost, plan) if found.severity is Severity.FATAL]
+
+
+MARGIN = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}
+"""Planned with an hour, and likelier than not done within 45 minutes."""
+
+
+def test_what_is_likely_in_time_on_a_rented_machine_is_a_case_though_it_is_planned_too_late() -> None:
+    late = BOOT_S + HOUR / 1.35 + 1.0
+    case = case_of(a_problem(due(late, **MARGIN)), "sure")
+    assert isinstance(case, Case)
+    assert case.finish_at > NOW + late
+    assert case.is_now(NOW), "there is no time to lose"
+    refusal = case_of(a_problem(due(late - 2.0, **MARGIN)), "sure")
+    assert isinstance(refusal, NoCase)
+    assert (refusal.situation, refusal.change) == ("too-late", "a deadline 1s later")
+    assert isinstance(case_of(a_problem(due(late, **MARGIN)), "spot"), NoCase), "on spot it must be sure"
+
+
+@pytest.mark.parametrize(("value_usd", "rents"), [(30.0, True), (4.0, False)])
+def test_a_chance_is_rented_for_where_it_is_worth_the_rent(value_usd: float, rents: bool) -> None:
+    """The deadline is met in 2 of 3 cases, and the machine costs 11.67 USD; never to run costs 8.43 USD and the value."""
+    problem = a_problem(due(BOOT_S + 0.87 * HOUR, value_usd=value_usd, **MARGIN), SURE)
+    full = a_pool(free=(), busy=(busy("pl-1", "job-1", nodes=2, gpus=4, ends_at=NOW + 2 * HOUR),))
+    problem = changed(problem, pools=(full,))
+    plan = decide(problem, stages=("greedy", "lp"))
+    rented = [action for action in plan.actions if isinstance(action, Rent)]
+    assert bool(rented) == rents
+    assert check(problem, plan) == ()
+    if rents:
+        assert "but probably sooner" in rented[0].because
