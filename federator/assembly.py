@@ -29,6 +29,8 @@ from federator.control.records import Records
 from federator.control.rented_sites import check_rented_sites, rented_sites
 from federator.control.retention import Retention
 from federator.control.scribe import Scribe
+from federator.control.series import SeriesDesk
+from federator.control.series_runs import SeriesRuns
 from federator.control.sites import Sites
 from federator.control.sweeper import Sweeper
 from federator.control.turn import Turn
@@ -55,6 +57,8 @@ class Core:
     blobs: Blobs
     inventory: Inventory
     intake: Intake
+    series: SeriesDesk
+    series_runs: SeriesRuns
     progress: Progress
     sites: Sites
     views: Views
@@ -117,6 +121,7 @@ class Core:
             ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
             ("alerts", self.alerts.run),
+            ("series", self.series_runs.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
 
@@ -176,6 +181,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         ids=ids,
         settings=settings.turn,
     )
+    series = SeriesDesk(records, scribe, acceptance, settings.limits)
+    intake = Intake(records, scribe, acceptance, series)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
@@ -187,10 +194,12 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         reign=reign or Reign(store, clock, leader=settings.federation),
         blobs=blobs,
         inventory=inventory,
-        intake=Intake(records, scribe, acceptance),
+        intake=intake,
+        series=series,
+        series_runs=SeriesRuns(records, scribe, acceptance, intake),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
-        views=_views(settings, records, inventory, observer, turn, explainer, scribe),
+        views=_views(settings, records, inventory, observer, turn, explainer, scribe, series),
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
         decisions=decisions,
@@ -230,7 +239,7 @@ def _observer(
     )
 
 
-def _views(
+def _views(  # noqa: PLR0913, PLR0917 - what it joins
     settings: Settings,
     records: Records,
     inventory: Inventory,
@@ -238,6 +247,7 @@ def _views(
     turn: Turn,
     explainer: Explainer,
     scribe: Scribe,
+    series: SeriesDesk,
 ) -> Views:
     return Views(
         records=records,
@@ -246,6 +256,7 @@ def _views(
         turn=turn,
         explainer=explainer,
         scribe=scribe,
+        series=series,
         providers=settings.providers,
     )
 

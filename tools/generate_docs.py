@@ -84,7 +84,6 @@ def job_file() -> str:
     from federator.wire import jobfile
 
     written_fields.check("JOB_FILE", written_fields.JOB_FILE, jobfile.KNOWN)
-    later = ", ".join(f"`{key}`" for key in jobfile.LATER)
     moved = table(
         ("written", "here it is"),
         ((f"`{old}`", f"`{new}`") for old, new in sorted(jobfile.ELSEWHERE.items())),
@@ -96,7 +95,7 @@ def job_file() -> str:
         *written("Keys", written_fields.JOB_FILE, written_fields.JOB_FILE_PARTS),
         "Durations carry a unit (`90s`, `1h30m`, `2d`), and so do sizes (`256GiB`, `80GB`).",
         "## Not supported yet",
-        (f"{later}; nodes apart (`together: spread`) with parts of GPUs. "
+        ("Nodes apart (`together: spread`) with parts of GPUs. "
         "A file that uses one is refused and told so: a rule that is silently dropped is worse than an error."),
         "## Names from elsewhere",
         "Other systems' names for the same things are refused with a hint, never guessed at.",

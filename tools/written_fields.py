@@ -49,6 +49,8 @@ JOB_FILE = (
     Written("inputs", "`[{uri: s3://datasets/imagenet, size: 150GB}]`", "none", "Data that it reads; see below. What it takes to bring it to a site counts where the job is planned."),
     Written("after", "`[preprocess]`", "–", "Names or ids of jobs that must have succeeded first."),
     Written("array", "`0-99`, `0-9,20`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),
+    Written("every", '`6h`, `"0 3 * * *"`, or a mapping', "–", "Submit it again and again: it becomes a series, known by its `name`, and each run is a job of its own, `NAME-1`, `NAME-2` and so on. Every so long, from now on; or as cron writes times, in UTC. See below."),
+    Written("overlap", "`skip`, `queue`, `replace`", "`skip`", "What becomes of a run that is due while the last one is not over: it does not come; it waits for the end of that one, at most one at a time, the newest; or that one is cancelled, and once it is gone the new one comes."),
     Written("labels", "`{team: vision}`", "–", "Free words that policies and lists can select by."),
     Written("client_id", "any text", "–", "Sent again, it gives the first answer instead of a second job."),
 )  # fmt: skip
@@ -62,6 +64,15 @@ JOB_FILE_PARTS = {
         Written("cpus", "`32`, `500m`", "1", "Cores per node."),
         Written("memory", "`256GiB`", "any", "Memory per node."),
         Written("shm", "`16GiB`", "any", "Shared memory per node."),
+    ),
+    "every": (
+        Written("at", '`"0 3 * * mon-fri"`, `@daily`', "–", "Minute, hour, day of the month, month, weekday, as cron writes them. Exactly one of `at` and `interval`."),
+        Written("interval", "`6h`, at least 60s", "–", "So long from one run to the next. `1d` is 24 hours, also where clocks are put forward or back."),
+        Written("timezone", "`Europe/Berlin`", "`UTC`", "By whose clock `at` is meant. A time that does not exist because clocks are put forward comes an hour later; one that comes twice counts once, unless the hours are `*`."),
+        Written("start", "`2026-12-01T00:00:00Z`", "now", "No run is due before; intervals are counted from it."),
+        Written("end", "`2027-12-01T00:00:00Z`", "never", "No run is due then or later."),
+        Written("submit_within", "`2h`", "until the next is due", "A run that could not be submitted so long after it was due, because no dispatcher was there or the last run was not over, is left out."),
+        Written("keep", "1 to 100000", "100", "So many runs that are over are kept, the newest; none goes before the seven days that all jobs are promised."),
     ),
     "checkpoint": (
         Written("signal", "`TERM`, `USR1` …", "`TERM`", "What the job is sent when it has to leave."),

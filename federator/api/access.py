@@ -8,8 +8,9 @@ from federator.api.exchange import Call, read_query
 from federator.api.feeds import Feeds
 from federator.api.table import Gate, Route
 from federator.assembly import Core
-from federator.kernel.errors import Forbidden, Invalid, Unauthenticated, Unavailable
+from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated, Unavailable
 from federator.model.identity import Role
+from federator.model.jobs import Job
 
 _PARTS = {
     "hash": re.compile(r"[0-9a-f]{64}"),
@@ -35,9 +36,20 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         call.caller.require(*route.roles)
     if route.path.startswith("/v1/jobs/{id}"):
         call.about = core.views.find_job(call.caller, call.path("id"))
+        if route.method != "GET":
+            _require_no_series(call.about, call.path("id"))
     if route.gate is Gate.OWNER:
         _require_owner(call)
     return call
+
+
+def _require_no_series(run: Job, name: str) -> None:
+    """Who changes a job by the name of its series may have meant either."""
+    if run.series == name != run.name:
+        raise Conflict(
+            f"{name} is a series, of which {run.name} is the newest run",
+            remedy=f"name the run, or write federator series pause, resume or cancel {name}",
+        )
 
 
 def bearer(request: web.Request) -> str:

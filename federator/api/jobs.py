@@ -32,6 +32,7 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     name: str = ""
     site: str = ""
     array: str = ""
+    series: str = ""
     label: tuple[str, ...] = ()
     after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
@@ -58,6 +59,7 @@ async def list_jobs(call: Call) -> JobPage:
         name=query.name,
         site=query.site,
         array=query.array,
+        series=query.series,
         labels=_labels(query.label),
         after=query.after,
         limit=query.limit,
@@ -66,7 +68,8 @@ async def list_jobs(call: Call) -> JobPage:
 
 async def show(call: Call) -> JobDetail:
     """Everything about one job."""
-    return call.core.views.detail(call.job, seen_by=call.caller)
+    detail = call.core.views.detail(call.job, seen_by=call.caller)
+    return msgspec.structs.replace(detail, series=call.core.series.of_run(call.job))
 
 
 async def update(call: Call) -> JobDetail:
@@ -97,7 +100,8 @@ async def requeue(call: Call) -> JobDetail:
 
 async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere."""
-    return await call.core.views.explain(call.job)
+    found = await call.core.views.explain(call.job)
+    return msgspec.structs.replace(found, series=call.core.series.of_run(call.job))
 
 
 async def preview(call: Call) -> Preview:

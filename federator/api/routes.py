@@ -4,7 +4,7 @@ description are all read from it.
 
 from typing import Any
 
-from federator.api import agents, events, files, fleet, governance, jobs, logs, recorded, service
+from federator.api import agents, events, files, fleet, governance, jobs, logs, recorded, series, service
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
 from federator.api.table import Gate, Route
@@ -49,6 +49,11 @@ ROUTES = (
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview),
     Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201),
     Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether a work directory is stored"),
+    Route("GET", "/v1/series", series.list_series, PERSON, "List series: jobs that are submitted again and again", query=series.ListQuery, answer=list[http.SeriesRow]),
+    Route("GET", "/v1/series/{name}", series.show, PERSON, "Show a series", query=series.WhoseQuery, answer=http.SeriesDetail),
+    Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Submit no more runs of a series for now", query=series.WhoseQuery, answer=http.SeriesDetail),
+    Route("POST", "/v1/series/{name}/resume", series.resume, PERSON, "Submit runs of a series again", query=series.WhoseQuery, answer=http.SeriesDetail),
+    Route("DELETE", "/v1/series/{name}", series.end, PERSON, "End a series; a run that is there goes on", query=series.WhoseQuery, answer=http.SeriesDetail),
     # What there is
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),

@@ -15,6 +15,7 @@ from federator.cli import (
     policies,
     reading,
     running,
+    series,
     serve,
     simulate,
     sites,
@@ -37,6 +38,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "explain": explaining.explain,
         "logs": reading.logs,
         "download": reading.download,
+        "series": series.app,
         "top": top.top,
     },
     "Change": {

@@ -125,6 +125,7 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         ("deadline", when_exactly(explanation.deadline_at, now)),
         ("to meet it", _price_of_deadline(explanation)),
         ("policies", ", ".join(explanation.policies)),
+        ("again", explanation.series),
     ]
 
 

@@ -17,12 +17,13 @@ from federator.cli.exits import USAGE
 from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
 from federator.cli.phrases import counted, gpus, plain, usd, when_exactly
+from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_duration, format_mib
 from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec
-from federator.wire.http import JobDetail, JobPatch, JobRow, SubmitResult, Submitted
+from federator.wire.http import JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted
 from federator.wire.widths import width_of, widths
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _show_submitted(results: list[SubmitResult], output: Output, *, lines: list[
             said = f"{where}{problem.detail if problem else 'not answered'}"
             print(f"error: line {lines[result.line - 1]}: {plain(said)}", file=sys.stderr)
         elif output in ("table", "wide"):
-            print("\n".join(result.submitted.jobs))
+            print("\n".join(result.submitted.jobs) or result.submitted.name)
             _say_submitted(result.submitted, quiet=len(results) > MANY)
     if refused and len(results) > 1:
         where = ", ".join(str(line) for line in refused[:MANY]) + (", …" if len(refused) > MANY else "")
@@ -113,7 +114,11 @@ def _show_submitted(results: list[SubmitResult], output: Output, *, lines: list[
 
 
 def _say_submitted(submitted: Submitted, *, quiet: bool) -> None:
-    if not quiet:
+    if quiet:
+        return
+    if submitted.series:
+        say(begun(submitted))
+    else:
         what = "was submitted before" if submitted.repeated else "submitted"
         tasks = f", {len(submitted.jobs)} tasks" if len(submitted.jobs) > 1 else ""
         say(f"{submitted.name} {what}{tasks}; next: federator show {submitted.name}")
@@ -127,6 +132,7 @@ def list_jobs(
     name: str | None = None,
     site: str | None = None,
     array: str | None = None,
+    series: str | None = None,
     label: str | None = None,
     limit: int = 50,
     output: Output = "table",
@@ -148,6 +154,8 @@ def list_jobs(
         Only at this site.
     array:
         Only the tasks of this array.
+    series:
+        Only the runs of this series.
     label:
         Only with this label: `team=vision`.
     limit:
@@ -164,18 +172,22 @@ def list_jobs(
         name=name,
         site=site,
         array=array,
+        series=series,
         label=label,
     )
 
-    async def collect(client: "Client") -> tuple[list[JobRow], int]:
+    async def collect(client: "Client") -> tuple[list[JobRow], int, list[SeriesRow]]:
+        again = output in ("table", "wide") and which == JobFilter(mine=mine)
+        repeated = await series_to_list(client, mine=mine) if again else []
         if limit > 0:
             page = await client.jobs(which, limit=min(limit, 1000))
-            return list(page.jobs), page.total
+            return list(page.jobs), page.total, repeated
         rows = [row async for row in client.all_jobs(which)]
-        return rows, len(rows)
+        return rows, len(rows), repeated
 
-    (rows, total), now = ask(connection, collect)
+    (rows, total, repeated), now = ask(connection, collect)
     show_rows(rows, job_columns(now), output, empty="no jobs")
+    show_below(repeated, now, output)
     if total > len(rows) and output in ("table", "wide"):
         say(f"{len(rows)} of {total}; --limit 0 for all")
 
@@ -224,6 +236,7 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("spent", _spent(job)),
         ("after", ", ".join(job.after)),
         ("array", job.array or ""),
+        ("series", detail.series),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         ("decided by", _decided(detail)),

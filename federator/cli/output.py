@@ -30,6 +30,7 @@ STYLES = {
     "LAUNCHING": "cyan", "REQUESTED": "cyan", "PENDING": "yellow", "HELD": "magenta", "SUSPENDING": "magenta",
     "CANCELLING": "magenta", "DRAINING": "magenta", "RECOVERING": "red", "FAILED": "bold red", "LOST": "bold red",
     "UNREACHABLE": "red", "DEGRADED": "yellow", "INTERRUPTED": "red", "CANCELLED": "dim", "GONE": "dim",
+    "ACTIVE": "green", "PAUSED": "magenta", "ENDED": "dim",
 }  # fmt: skip
 
 

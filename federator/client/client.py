@@ -7,6 +7,7 @@ from typing import Self
 
 from federator.client.jobs import JobVerbs
 from federator.client.platform import PlatformVerbs
+from federator.client.series import SeriesVerbs
 from federator.client.transport import Transport
 from federator.kernel.errors import FederatorError
 from federator.kernel.way import Way
@@ -14,7 +15,7 @@ from federator.kernel.way import Way
 DEFAULT_SERVER = "http://127.0.0.1:7070"
 
 
-class Client(JobVerbs, PlatformVerbs):
+class Client(JobVerbs, SeriesVerbs, PlatformVerbs):
     """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
     `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. `ca` is the PEM file of the

@@ -37,6 +37,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     site: str | None = None
     array: str | None = None
+    series: str | None = None
     label: str | None = None
 
     def query(self) -> dict[str, str]:
@@ -70,7 +71,9 @@ class JobVerbs:
         """Submit job files as NDJSON, in batches; one result per job in their order, `line` counting from 1 over all of them."""
         first, batch = 0, []
         for job in jobs:
-            batch.append({"client_id": secrets.token_hex(16), **job})
+            # A series is known by its name.
+            key = {} if "every" in job else {"client_id": secrets.token_hex(16)}
+            batch.append({**key, **job})
             if len(batch) == BATCH:
                 for result in await self._batch(batch, first):
                     yield result

@@ -93,6 +93,12 @@ class SyncClient:
     logs = _iterates(Client.logs)
     download = _runs(Client.download)
 
+    all_series = _runs(Client.all_series)
+    series = _runs(Client.series)
+    pause_series = _runs(Client.pause_series)
+    resume_series = _runs(Client.resume_series)
+    end_series = _runs(Client.end_series)
+
     overview = _runs(Client.overview)
     sites = _runs(Client.sites)
     site = _runs(Client.site)

@@ -41,7 +41,7 @@ class History:
         """Take note of a job that succeeded; others teach nothing about run times."""
         if job.status is not JobStatus.SUCCEEDED or job.started_at is None or job.finished_at is None:
             return
-        key, spec = (job.queue, job.name), records.spec(job.spec_hash)
+        key, spec = (job.queue, job.kin), records.spec(job.spec_hash)
         placement = records.placements.get(job.placement or "")
         pace = spec.pace(placement.form, placement.model) if placement is not None else 1.0
         run_s = job.saved_s + max(0.0, job.finished_at - job.started_at) * pace

@@ -15,6 +15,7 @@ from federator.control.held_capacity import check_held
 from federator.control.intake_checks import patched
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
+from federator.control.series import SeriesDesk
 from federator.kernel.errors import Conflict, FederatorError, NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
@@ -32,19 +33,22 @@ GROUP = 20
 class Intake:
     """Requests of people, made into records."""
 
-    def __init__(self, records: Records, scribe: Scribe, acceptance: Acceptance) -> None:
+    def __init__(self, records: Records, scribe: Scribe, acceptance: Acceptance, series: SeriesDesk) -> None:
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
+        self._series = series
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
     ) -> Submitted:
-        """Accept one job, or one array. The same client id again gives the first answer. Raises the named refusal otherwise.
+        """Accept one job, one array, or a series of them. The same client id again gives the first answer. Raises the named refusal otherwise.
 
         An array larger than one transaction is written in parts, and acknowledged after the last; the first part names all
         tasks, so that a client that repeats itself after a crash completes the array instead of doubling it.
         """
+        if request.repeated is not None:
+            return await self._series.submit(caller, request)
         asked = Asked(request, client_id, body_hash)
         accepted: list[Accepted] = []
 
@@ -237,7 +241,7 @@ def _grouped(requests: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
     group: list[Asked] = []
     names: set[str] = set()
     for asked in requests:
-        alone = bool(asked.request.after or asked.request.array)
+        alone = bool(asked.request.after or asked.request.array or asked.request.repeated)
         if group and (alone or len(group) == GROUP or asked.client_id in names):
             yield group
             group, names = [], set()

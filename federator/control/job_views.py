@@ -91,7 +91,7 @@ class JobViews:
 
     def run_time(self, job: Job, spec: JobSpec) -> str:
         """How long it is planned to run, and how that is known."""
-        runs, errors = self._history.runs(job.queue, job.name), self._errors(job)
+        runs, errors = self._history.runs(job.queue, job.kin), self._errors(job)
         found = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
         return in_words(found, job.max_duration_s)
 
@@ -101,7 +101,7 @@ class JobViews:
             job,
             spec,
             revision=self._records.revision_of(job),
-            runs=self._history.runs(job.queue, job.name),
+            runs=self._history.runs(job.queue, job.kin),
             errors=self._errors(job),
             interactive=job.queue in self._interactive_queues(),
             without_checkpoint=self._without_checkpoint(job),
@@ -124,7 +124,7 @@ class JobViews:
         return tuple(m.id for m in members if m.site == job.resume_site and m.id not in job.resume_members)
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
-        runs, errors = self._history.learned(job.queue, job.name), self._errors(job)
+        runs, errors = self._history.learned(job.queue, job.kin), self._errors(job)
         made_of = (job, policies, runs, errors)
         kept = self._kept.get(job.id)
         if kept is None or kept.job is not job or kept[1:4] != made_of[1:]:
@@ -135,8 +135,8 @@ class JobViews:
 
     def _errors(self, job: Job) -> Leaning:
         """How estimates like this one turn out. While no namesake has ended, those that still run tell something, too."""
-        known = self._history.leaning(job.queue, job.name, job.owner)
-        least = self._lasting.get((job.queue, job.name))
+        known = self._history.leaning(job.queue, job.kin, job.owner)
+        least = self._lasting.get((job.queue, job.kin))
         return known if least is None or known.runs else outlasting(known, least)
 
     def _look_at_running(self, now: float) -> dict[tuple[str, str], float]:
@@ -152,7 +152,7 @@ class JobViews:
             ran_s = (now - placement.started_at) * spec.pace(placement.form, placement.model)
             beyond = math.floor(math.log(ran_s / spec.estimate_s) / STEP) * STEP
             if beyond >= TELLING:
-                key = (job.queue, job.name)
+                key = (job.queue, job.kin)
                 found[key] = max(beyond, found.get(key, beyond))
         return found
 

@@ -26,6 +26,7 @@ class Wanted:
     site: str = ""
     """Where it runs, or ran last."""
     array: str = ""
+    series: str = ""
     labels: dict[str, str] = field(default_factory=dict)
 
     def has(self, cell: CellKey) -> bool:
@@ -40,7 +41,7 @@ class Wanted:
     @property
     def by_cells_alone(self) -> bool:
         """Whether nothing but owner, queue and status is asked for."""
-        return not (self.name or self.site or self.array or self.labels)
+        return not (self.name or self.site or self.array or self.series or self.labels)
 
 
 def listed(records: Records, wanted: Wanted, *, after: str | None, limit: int) -> tuple[list[str], int]:
@@ -55,6 +56,12 @@ def listed(records: Records, wanted: Wanted, *, after: str | None, limit: int) -
     return found[max(0, end - limit) : end][::-1], len(found)
 
 
+def named(records: Records, owner: str, name: str) -> Job | None:
+    """A job by id, or the newest of that name: that owner's first."""
+    index = records.index
+    return records.jobs.get(name) or index.newest(name, owner) or index.newest_of_all(name)
+
+
 Test = Callable[[Job], bool]
 
 
@@ -63,6 +70,9 @@ def _narrowed(records: Records, wanted: Wanted) -> tuple[Iterable[str], list[Tes
     sources: list[tuple[Callable[[], Iterable[str]], Test]] = []
     if wanted.array:
         sources.append((lambda: records.arrays.get(wanted.array, {}), lambda job: job.array == wanted.array))
+    if wanted.series:
+        runs = (jobs for jobs in records.runs.values() if next(iter(jobs.values())).series == wanted.series)
+        sources.append((lambda: chain.from_iterable(runs), lambda job: job.series == wanted.series))
     if wanted.name:
         sources.append((lambda: records.index.named(wanted.name), lambda job: job.name == wanted.name))
     if wanted.labels:

@@ -143,7 +143,7 @@ class Recorded:
 
     def _expected_s(self, job: Job, spec: JobSpec) -> float:
         """What planning expects, without its margin."""
-        runs = self._history.runs(job.queue, job.name)
+        runs = self._history.runs(job.queue, job.kin)
         return runtime_quantiles(spec.estimate_s, runs, limit_s=job.max_duration_s).run_s / RUNTIME_MARGIN
 
     # -- world --------------------------------------------------------------------------------------------------------

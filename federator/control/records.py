@@ -9,26 +9,28 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from federator.control.decoding import decode_spec, decoded, labels_of
 from federator.control.job_index import JobIndex
 from federator.control.leadership import Reign
-from federator.kernel.errors import Bug, Damaged, NotFound, StoreConflict
+from federator.kernel.errors import Bug, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
+from federator.model.series import Series, series_key
 from federator.model.sites import Member, Site
-from federator.ports import Compare, Item, Put, Store, Transaction
+from federator.ports import Compare, Put, Store, Transaction
 
 ATTEMPTS = 50
-SHARED_WORDS = ("name", "owner", "queue", "spec_hash", "array", "because")
+SHARED_WORDS = ("name", "owner", "queue", "spec_hash", "array", "series", "because")
 """Fields of a job that many jobs have in common."""
 MOST_WORDS = 200_000
 UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
@@ -97,6 +99,7 @@ TABLES: dict[type, _Table] = {
     JoinToken: _Table("join/", lambda r: r.digest, True),
     PolicySet: _Table("policies/", lambda r: f"{r.version:08d}", True),
     ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
+    Series: _Table("series/", lambda r: series_key(r.owner, r.name), True),
     Flag: _Table("flag/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
     Outputs: _Table("outputs/", lambda r: r.job, True),
@@ -114,6 +117,7 @@ Record = (
     | JoinToken
     | PolicySet
     | ClientKey
+    | Series
     | Flag
     | Spec
     | Outputs
@@ -160,12 +164,16 @@ class Records:
         self.join_tokens: dict[str, JoinToken] = {}
         self.policy_sets: dict[str, PolicySet] = {}
         self.client_keys: dict[str, ClientKey] = {}
+        self.series: dict[str, Series] = {}
+        """By owner and name."""
         self.flags: dict[str, Flag] = {}
         self.outputs: dict[str, Outputs] = {}
         self.index = JobIndex(self.jobs)
         """The same jobs in order, by owner, queue, status and name."""
         self.arrays: dict[str, dict[str, Job]] = {}
         """The tasks of every array, by id."""
+        self.runs: dict[str, dict[str, Job]] = {}
+        """The jobs of every series' runs, by id."""
         self.open_jobs: dict[str, Job] = {}
         """Jobs that are not terminal, in order of submission."""
         self.open_placements: dict[str, Placement] = {}
@@ -191,6 +199,7 @@ class Records:
             JoinToken: self.join_tokens,
             PolicySet: self.policy_sets,
             ClientKey: self.client_keys,
+            Series: self.series,
             Flag: self.flags,
             Spec: self._specs,
             Outputs: self.outputs,
@@ -207,7 +216,7 @@ class Records:
                 page = await self.store.range(table.prefix, after=after, limit=5000)
                 self.revision = max(self.revision, page.revision)
                 for item in page.items:
-                    self._keep(item.key, _decoded(decoder, item), item.revision)
+                    self._keep(item.key, decoded(decoder, item), item.revision)
                 after = page.next_after
                 if after is None:
                     break
@@ -231,7 +240,7 @@ class Records:
 
     def spec(self, digest: str) -> JobSpec:
         """The decoded spec of that hash."""
-        return _decode_spec(self.spec_bytes(digest))
+        return decode_spec(self.spec_bytes(digest))
 
     def spec_bytes(self, digest: str) -> bytes:
         """The bytes that the hash is of. Raises `NotFound`."""
@@ -243,7 +252,7 @@ class Records:
     def specs_labelled(self, labels: dict[str, str]) -> set[str]:
         """Hashes of the specs that have all these labels."""
         wanted = labels.items()
-        return {digest for digest, spec in self._specs.items() if wanted <= _labels(spec.data).items()}
+        return {digest for digest, spec in self._specs.items() if wanted <= labels_of(spec.data).items()}
 
     def unused_specs(self) -> list[str]:
         """Hashes of specs that no job is of, and none that is just being written."""
@@ -337,6 +346,8 @@ class Records:
             _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
             if row.array is not None:
                 self.arrays.setdefault(row.array, {})[row.id] = row
+            if row.series is not None:
+                self.runs.setdefault(series_key(row.owner, row.series), {})[row.id] = row
         elif isinstance(row, Placement):
             owed_a_stop = not row.stop_acknowledged and (row.status in OWED_A_STOP or bool(row.parts))
             _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
@@ -362,10 +373,15 @@ class Records:
         if isinstance(former, Job):
             self.index.drop(former)
             if former.array is not None:
-                tasks = self.arrays[former.array]
-                tasks.pop(name, None)
-                if not tasks:
-                    del self.arrays[former.array]
+                _leave(self.arrays, former.array, name)
+            if former.series is not None:
+                _leave(self.runs, series_key(former.owner, former.series), name)
+
+
+def _leave(groups: dict[str, dict[str, Job]], group: str, name: str) -> None:
+    groups[group].pop(name, None)
+    if not groups[group]:
+        del groups[group]
 
 
 def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:
@@ -373,27 +389,3 @@ def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> Non
         index[name] = row
     else:
         index.pop(name, None)
-
-
-def _decoded(decoder: msgspec.json.Decoder[Any], item: Item) -> Any:
-    try:
-        return decoder.decode(item.value)
-    except msgspec.MsgspecError as error:
-        raise Damaged(
-            f"row {item.key} of the store cannot be read: {error}",
-            remedy="start the version that wrote it, or restore the store from a backup",
-        ) from error
-
-
-class _Labels(msgspec.Struct):
-    labels: dict[str, str] = {}
-
-
-@lru_cache(maxsize=65536)
-def _labels(data: bytes) -> dict[str, str]:
-    return msgspec.json.decode(data, type=_Labels).labels
-
-
-@lru_cache(maxsize=8192)
-def _decode_spec(data: bytes) -> JobSpec:
-    return msgspec.json.decode(data, type=JobSpec)

@@ -1,7 +1,7 @@
 """Retention: what is dropped, when, and when there is no room for more.
 
 A finished job has one life: its record, placements, events, logs, outputs and client id go together, an array as a whole. It ends by age
-(`jobs_s`), or earlier when a limit by number or size is passed – but never before `promised_s`. Where the limits and that promise cannot both be
+(`jobs_s`), or earlier when a limit by number or size is passed, its series' own among them – but never before `promised_s`. Where the limits and that promise cannot both be
 kept, the promise is, and `refuse_if_full` turns new submissions away with the limit that is full. The ledger is kept in the same way; recorded
 decisions have limits and no promise.
 
@@ -23,6 +23,7 @@ import msgspec
 from federator.control.decisions import DecisionLog
 from federator.control.money import jobs_with_counted_moves
 from federator.control.records import Changes, Records
+from federator.control.series_keeping import folders_of_series, forgotten_series, surplus_runs
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
 from federator.model.capacity import LEASE_ENDED
@@ -116,15 +117,17 @@ class Retention:
 
     async def _drop_jobs(self) -> int:
         now, settings = self._clock.now(), self._settings
-        if not self._over_a_limit() and not self._any_older_than(now - settings.jobs_s):
+        unkept = surplus_runs(self._records)
+        if not (unkept or self._over_a_limit() or self._any_older_than(now - settings.jobs_s)):
             return 0
         groups = sorted(self._droppable(now - settings.promised_s), key=_finished_at)
         surplus = self._surplus(sum(len(group) for group in groups))
         dropped = 0
         placements: dict[str, list[str]] | None = None
         for group in groups:
-            if _finished_at(group) > now - settings.jobs_s and dropped >= surplus:
-                break
+            old = _finished_at(group) <= now - settings.jobs_s or dropped < surplus
+            if not old and (group[0].array or group[0].id) not in unkept:
+                continue
             if placements is None:
                 placements = self._placements_by_job()
             await self._drop_group(group, placements)
@@ -226,7 +229,7 @@ class Retention:
             if number % 500 == 0:
                 await asyncio.sleep(0)
         parts = {part.digest for outputs in records.outputs.values() for part in outputs.parts}
-        return {*self._workdirs.values(), *parts}
+        return {*self._workdirs.values(), *parts, *folders_of_series(records)}
 
     # ---------------------------------------------------------------------------------------------------------- ledger
 
@@ -268,7 +271,7 @@ class Retention:
     # ----------------------------------------------------------------------------------------------------- credentials
 
     async def _drop_credentials(self) -> None:
-        """Join tokens that nobody can use any more, people's tokens that have long expired, and the members of machines given back."""
+        """Join tokens that nobody can use any more, people's tokens that have long expired, members of machines given back, series without runs."""
         now, settings = self._clock.now(), self._settings
         old = now - settings.promised_s
         keys = [
@@ -285,7 +288,7 @@ class Retention:
             for member in self._records.members.values()
             if member.id not in busy and self._returned(member, old)
         ]
-        await self._delete(keys)
+        await self._delete(keys + forgotten_series(self._records, old))
 
     def _spent(self, token: JoinToken, old: float) -> bool:
         """Expired long ago, and bound to no agent that is still there: one that is may ask again under its token."""

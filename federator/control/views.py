@@ -10,11 +10,12 @@ import msgspec
 from federator.control.burst_rows import burst_status
 from federator.control.explanations import Explainer
 from federator.control.inventory import Inventory
-from federator.control.listing import Wanted, listed
+from federator.control.listing import Wanted, listed, named
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
 from federator.control.scribe import Scribe
+from federator.control.series import SeriesDesk
 from federator.control.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.kernel.quantities import format_duration
@@ -50,7 +51,7 @@ HIDDEN = "(hidden)"
 class Views:
     """Reads for people and programs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it joins, by name
         self,
         *,
         records: Records,
@@ -59,6 +60,7 @@ class Views:
         turn: Turn,
         explainer: Explainer,
         scribe: Scribe,
+        series: SeriesDesk,
         providers: dict[str, ProviderSettings],
     ) -> None:
         self._records = records
@@ -67,18 +69,13 @@ class Views:
         self._turn = turn
         self._explainer = explainer
         self._scribe = scribe
+        self._series = series
         self._providers = providers
 
     def find_job(self, caller: Caller, name: str) -> Job:
-        """A job by id, or the newest of that name: the caller's own first. Raises `NotFound`."""
-        job = self._records.jobs.get(name)
-        if job is not None:
-            return job
-        index = self._records.index
-        named = index.newest(name, caller.name) or index.newest_of_all(name)
-        if named is None:
-            raise NotFound(f"no job {name!r}", remedy="'federator list' shows those that there are")
-        return named
+        """A job by id, or the newest of that name: the caller's own first; of a series, the newest of its runs. Raises `NotFound`."""
+        job = named(self._records, caller.name, name)
+        return job if job is not None else self._series.run_of(caller, name)
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
         """Everything about one job; of its environment only the names, for people who may not read its logs either."""
@@ -119,6 +116,7 @@ class Views:
         name: str = "",
         site: str = "",
         array: str = "",
+        series: str = "",
         labels: dict[str, str] | None = None,
         after: str | None = None,
         limit: int = 100,
@@ -131,6 +129,7 @@ class Views:
             name=name,
             site=site,
             array=array,
+            series=series,
             labels=labels or {},
         )
         found, total = listed(self._records, wanted, after=after, limit=limit + 1)
@@ -171,6 +170,7 @@ class Views:
             because=waiting.because if waiting else job.because,
             array=job.array,
             array_index=job.array_index,
+            series=job.series,
             missed_deadline=job.outcome.missed_deadline if job.outcome else None,
             labels=spec.labels,
             width=width_of(spec, placement.form) if running and placement else widths(spec),

@@ -227,7 +227,7 @@ class WaitingLine:
         eligible = Eligible(models, sites, where.not_sites, where.kinds, shared)
         memory_mib = spec.resources.memory_mib + spec.resources.shm_mib
         kind = Kind(job.queue, eligible, spec.nodes, gpus.each, spec.resources.cpus_milli, memory_mib)
-        run = self._run((job.queue, job.name) if spec.estimate_s is None else spec.estimate_s)
+        run = self._run((job.queue, job.kin) if spec.estimate_s is None else spec.estimate_s)
         others = (
             job.owner,
             gpus.memory_mib,

@@ -259,6 +259,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_duration_s: float | None = None
     array: str | None = None
     array_index: int | None = None
+    series: str | None = None
+    """The series of its owner's that it is a run of."""
+    due_at: float | None = None
+    """When that run was due."""
     after: tuple[str, ...] = ()
     client_id: str | None = None
     placement: str | None = None
@@ -294,6 +298,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     spent_usd: float = 0.0
     gpu_s: float = 0.0
     outcome: Outcome | None = None
+
+    @property
+    def kin(self) -> str:
+        """The name that work alike to it has: runs of a series have one in common."""
+        return self.series or self.name
 
     @property
     def terminal(self) -> bool:

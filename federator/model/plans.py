@@ -230,6 +230,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     finish_high_at: float | None = None
     curve: tuple[PricePoint, ...] = ()
     """What each sooner finish costs, the soonest first; of a job that has not started."""
+    series: str = ""
+    """Of a run of a series: when the next is due, and what stands in its way."""
     deadline_usd: float | None = None
     """What meeting its deadline costs at least; None: nothing that could begin now meets it, or it has none."""
     remedies: tuple[Remedy, ...] = ()

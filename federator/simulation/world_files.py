@@ -300,7 +300,7 @@ def _rented_row(
 
 
 def _known(given: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
-    fields.known_only(given, path, known, (), {})
+    fields.known_only(given, path, known)
 
 
 def _list(given: Mapping[str, Any], key: str, path: str) -> list[object]:

@@ -43,16 +43,13 @@ def known_only(
     fields: Mapping[str, object],
     path: str,
     known: tuple[str, ...],
-    later: tuple[str, ...] = (),
     elsewhere: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse fields that nobody acts on: those of `later` as not supported yet, others with the nearest known name.
+    """Refuse fields that nobody acts on, with the nearest known name.
 
     `elsewhere` maps names that other systems use to what they are called here.
     """
     for name in fields:
-        if name in later:
-            raise NotSupported("not supported yet", field=f"{path}.{name}", remedy="leave it out")
         if name not in known:
             near = (elsewhere or {}).get(name) or next(iter(get_close_matches(name, known, 1, 0.6)), None)
             remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"

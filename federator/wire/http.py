@@ -4,12 +4,15 @@ Records of the model are answered as they are wherever that says what a user nee
 requests, and views that join several records.
 """
 
+from typing import Any
+
 import msgspec
 
 from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
+from federator.model.series import Note, Recurrence
 from federator.model.sites import AilingGpu, LocalWork
 
 
@@ -32,6 +35,10 @@ class Submitted(msgspec.Struct, frozen=True):
     jobs: tuple[str, ...]
     name: str
     repeated: bool = False
+    series: str = ""
+    """Of a file with `every`: the series that it began, or that it is the file of now. Its jobs come when they are due."""
+    next_at: float | None = None
+    """When the next run of that series is due."""
 
 
 class SubmitResult(msgspec.Struct, frozen=True):
@@ -70,6 +77,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     winner: str = ""
     winner_because: str = ""
     outputs: bool = False
+    series: str = ""
+    """Of a run of a series: when the next is due, and what stands in its way."""
     form: int | None = None
     """Of one that has a place: in which of its spec's forms it runs there."""
 
@@ -103,8 +112,43 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     array_index: int | None = None
     missed_deadline: bool | None = None
     labels: dict[str, str] = {}
+    series: str | None = None
+    """The series that it is a run of."""
     width: str = ""
     """Of a job of several forms, how wide it runs or may run: `2 of 1-8 nodes`. `nodes` and `gpus` are what it has, or asks for first."""
+
+
+class SeriesRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator series`."""
+
+    name: str
+    owner: str
+    queue: str
+    every: str
+    overlap: str
+    status: str
+    next_at: float | None = None
+    runs: int = 0
+    """How many runs there have been: the number of the newest."""
+    last: str = ""
+    """The newest run, while it is on record."""
+    last_status: str = ""
+    because: str = ""
+
+
+class SeriesDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/series/{name}: when its runs are due, what became of the newest, and why some did not come."""
+
+    series: SeriesRow
+    every: Recurrence
+    notes: tuple[Note, ...] = ()
+    """Times at which no run was submitted, or a late one, the newest last."""
+    jobs: tuple[str, ...] = ()
+    """The ids of the newest jobs of its runs, newest first."""
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    file: dict[str, Any] | None = None
+    """The job file of its next run; None for those who may not read what it runs."""
 
 
 class JobPage(msgspec.Struct, frozen=True):

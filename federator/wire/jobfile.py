@@ -17,6 +17,7 @@ from federator.kernel.quantities import format_duration
 from federator.model.jobs import APART, Checkpoint, JobSpec, PlacementConstraints, Retry
 from federator.wire import fields
 from federator.wire.accelerators import read_model
+from federator.wire.every import Repeated, read_every
 from federator.wire.faults import with_line
 from federator.wire.forms import read_asked
 from federator.wire.inputs import read_inputs, read_place
@@ -37,8 +38,6 @@ KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
     "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets", "min_nodes", "max_nodes", "scaling",
-)  # fmt: skip
-LATER = (
     "every", "overlap",
 )  # fmt: skip
 ELSEWHERE = {
@@ -47,7 +46,7 @@ ELSEWHERE = {
     "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
     "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
     "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
-    "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
+    "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
 }  # fmt: skip
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,6 +83,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     array: tuple[int, ...] = ()
     """Indices in growing order; empty: not an array."""
     client_id: str | None = None
+    repeated: Repeated | None = None
+    """It is submitted again and again: this is what its first run asks for."""
 
 
 def read_job_text(text: str, *, now: float) -> JobRequest:
@@ -102,7 +103,7 @@ def read_job_document(document: Document, *, now: float) -> JobRequest:
 def read_job(document: object, *, now: float) -> JobRequest:
     """A decoded job file into a request; `now` resolves `finish_within`. Raises `Invalid` or `NotSupported` naming the field."""
     given = fields.mapping(document, "$")
-    fields.known_only(given, "$", KNOWN, LATER, ELSEWHERE)
+    fields.known_only(given, "$", KNOWN, ELSEWHERE)
     spec = _spec(given)
     every = (spec.resources, *(form.resources for form in spec.forms or ()))
     if spec.placement.together == APART and any(each.gpus.share_milli for each in every):
@@ -133,6 +134,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
         after=fields.words(given.get("after", ()), "$.after", fields.name_or_id),
         array=fields.indices(given["array"], "$.array") if "array" in given else (),
         client_id=fields.text(given["client_id"], "$.client_id", limit=200) if "client_id" in given else None,
+        repeated=read_every(given, now=now),
     )
 
 

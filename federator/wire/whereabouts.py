@@ -30,7 +30,6 @@ def read_placement(value: object, path: str) -> PlacementConstraints:
         given,
         path,
         ("kinds", "sites", "not_sites", "labels", "together"),
-        (),
         {"kind": "kinds", "site": "sites"},
     )
     placement = PlacementConstraints(

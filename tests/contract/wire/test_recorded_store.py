@@ -16,12 +16,15 @@ from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Damaged, Permanent
 from federator.model.capacity import LeaseStatus
 from federator.model.jobs import JobStatus
+from federator.model.series import Series
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import SCHEMA_VERSION
 from tests.support.dispatch import ADA, World, make_world
 
 RECORDED = Path(__file__).parent / "store-v1.db"
+LATER: dict[type, Path] = {Series: Path(__file__).parent / "series-v1.json"}
+"""Kinds of rows that came after it, each as it was first written."""
 
 
 @pytest.fixture
@@ -39,11 +42,21 @@ async def test_every_kind_of_row_is_recorded_and_read(path: Path) -> None:
     store = SqliteStore.open(path, ManualClock())
     for kind, table in TABLES.items():
         page = await store.range(table.prefix, limit=1000)
+        if kind in LATER:
+            continue
         assert page.items, f"no {kind.__name__} is recorded"
         for item in page.items:
             row: Any = msgspec.json.decode(item.value, type=kind)
             assert table.prefix + table.key(row) == item.key
     await store.close()
+
+
+@pytest.mark.parametrize(("kind", "path"), LATER.items())
+def test_rows_of_kinds_that_came_later_are_read_as_they_were_first_written(kind: type, path: Path) -> None:
+    data = path.read_bytes().strip()
+    assert msgspec.json.decode(
+        msgspec.json.encode(msgspec.json.decode(data, type=kind))
+    ) == msgspec.json.decode(data)
 
 
 async def test_a_dispatcher_starts_on_it_and_goes_on_from_it(path: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
-from federator.wire.jobfile import KNOWN, LATER, read_job
+from federator.wire.jobfile import KNOWN, read_job
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
@@ -222,6 +221,17 @@ async def _labels() -> bool:
     return page.total == 1 and world.core.views.page(ADA, labels={"team": "speech"}).total == 0
 
 
+async def _series(**fields: Any) -> bool:
+    """Whether a run comes by itself; and with an overlap, whether that is heeded."""
+    world = await make_world()
+    await world.submit_all(ADA, name="again", **fields)
+    await world.core.series_runs.look()
+    world.clock.advance(6 * 3600.0)
+    await world.core.series_runs.look()
+    (series,) = world.core.records.series.values()
+    return series.runs == 1 and (series.owed_at is None) == ("overlap" not in fields)
+
+
 async def _client_id() -> bool:
     return read_job({"run": "x", "client_id": "c"}, now=0.0).client_id == "c"
 
@@ -266,6 +276,8 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "array": _array,
     "labels": _labels,
     "client_id": _client_id,
+    "every": lambda: _series(every="6h"),
+    "overlap": lambda: _series(every="6h", overlap="queue"),
 }
 
 
@@ -288,10 +300,3 @@ async def test_must_rents_where_the_queue_allows_it() -> None:
 
 def test_the_table_is_complete() -> None:
     assert set(CHANGES) | AT_SITES == set(KNOWN)
-
-
-@pytest.mark.parametrize("field", LATER)
-def test_what_is_not_acted_on_is_refused_by_name(field: str) -> None:
-    with pytest.raises(NotSupported) as refused:
-        read_job({"run": "x", field: 1}, now=0.0)
-    assert refused.value.field == f"$.{field}"

@@ -21,7 +21,6 @@ from federator.model.jobs import (
 from federator.wire.jobfile import (
     ELSEWHERE,
     KNOWN,
-    LATER,
     JobRequest,
     encode_spec,
     read_job,
@@ -117,8 +116,8 @@ def test_the_documented_example_is_read_whole() -> None:
     )
 
 
-ELSEWHERE_TESTED = {"min_nodes", "max_nodes", "scaling"}
-"""By test_forms."""
+ELSEWHERE_TESTED = {"min_nodes", "max_nodes", "scaling", "every", "overlap"}
+"""By test_forms, and by the tests of series."""
 
 
 def test_the_example_uses_every_field_that_is_acted_on() -> None:
@@ -197,8 +196,6 @@ def test_a_field_without_a_value_counts_as_not_written() -> None:
 
 
 NOT_YET: dict[str, dict[str, Any]] = {
-    "$.every": {"every": "0 3 * * *"},
-    "$.overlap": {"overlap": "skip"},
     "$.placement.together": {"placement": {"together": "spread"}, "resources": {"gpus": 0.5}},
     "$.array": {"array": "0-99%5"},
 }
@@ -210,10 +207,6 @@ def test_fields_that_nobody_acts_on_yet_are_refused_by_name(field: str) -> None:
         read(**NOT_YET[field])
     assert caught.value.field == field
     assert "not supported yet" in str(caught.value)
-
-
-def test_the_refusals_are_exactly_those_documented() -> None:
-    assert {field.removeprefix("$.") for field in NOT_YET if field.count(".") == 1} >= set(LATER)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +339,7 @@ VALUES = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*KNOWN, *LATER, "other"]), VALUES, max_size=6) | VALUES)
+@given(st.dictionaries(st.sampled_from([*KNOWN, "other"]), VALUES, max_size=6) | VALUES)
 def test_hostile_documents_are_read_or_refused(document: object) -> None:
     try:
         request = read_job(document, now=NOW)

@@ -1,0 +1,246 @@
+"""Series: a job that is submitted again and again. Each of its runs is a job like any other; what is kept here is when the next one is due.
+
+The arithmetic is pure: a series and a time give the series as it is then, and whether a run is to be submitted. Whoever writes the run writes the
+series in the same transaction, so that no run is submitted twice and none is forgotten.
+"""
+
+import math
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from federator.kernel.cron import first_after, last_until, parse_cron
+from federator.kernel.quantities import format_duration, format_instant
+
+NOTES = 20
+"""So much of what became of its times is kept with a series."""
+LATE_S = 60.0
+"""A run that is submitted later than that after it was due is told to be late."""
+EDGE = 1e-6
+"""Of an interval: so close to a time it is that time."""
+
+
+class Overlap(StrEnum):
+    """What becomes of a run that is due while the last one is not over."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+
+
+class SeriesStatus(StrEnum):
+    """Whether runs come."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    ENDED = "ENDED"
+
+
+class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """When runs are due: every `interval_s`, or as `cron` says by the clock of `timezone`."""
+
+    interval_s: float = 0.0
+    cron: str = ""
+    timezone: str = "UTC"
+    start_at: float | None = None
+    """None is due before; intervals are counted from it."""
+    end_at: float | None = None
+    """None is due then or later."""
+    submit_within_s: float | None = None
+    """A run that could not be submitted so long after it was due is left out. None: it waits until the next one is due."""
+    overlap: Overlap = Overlap.SKIP
+    keep: int = 100
+    """So many runs that are over are kept, the newest; none goes before the time that all jobs are promised."""
+
+    def first(self, now: float, anchor_at: float) -> float | None:
+        """The first time from `now` on. Intervals are counted from `anchor_at`. None: there is none."""
+        begin_at = max(now, self.start_at or now)
+        if self.cron:
+            just_before_at = math.nextafter(begin_at, 0.0)
+            return self._open(first_after(parse_cron(self.cron), self.timezone, just_before_at))
+        ticks = math.ceil((begin_at - anchor_at) / self.interval_s - EDGE)
+        return self._open(anchor_at + max(0, ticks) * self.interval_s)
+
+    def after(self, at: float, anchor_at: float) -> float | None:
+        """The next time after `at`; None: there is none."""
+        if self.cron:
+            return self._open(first_after(parse_cron(self.cron), self.timezone, at))
+        return self._open(anchor_at + (self._ticks(at, anchor_at) + 1) * self.interval_s)
+
+    def latest(self, at: float, anchor_at: float) -> float:
+        """The last time up to `at`, where there is one."""
+        if self.end_at is not None and at >= self.end_at:
+            at = math.nextafter(self.end_at, 0.0)
+            if not self.cron and (at - anchor_at) % self.interval_s > self.interval_s * (1 - EDGE):
+                at -= self.interval_s * EDGE
+        if self.cron:
+            return last_until(parse_cron(self.cron), self.timezone, at)
+        return anchor_at + self._ticks(at, anchor_at) * self.interval_s
+
+    def _ticks(self, at: float, anchor_at: float) -> int:
+        return math.floor((at - anchor_at) / self.interval_s + EDGE)
+
+    def _open(self, at: float) -> float | None:
+        return None if self.end_at is not None and at >= self.end_at else at
+
+    def __str__(self) -> str:
+        zone = "" if self.timezone == "UTC" else f" {self.timezone}"
+        return f"{self.cron}{zone}" if self.cron else format_duration(self.interval_s)
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What became of a time at which no run, or a late one, was submitted."""
+
+    at: float
+    text: str
+
+
+class Filling(msgspec.Struct, frozen=True):
+    """A run of many tasks of which not all are written yet: from what, and when it was due."""
+
+    file: str
+    due_at: float
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A series' record; of one owner there is one of a name. `file` is the job file of its next run, as JSON."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    file: str
+    every: Recurrence
+    created_at: float
+    changed_at: float
+    anchor_at: float
+    """Intervals are counted from here."""
+    next_at: float | None
+    """The first time that nothing was decided of yet; None: no more runs are due."""
+    owed_at: float | None = None
+    """When a run was due that is still to be submitted."""
+    runs: int = 0
+    """The number of the newest run."""
+    last: tuple[str, ...] = ()
+    """The ids of the newest run's jobs."""
+    filling: Filling | None = None
+    paused_by: str = ""
+    ended_at: float | None = None
+    ended_because: str = ""
+    notes: tuple[Note, ...] = ()
+    """The newest last."""
+
+    @property
+    def status(self) -> SeriesStatus:
+        """Whether runs come."""
+        if self.ended_at is not None:
+            return SeriesStatus.ENDED
+        return SeriesStatus.PAUSED if self.paused_by else SeriesStatus.ACTIVE
+
+    def run(self, number: int) -> str:
+        """The name of a run."""
+        return f"{self.name}-{number}"
+
+    def noted(self, now: float, text: str) -> "Series":
+        """With one more note, unless it is the last one again."""
+        if self.notes and self.notes[-1].text == text:
+            return self
+        return replace(self, notes=(*self.notes, Note(now, text))[-NOTES:])
+
+
+class Look(NamedTuple):
+    """A series as it is now, and whether the run that it owes is to be submitted."""
+
+    series: Series
+    submits: bool
+
+
+def look(series: Series, now: float, running: str) -> Look:
+    """What is due now. `running`: the name of the newest run, if that is not over.
+
+    However long nobody looked, one run is made up for: the last that was due.
+    """
+    if series.status is not SeriesStatus.ACTIVE:
+        return Look(series, submits=False)
+    series = _come_due(series, now, running)
+    every, owed_at = series.every, series.owed_at
+    if owed_at is None:
+        if series.next_at is None:
+            series = replace(series, ended_at=now, ended_because="no more runs are due")
+        return Look(series, submits=False)
+    if every.submit_within_s is not None and now - owed_at > every.submit_within_s:
+        within = format_duration(every.submit_within_s)
+        series = series.noted(now, f"{_due(owed_at)} is left out: it could not be submitted within {within}")
+        return Look(replace(series, owed_at=None), submits=False)
+    return Look(series, submits=not running)
+
+
+def _come_due(series: Series, now: float, running: str) -> Series:
+    next_at, every = series.next_at, series.every
+    if next_at is None or now < next_at:
+        return series
+    due_at = max(next_at, every.latest(now, series.anchor_at))
+    if due_at > next_at:
+        until = f"nobody was there for what was due from {format_instant(next_at)} on"
+        series = series.noted(now, f"{until}; of that, {_due(due_at)} is made up for")
+    if series.owed_at is not None:
+        series = series.noted(
+            now, f"{_due(series.owed_at)} is given up: another was due before it could start"
+        )
+    if running and every.overlap is Overlap.SKIP:
+        series = series.noted(now, f"{_due(due_at)} is skipped: {running} is not over")
+        return replace(series, next_at=every.after(now, series.anchor_at), owed_at=None)
+    return replace(series, next_at=every.after(now, series.anchor_at), owed_at=due_at)
+
+
+def _due(at: float) -> str:
+    return f"the run due at {format_instant(at)}"
+
+
+def submitted(series: Series, now: float, jobs: tuple[str, ...]) -> Series:
+    """The series once the run that it owes is submitted as these jobs."""
+    due_at = series.owed_at or now
+    if now - due_at > LATE_S:
+        name = series.run(series.runs + 1)
+        series = series.noted(
+            now, f"{name} was due at {format_instant(due_at)} and is {format_duration(now - due_at)} late"
+        )
+    return replace(series, runs=series.runs + 1, owed_at=None, last=jobs)
+
+
+def said(series: Series, now: float, running: str) -> str:
+    """What comes next, and what stands in its way, in a sentence."""
+    if series.ended_at is not None:
+        return f"ended: {series.ended_because}"
+    if series.paused_by:
+        return f"paused by {series.paused_by}: no runs are submitted until it is resumed"
+    parts = []
+    if series.owed_at is not None:
+        waits = f"waits for {running} to end" if running else "is to be submitted"
+        why = "" if running or not series.notes else f" ({series.notes[-1].text})"
+        parts.append(f"{_due(series.owed_at)} {waits}{why}")
+    if series.next_at is None:
+        parts.append("no more runs are due")
+    else:
+        parts.append(
+            f"next run at {format_instant(series.next_at)}, in {format_duration(max(0.0, series.next_at - now))}"
+        )
+        if running:
+            parts.append(f"unless {running} is over by then, it {_OVERLAPS[series.every.overlap]}")
+    if series.notes and series.owed_at is None:
+        parts.append(series.notes[-1].text)
+    return "; ".join(parts)
+
+
+_OVERLAPS = {
+    Overlap.SKIP: "is skipped",
+    Overlap.QUEUE: "waits for its end",
+    Overlap.REPLACE: "takes its place",
+}
+
+
+def series_key(owner: str, name: str) -> str:
+    """Under which a series is known: of one owner there is one of a name."""
+    return f"{owner}/{name}"
