@@ -377,35 +377,3 @@ async def test_there_is_a_limit_on_series() -> None:
     await again_and_again(world, env={"V": "2"})
     with pytest.raises(TooMany):
         await world.submit_all(ADA, name="another", every="6h")
-
-
-async def test_of_runs_that_are_over_the_newest_are_kept_and_all_for_seven_days() -> None:
-    world = await a_world()
-    await again_and_again(world, every={"interval": "24h", "keep": 3}, estimate="10m")
-    for _ in range(14):
-        await world.core.series_runs.look()
-        await end_runs(world)
-        world.clock.advance(24 * HOUR)
-        await world.core.sweeper.sweep()
-    days = [(world.clock.now() - (job.finished_at or 0.0)) / 24 / HOUR for job in runs(world)]
-    assert len(days) == 7, "what is promised to all jobs is kept"
-    world.clock.advance(5 * 24 * HOUR)
-    await world.core.sweeper.sweep()
-    assert names(world) == ["nightly-12", "nightly-13", "nightly-14"]
-
-
-async def test_the_folder_of_runs_to_come_is_kept_and_an_ended_series_is_forgotten_after_its_runs() -> None:
-    world = await a_world()
-    folder = world.core.blobs.put(b"\x1f\x8b packed")
-    await again_and_again(world, workdir=f"sha256:{folder}", every="0 3 1 12 *")
-    world.clock.advance(3 * 24 * HOUR)
-    await world.core.sweeper.sweep()
-    assert world.core.blobs.has(folder)
-    await world.core.series.end(ADA, series(world))
-    world.clock.advance(24 * HOUR)
-    await world.core.sweeper.sweep()
-    assert not world.core.blobs.has(folder)
-    assert world.core.records.series
-    world.clock.advance(7 * 24 * HOUR)
-    await world.core.sweeper.sweep()
-    assert not world.core.records.series

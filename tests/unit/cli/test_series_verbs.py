@@ -1,0 +1,89 @@
+"""The verbs about series: what they send, and what they show."""
+
+import json
+from pathlib import Path
+
+from federator.cli.series import begun
+from federator.model.series import Note, Recurrence
+from federator.wire.http import JobPage, SeriesDetail, SeriesRow, Submitted
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.answers import NOW, row
+from tests.unit.cli.conftest import Command
+
+SERIES = SeriesRow(
+    name="nightly",
+    owner="ada",
+    queue="default",
+    every="6h",
+    overlap="skip",
+    status="ACTIVE",
+    next_at=NOW + 7200.0,
+    runs=3,
+    last="nightly-3",
+    last_status="RUNNING",
+    because="next run in 2h",
+)
+DETAIL = SeriesDetail(
+    series=SERIES,
+    every=Recurrence(interval_s=21600.0),
+    notes=(Note(NOW - 60.0, "the run due at 2025-10-09T08:53:20Z is skipped: nightly-2 is not over"),),
+)
+
+
+def test_a_file_that_begins_one_prints_its_name(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("run: x\nname: nightly\nevery: 6h\n")
+    answer = Submitted((), "nightly", series="nightly", next_at=1_760_000_000.0)
+    fake.answer("POST /v1/jobs", answer, 201)
+    ran = federator("submit", str(file))
+    assert (ran.code, ran.out) == (0, "nightly\n")
+    assert begun(answer) == (
+        "series nightly submitted, next run at 2025-10-09T08:53:20Z; next: federator series show nightly"
+    )
+    assert json.loads(fake.of("POST /v1/jobs")[0].body) == {"run": "x", "name": "nightly", "every": "6h"}
+
+
+def test_the_list_of_jobs_shows_them_below_unless_a_filter_asks_for_some_jobs(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    fake.answer("GET /v1/jobs", JobPage((row(1),), total=1))
+    fake.answer("GET /v1/series", [SERIES])
+    shown = federator("list").out
+    assert "nightly-3 RUNNING" in shown
+    assert "in 2h" in shown
+    assert "nightly-3" not in federator("list", "--queue", "vision").out
+    assert "nightly-3" not in federator("list", "-o", "json").out
+
+
+def test_one_is_shown_with_what_did_not_come(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/series/nightly", DETAIL)
+    shown = federator("series", "show", "nightly").out
+    assert "next run in 2h" in shown
+    assert "is skipped: nightly-2 is not over" in shown
+    assert json.loads(federator("series", "show", "nightly", "-o", "json").out)["series"]["runs"] == 3
+
+
+def test_the_verbs_name_whose_it_is(federator: Command, fake: FakeDispatcher) -> None:
+    for verb, request in (
+        ("pause", "POST /v1/series/nightly/pause"),
+        ("resume", "POST /v1/series/nightly/resume"),
+        ("cancel", "DELETE /v1/series/nightly"),
+    ):
+        fake.answer(request, DETAIL)
+        ran = federator("series", verb, "nightly", "--owner", "bob")
+        assert ran.code == 0, ran.err
+        assert "nightly  next run in 2h" in ran.out
+        assert fake.of(request)[0].query == {"owner": "bob"}
+
+
+def test_where_there_is_none_it_is_said_how_one_begins(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/series", [])
+    assert "every: 6h" in federator("series").err
+
+
+def test_the_list_of_series(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/series", [SERIES])
+    assert "nightly" in federator("series", "--mine", "--ended").out
+    assert fake.of("GET /v1/series")[-1].query == {"mine": "true", "ended": "true"}
