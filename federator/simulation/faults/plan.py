@@ -99,6 +99,16 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     deeds: tuple[Deed, ...] = ()
 
 
+class SeriesPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is submitted again and again, and what each run is like. Its name is that of the series."""
+
+    job: JobPlan
+    every_s: float
+    times: int
+    """So often it is due, before it ends."""
+    overlap: str = "skip"
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
@@ -118,6 +128,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs that a queue may use at most."""
     solver: bool
     """Whether the solver plans, or greedy alone."""
+    series: tuple[SeriesPlan, ...] = ()
+
+    def works(self) -> dict[str, JobPlan]:
+        """What every job is like, also the runs of series."""
+        runs = {
+            f"{each.job.name}-{number}": each.job
+            for each in self.series
+            for number in range(1, each.times + 1)
+        }
+        return {job.name: job for job in self.jobs} | runs
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class Questions:
         """Jobs that nothing but room could keep from starting: single ones of a queue without a limit, while no gang waits for room of its own."""
         rows = self._world.truth.rows
         pending = [job for job in rows.jobs.values() if job.status is JobStatus.PENDING]
-        plans = {job.name: job for job in self._world.plan.jobs}
+        plans = self._world.plan.works()
         if any(plans[job.name].nodes > 1 for job in pending):
             return []
         now_at = self._world.dispatchers[0].clock.now()
@@ -115,7 +115,7 @@ class Questions:
 
     def _idle_for(self, job: Job) -> list[str]:
         """Members of our own that have room for it on one host, by their hardware and by what is written of them."""
-        gpus = next(plan.gpus for plan in self._world.plan.jobs if plan.name == job.name)
+        gpus = self._world.plan.works()[job.name].gpus
         found = []
         for member in self._world.plan.members:
             host = self._world.truth.hosts[member]

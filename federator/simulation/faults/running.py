@@ -85,6 +85,7 @@ async def _play(world: World) -> None:
     for blow in plan.blows:
         world.loop.later(blow.at_s - SETTLED_S, strike, world, blow)
     submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
+    submitting += [asyncio.create_task(world.users.submit_series(each)) for each in plan.series]
     await _pass_until(world, SETTLED_S + plan.faults_s)
     calm(world)
     await _until_all_is_over(world, submitting)

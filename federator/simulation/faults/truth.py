@@ -13,6 +13,7 @@ from federator.control.records import TABLES
 from federator.model.capacity import Lease
 from federator.model.jobs import Job
 from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.series import Series
 from federator.ports import Transaction
 from federator.simulation.faults.journal import Journal
 from federator.simulation.faults.plan import JobPlan, Plan
@@ -40,19 +41,21 @@ class Rows:
         self.jobs: dict[str, Job] = {}
         self.placements: dict[str, Placement] = {}
         self.leases: dict[str, Lease] = {}
+        self.series: dict[str, Series] = {}
         tables: dict[type[Any], dict[str, Any]] = {
             Job: self.jobs,
             Placement: self.placements,
             Lease: self.leases,
+            Series: self.series,
         }
         self._by_prefix: dict[str, tuple[msgspec.json.Decoder[Any], dict[str, Any]]] = {
             TABLES[kind].prefix.rstrip("/"): (msgspec.json.Decoder(kind), table)
             for kind, table in tables.items()
         }
 
-    def take(self, transaction: Transaction) -> list[Job | Placement | Lease]:
+    def take(self, transaction: Transaction) -> list[Job | Placement | Lease | Series]:
         """Take in what was written; the rows of it."""
-        rows: list[Job | Placement | Lease] = []
+        rows: list[Job | Placement | Lease | Series] = []
         for put in transaction.puts:
             prefix, _, name = put.key.partition("/")
             known = self._by_prefix.get(prefix)
@@ -86,7 +89,7 @@ class Truth:
         self._plan = plan
         self._loop = loop
         self._journal = journal
-        self._work = {job.name: job for job in plan.jobs}
+        self._work = plan.works()
         self._live: defaultdict[str, dict[tuple[str, int], RealRank]] = defaultdict(dict)
         """By job, the ranks that run now."""
         self._all: defaultdict[str, dict[int, RealRank]] = defaultdict(dict)

@@ -5,17 +5,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from federator.kernel.errors import Conflict, FederatorError, NotFound, Transient
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
+from federator.model.series import Overlap, Recurrence
 from federator.simulation.faults.dispatchers import Dispatcher
-from federator.simulation.faults.plan import Deed, JobPlan
+from federator.simulation.faults.plan import Deed, JobPlan, SeriesPlan
 from federator.simulation.faults.scene import Scene
 from federator.simulation.virtual_time import ORIGIN_AT
+from federator.wire.every import Repeated
 from federator.wire.http import JobPatch
-from federator.wire.jobfile import JobRequest, read_job_text
+from federator.wire.jobfile import JobRequest, read_job, read_job_text
 
 T = TypeVar("T")
 AGAIN_S = (1.0, 10.0)
@@ -76,6 +79,37 @@ class Users:
             self._truth.accepted[job_id] = job
         for deed in job.deeds:
             self._network.loop.create_task(self._do(self._chance.choice(ids), deed))
+
+    async def submit_series(self, series: SeriesPlan) -> None:
+        """Submit a job that comes again and again."""
+        await asyncio.sleep(series.job.submit_s)
+        self.patient += 1
+
+        async def ask(server: Dispatcher) -> str:
+            core = server.serving()
+            now_at = core.clock.now()
+            every = Recurrence(
+                interval_s=series.every_s,
+                start_at=now_at,
+                end_at=now_at + series.times * series.every_s,
+                overlap=Overlap(series.overlap),
+            )
+            file = {
+                "name": series.job.name,
+                "run": "true",
+                "resources": {"gpus": series.job.gpus},
+                "max_duration": f"{series.job.max_duration_s:.0f}s",
+            }
+            request = read_job(file, now=now_at)
+            again = replace(request, repeated=Repeated(every, msgspec.json.encode(file).decode()))
+            answer = await core.intake.submit(USER, again, client_id=None, body_hash="")
+            return answer.series
+
+        try:
+            name = await self.ask(ask)
+        finally:
+            self.patient -= 1
+        self._journal.note("user", f"series {name} is accepted")
 
     async def ask(self, ask: Callable[[Dispatcher], Awaitable[T]]) -> T:
         """Of whoever leads, again and again until there is an answer. Raises what the answer is."""

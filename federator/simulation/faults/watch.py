@@ -6,6 +6,7 @@ As in `truth`, nothing is asked of a dispatcher while it works. Only when all fa
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.model.placements import Placement, PlacementStatus
+from federator.model.series import Series
 from federator.ports import Transaction
 from federator.simulation.faults.clouds import Cloud, over
 from federator.simulation.faults.journal import Journal
@@ -38,8 +39,10 @@ class Watch:
                 self._job(row, before[row.id])
             elif isinstance(row, Placement):
                 self._placement(row)
-            else:
+            elif isinstance(row, Lease):
                 self._lease(row)
+            else:
+                self._series(row)
 
     def _job(self, job: Job, before: Job | None) -> None:
         if before is None or before.status is not job.status:
@@ -61,6 +64,20 @@ class Watch:
             f"placement {placement.id[-6:]} of {placement.job[-6:]} at {placement.site} is {placement.status}"
             f", {placement.order}{' ' + placement.detail[:60] if placement.detail else ''}",
         )
+
+    def _series(self, series: Series) -> None:
+        said = series.notes[-1].text if series.notes else ""
+        self._journal.note("store", f"series {series.name} has had {series.runs} runs; {said[:120]}")
+        jobs = [job for job in self._truth.rows.jobs.values() if job.series == series.name]
+        if sorted(job.name for job in jobs) != sorted(series.run(n) for n in range(1, series.runs + 1)):
+            self._truth.find(
+                1,
+                f"of {series.runs} runs of {series.name} these are there: {sorted(job.name for job in jobs)}",
+            )
+        if len({job.due_at for job in jobs}) < len(jobs):
+            self._truth.find(2, f"two runs of {series.name} are for one time")
+        if sum(job.status not in TERMINAL for job in jobs) > 1:
+            self._truth.find(2, f"two runs of {series.name} are open at once")
 
     def _lease(self, lease: Lease) -> None:
         self._journal.note(
@@ -97,6 +114,9 @@ class Watch:
             f"{lease.id} is {lease.status}"
             for lease in rows.leases.values()
             if lease.status not in LEASE_ENDED
+        ]
+        left += [
+            f"series {each.name} is {each.status}" for each in rows.series.values() if each.ended_at is None
         ]
         left += [f"machine {each.name} is {each.status}" for each in self._cloud.final() if not over(each)]
         left += [f"rank {rank.name} of {rank.job} runs at {rank.member}" for rank in self._truth.live()]
