@@ -35,8 +35,9 @@ def kind(settings: AgentSettings) -> Kind:
 
 def abilities(settings: AgentSettings) -> tuple[str, ...]:
     """What jobs may need and find here, by the words of `federator.wire.needs`."""
-    own = (IMAGES,) if settings.kube is not None else (DATA,)
-    return (*own, *sorted(secret(name) for name in settings.secrets))
+    images = (IMAGES,) if settings.kube is not None else ()
+    data = (DATA,) if settings.kube is None or settings.kube.data is not None else ()
+    return (*images, *data, *sorted(secret(name) for name in settings.secrets))
 
 
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:

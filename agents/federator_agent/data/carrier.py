@@ -127,6 +127,10 @@ class Carrier:
         """Whether there is something that it may go on from, of those that keep their checkpoints elsewhere."""
         return bool(load.uri and next(folder.glob("*"), None))
 
+    def has_brought(self, load: Load) -> bool:
+        """Whether a job's latest checkpoint is there for this attempt, whoever has brought it."""
+        return self._checkpoints.came(load.job, load.epoch)
+
     # While it runs, and afterwards ---------------------------------------------------------------------------------
 
     async def save(self, load: Load, folder: Path) -> None:

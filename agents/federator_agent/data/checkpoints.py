@@ -146,6 +146,11 @@ class Checkpoints:
             await self._replace(kept, pointers, folder, note)
         self._remember(job, Note(epoch, files=await asyncio.to_thread(files_in, folder)))
 
+    def came(self, job: str, epoch: int) -> bool:
+        """Whether its directory has been made ready for that attempt."""
+        known = self._known(job)
+        return known is not None and known.epoch == epoch
+
     async def _replace(
         self, kept: Kept, pointers: list[Pointer], folder: Path, note: Callable[[str], None]
     ) -> None:

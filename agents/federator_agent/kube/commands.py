@@ -16,11 +16,17 @@ from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import SIDE
 
 CHUNK_BYTES = 64 * 1024
-WRONG_POD, MAIN_OVER = 97, 98
+WRONG_POD, MAIN_OVER, UNBROUGHT = 97, 98, 99
 _CHECK = f'[ "$FEDERATOR_POD_UID" = "$1" ] || exit {WRONG_POD}; cd /federator; '
-# Argument 2: bytes of the archive that comes in.
+# Argument 2: bytes of the archive that comes in; 3: something, where data is brought besides.
 STAGE = (
     _CHECK
+    + f"""
+unbrought() {{
+  cat gate/unbrought >&2
+  exit {UNBROUGHT}
+}}
+"""
     + """
 if [ ! -e gate/staged ]; then
   in=in.$$
@@ -35,6 +41,10 @@ if [ ! -e gate/staged ]; then
     [ -e gate/staged ] || { rm -rf work && mv $in/work work; } || exit 1
   fi
   rm -rf $in
+  while [ -n "$3" ] && [ ! -e gate/brought ]; do
+    [ ! -e gate/unbrought ] || unbrought
+    sleep 0.1
+  done
   : >gate/staged
 fi
 echo staged
@@ -60,13 +70,15 @@ PACK = (
 """
 )
 LEAVE = _CHECK + ": >gate/leave"
+# Nothing of the placement runs: whether what it has saved is away, and what is to be told of that.
+SAVED = _CHECK + ": >gate/over; [ ! -e gate/saved ] || { echo saved && cat gate/saved; }"
 
 
 class CommandFailed(FederatorError):
-    """It ended with another exit code than 0; `said` is what it wrote."""
+    """It ended with another exit code than 0; `said` is what it complained of."""
 
     def __init__(self, code: int, said: str) -> None:
-        self.exit_code = code
+        self.exit_code, self.said = code, said
         super().__init__(f"a command in the pod ended with exit code {code}: {said or 'it said nothing'}")
 
 

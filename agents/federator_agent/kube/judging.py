@@ -93,6 +93,10 @@ def _deleted_before(pod: Pod, at: float) -> bool:
 def trouble_of(pod: Pod) -> Trouble | None:
     """Why it does not get as far as its gate."""
     for container, ours in ((SIDE, True), (MAIN, False)):
+        ended = pod.state(container).terminated
+        if ours and ended is not None and pod.state(MAIN).terminated is None:
+            message = f"it has ended before the job began, with exit code {ended.exit_code}"
+            return Trouble(Cause.STAGING, message, lasting=False, ours=True)
         waiting = pod.state(container).waiting
         if waiting is None:
             continue

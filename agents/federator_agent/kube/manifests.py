@@ -18,6 +18,7 @@ from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
+from federator_agent.kube.carrying import FOLDER, inputs_of
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500
@@ -27,8 +28,9 @@ EPOCH_LABEL, JOB_LABEL = "federator/epoch", "federator/job"
 OUTPUTS_NOTE = "federator/outputs"
 """The patterns that its job declares: the agent may have to fetch them before it knows the job again."""
 MAIN, SIDE = "main", "side"
-FOLDER = "/federator"
 CHECKPOINTS = f"{FOLDER}/checkpoints"
+DATA_NOTE = "federator/data"
+"""Where the checkpoints go that its side container takes away."""
 STAGING_ALLOWANCE_S = 6 * 3600.0
 """What a pod may take for its image, work directory and queueing, beyond its max_duration, before the cluster itself ends it."""
 WRAPPER = Path(__file__).with_name("wrapper.sh").read_text()
@@ -145,19 +147,19 @@ def _main(
         requests[place.resource] = limits[place.resource] = str(needs.gpus.count)
     alone = len(record.entry.ranks) == 1
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
-    where = Where(site, address, CHECKPOINTS)
+    where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
     environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
-    mounts = [_mount("federator", FOLDER)]
+    mounts = [mount("federator", FOLDER)]
     if needs.shm_mib:
-        mounts.append(_mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
+        mounts.append(mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
     if settings.checkpoints:
-        mounts.append(_mount("checkpoints", CHECKPOINTS) | {"subPath": record.entry.job})
+        mounts.append(mount("checkpoints", CHECKPOINTS) | {"subPath": record.entry.job})
     return {
         "name": MAIN,
         "image": spec.image or settings.image,
         "command": ["/bin/sh", "-c"],
-        "args": [_verbatim(word) for word in (WRAPPER, "wrapper.sh", spec.setup or "", *command_of(spec))],
-        "env": [{"name": name, "value": _verbatim(value)} for name, value in environment.items()],
+        "args": [verbatim(word) for word in (WRAPPER, "wrapper.sh", spec.setup or "", *command_of(spec))],
+        "env": [{"name": name, "value": verbatim(value)} for name, value in environment.items()],
         "resources": {"requests": requests, "limits": limits},
         "volumeMounts": mounts,
     }
@@ -168,13 +170,13 @@ def _side(spec: JobSpec, settings: KubeSettings) -> dict[str, Any]:
         "name": SIDE,
         "image": settings.side_image,
         "command": ["sh", "-c"],
-        "args": [_verbatim(SIDE_SCRIPT), "side.sh", "stay" if spec.outputs else ""],
+        "args": [verbatim(SIDE_SCRIPT), "side.sh", "stay" if spec.outputs else ""],
         "env": [
             {"name": "FEDERATOR_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         ],
         # A rank that asks for a whole node must fit on a whole node.
         "resources": {"requests": {"cpu": "0", "memory": "0"}},
-        "volumeMounts": [_mount("federator", FOLDER)],
+        "volumeMounts": [mount("federator", FOLDER)],
     }
 
 
@@ -195,10 +197,11 @@ def _for_gpus(spec: JobSpec, place: PoolPlace) -> list[dict[str, str]]:
     return [{"key": place.resource, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def _mount(name: str, path: str) -> dict[str, Any]:
+def mount(name: str, path: str) -> dict[str, Any]:
+    """Where a container has a volume."""
     return {"name": name, "mountPath": path}
 
 
-def _verbatim(text: str) -> str:
+def verbatim(text: str) -> str:
     """As it is: Kubernetes would put variables in for `$(NAME)`, and make one dollar of two."""
     return text.replace("$", "$$")

@@ -12,12 +12,14 @@ from typing import Any
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
 from federator.model.jobs import JobSpec
-from federator.model.placements import Cause
+from federator.model.placements import Cause, PlacementStatus
+from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, manifests
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import Cluster
 from federator_agent.kube.judging import end_of, quiet, trouble_of, unscheduled
+from federator_agent.kube.laden import laden
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
 from federator_agent.kube.objects import Pod, instant_at
 from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
@@ -91,11 +93,12 @@ class Preparing:
             if len(record.entry.ranks) > 1:
                 await self._pods.create_service(manifests.service(record, site))
             hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
-            made = (
+            made = [
                 manifests.pod(record, spec, rank, place, self._settings, site, hidden)
                 for rank in record.entry.ranks
-            )
-            await self._make(record.entry.placement, list(made))
+            ]
+            laden(made, record, spec, self._settings, self._around)
+            await self._make(record.entry.placement, made)
         except (Forbidden, Invalid) as error:
             raise StagingRefused(f"the cluster does not take its pods: {error}") from None
         except FederatorError as error:
@@ -167,7 +170,8 @@ class Preparing:
                 setting_up()
 
         tasks = [
-            asyncio.create_task(self._stage(record, rank, archive, staged)) for rank in record.entry.ranks
+            asyncio.create_task(self._stage(record, rank, archive, staged, carries=DATA in needs_of(spec)))
+            for rank in record.entry.ranks
         ]
         try:
             await asyncio.gather(*tasks)
@@ -177,14 +181,14 @@ class Preparing:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stage(
-        self, record: Record, rank: int, archive: Path | None, staged: Callable[[int], None]
+        self, record: Record, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
     ) -> None:
         """One rank, up to its gate: looked after by watching its pod while a command in it waits."""
         pod = await self._side_runs(record, rank)
         self._ranks.follow(record.entry.placement, rank, pod)
         while True:
             pod = self._live(record, rank)
-            work = asyncio.create_task(self._run_stage(pod, rank, archive, staged))
+            work = asyncio.create_task(self._run_stage(pod, rank, archive, staged, carries=carries))
             watch = asyncio.create_task(self._main_fails(record, rank))
             try:
                 await asyncio.wait([work, watch], return_when=asyncio.FIRST_COMPLETED)
@@ -195,6 +199,8 @@ class Preparing:
             except commands.CommandFailed as error:
                 if error.exit_code == commands.WRONG_POD:
                     raise StagingLost(f"rank {rank}: another pod has its name") from None
+                if error.exit_code == commands.UNBROUGHT:
+                    raise _unbrought(error.said) from None
                 if error.exit_code != commands.MAIN_OVER and error.exit_code < KILLED:
                     message = f"rank {rank}: the work directory could not be unpacked: {error}"
                     raise StagingError(Cause.STAGING, message) from None
@@ -208,11 +214,12 @@ class Preparing:
             await self._pods.wait(record.entry.placement, AGAIN_S)
 
     async def _run_stage(
-        self, pod: Pod, rank: int, archive: Path | None, staged: Callable[[int], None]
+        self, pod: Pod, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
     ) -> None:
         size = archive.stat().st_size if archive else 0  # noqa: ASYNC240 - it is there
         path, uid = self._pods.path(pod.metadata.name), pod.metadata.uid
-        async with commands.run(self._api, path, commands.STAGE, uid, str(size), stdin=True) as command:
+        words = (str(size), "data" if carries else "")
+        async with commands.run(self._api, path, commands.STAGE, uid, *words, stdin=True) as command:
             async for line in command.lines():
                 if line == "want" and archive is not None:
                     await command.send_file(archive)
@@ -285,3 +292,11 @@ class Preparing:
             except FederatorError as error:
                 log.warning("the pods of %s cannot be taken back yet: %s", placement, error)
                 await asyncio.sleep(AGAIN_S)
+
+
+def _unbrought(said: str) -> StagingError:
+    """What moves a pod's data has said why it cannot: the kind of the failure first, then in words."""
+    status, _, message = said.partition("\n")
+    if status == PlacementStatus.REFUSED:
+        return StagingRefused(message)
+    return StagingError(Cause.STAGING, message)

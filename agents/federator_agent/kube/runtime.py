@@ -7,6 +7,7 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
+from federator.wire.needs import DATA, needs_of
 from federator_agent import owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Seen
@@ -14,10 +15,12 @@ from federator_agent.core.state import Record
 from federator_agent.kube import commands, manifests, outputs
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
+from federator_agent.kube.laden import MEMORY
 from federator_agent.kube.manifests import MAIN
 from federator_agent.kube.objects import Pod
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparing import Preparing
+from federator_agent.kube.pushing import pushed
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.watching import Mirror
@@ -36,7 +39,7 @@ class KubeRuntime:
     """The `kube` runtime. The cluster's own scheduler chooses nodes and devices."""
 
     def __init__(self, settings: KubeSettings, around: Surroundings) -> None:
-        self._around = around
+        self._around, self._settings = around, settings
         self._api = Api(settings)
         self._cluster = Cluster(settings, around.site)
         agent = owning.mark_of(around.spool.directory, around.site).owner
@@ -130,10 +133,8 @@ class KubeRuntime:
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Pods, all of them on nodes, each with its work directory, set up and waiting."""
         secrets.check(self._around.secrets, spec, record.entry.queue)
-        if spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri):
-            raise StagingRefused(
-                "this site brings no data to its pods, and none from them: neither inputs nor checkpoint.uri"
-            )
+        if self._settings.data is None and DATA in needs_of(spec):
+            raise StagingRefused("this site cannot bring data to its pods: its site file has no kube.data")
         return await self._preparing.prepare(record, spec, setting_up)
 
     async def unprepare(self, placement: str) -> None:
@@ -162,9 +163,14 @@ class KubeRuntime:
         await asyncio.gather(*(self._ranks.finish_log(placement, rank) for rank in record.entry.ranks))
 
     async def push_last(self, record: Record, spec: JobSpec) -> str:
-        """Nothing goes from here."""
-        del record, spec
-        return ""
+        """From each pod, by its side container."""
+        if DATA not in needs_of(spec) or self._settings.data is None:
+            return ""
+        placement = record.entry.placement
+        said = await asyncio.gather(
+            *(pushed(self._api, self._pods, placement, rank.rank) for rank in record.ranks)
+        )
+        return "; ".join(dict.fromkeys(each for each in said if each))
 
     async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
         """Of all ranks together."""
@@ -176,7 +182,9 @@ class KubeRuntime:
 
     async def discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Let its objects go. Checkpoints are removed by whoever has mounted the claim: the agent, where its manifest says so."""
-        del checkpoints_of
+        if checkpoints_of:
+            noted = self._around.spool.checkpoints / MEMORY / "saved" / f"{checkpoints_of}.json"
+            noted.unlink(missing_ok=True)
         self._ranks.forget(placement)
         await self._preparing.take_back(placement)
 

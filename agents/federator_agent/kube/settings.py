@@ -18,8 +18,10 @@ MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
 KEYS = (
     "namespace", "kubeconfig", "context", "image", "side_image", "service_account", "priority_class", "tolerations",
-    "start_within", "checkpoints", "pools", "kueue_queue",
+    "start_within", "checkpoints", "pools", "kueue_queue", "data",
 )  # fmt: skip
+DATA_KEYS = ("image", "secret", "cache", "volumes")
+VOLUME_KEYS = ("claim", "host_path")
 POOL_KEYS = ("name", "selector", "model", "gpu_memory", "resource")
 TOLERATION_KEYS = ("key", "operator", "value", "effect")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -36,6 +38,30 @@ class KubePool(msgspec.Struct, frozen=True, kw_only=True):
     """Of each; 0: as the label `nvidia.com/gpu.memory` says."""
     resource: str = GPU_RESOURCE
     """The extended resource that counts the GPUs."""
+
+
+class KubeVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that pods mount: one of `claim` and `host_path`."""
+
+    claim: str = ""
+    """A claim on a volume that all nodes share."""
+    host_path: str = ""
+    """A directory of each node."""
+    path: str = ""
+    """Where it is mounted."""
+
+
+class KubeData(msgspec.Struct, frozen=True, kw_only=True):
+    """How data is brought to pods, and their checkpoints away."""
+
+    image: str
+    """Of the side container of pods whose jobs have data: it has this package, with what reaches S3."""
+    secret: str = ""
+    """Of the namespace: its keys are variables of that container, such as the credentials for S3."""
+    cache: KubeVolume | None = None
+    """Where inputs are kept for the next job; None: with each pod, and gone with it."""
+    volumes: tuple[KubeVolume, ...] = ()
+    """What `file:///` addresses lead to."""
 
 
 class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +86,8 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The claim on a volume that all nodes share, where checkpoints outlive a pod; empty: they do not."""
     pools: tuple[KubePool, ...] = ()
     """Empty: a pool of each GPU product that nodes are labelled with, and `cpu` for the rest."""
+    data: KubeData | None = None
+    """None: no data is brought to pods."""
     kueue_queue: str = ""
     """Put pods under this local queue of Kueue, a gang as one group. Never tried on a real Kueue."""
 
@@ -91,7 +119,54 @@ def parse(value: Mapping[str, object], path: str) -> KubeSettings:
         tolerations=_tolerations(value.get("tolerations", []), f"{path}.tolerations"),
         start_within_s=fields.duration_s(value.get("start_within", "5m"), f"{path}.start_within", low_s=1.0),
         pools=parsed,
+        data=_data(fields.mapping(value["data"], f"{path}.data"), f"{path}.data")
+        if "data" in value
+        else None,
     )
+
+
+def _data(value: Mapping[str, object], path: str) -> KubeData:
+    fields.known_only(value, path, DATA_KEYS)
+    if "image" not in value:
+        remedy = "name an image with federator[agent,aws] in it: the agent's own will do"
+        raise Invalid("is missing", field=f"{path}.image", remedy=remedy)
+    volumes = value.get("volumes", [])
+    if not isinstance(volumes, list):
+        raise Invalid("is not a list", field=f"{path}.volumes", remedy="write '- {path: /data, claim: …}'")
+    return KubeData(
+        image=fields.text(value["image"], f"{path}.image", limit=1000),
+        secret=_label(value["secret"], f"{path}.secret") if "secret" in value else "",
+        cache=_volume(value["cache"], f"{path}.cache") if "cache" in value else None,
+        volumes=tuple(_mounted(each, f"{path}.volumes[{index}]") for index, each in enumerate(volumes)),
+    )
+
+
+def _mounted(value: object, path: str) -> KubeVolume:
+    given = dict(fields.mapping(value, path))
+    where = _absolute(given.pop("path", ""), f"{path}.path")
+    if where == "/" or f"{where}/".startswith("/federator/"):
+        raise Invalid("is taken", field=f"{path}.path", remedy="mount it at a path of its own, such as /data")
+    return msgspec.structs.replace(_volume(given, path), path=where)
+
+
+def _volume(value: object, path: str) -> KubeVolume:
+    given = fields.mapping(value, path)
+    fields.known_only(given, path, VOLUME_KEYS)
+    if len(given) != 1:
+        remedy = "write 'claim: …' for a volume that all nodes share, or 'host_path: /…' for a directory of each node"
+        raise Invalid("needs one of 'claim' and 'host_path'", field=path, remedy=remedy)
+    if "claim" in given:
+        return KubeVolume(claim=_label(given["claim"], f"{path}.claim"))
+    return KubeVolume(host_path=_absolute(given["host_path"], f"{path}.host_path"))
+
+
+def _absolute(value: object, path: str) -> str:
+    word = fields.text(value, path, limit=1000)
+    if not word.startswith("/") or ".." in word.split("/"):
+        raise Invalid(
+            f"{word!r} is not the whole path of a directory", field=path, remedy="write for example /data"
+        )
+    return "/" + word.strip("/")
 
 
 def _pool(value: object, path: str) -> KubePool:

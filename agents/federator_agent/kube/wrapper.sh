@@ -5,12 +5,24 @@ folder=/federator
 gate=$folder/gate
 setup=$1
 shift
+notes() { :; }
 wait_for() {
-  while [ ! -e "$1" ]; do sleep 0.1 2>/dev/null || sleep 1; done
+  while [ ! -e "$1" ]; do
+    notes
+    sleep 0.1 2>/dev/null || sleep 1
+  done
 }
 wait_for $gate/made
 echo $$ >$gate/pid.new && mv $gate/pid.new $gate/pid
+if [ -e $gate/notes ]; then
+  # What is said of its data while that is brought belongs into its log.
+  exec 3<$gate/notes
+  notes() { while IFS= read -r line <&3; do printf '%s\n' "$line"; done; }
+fi
 wait_for $gate/staged
+notes
+if [ -e $gate/notes ]; then exec 3<&-; fi
+notes() { :; }
 mkdir -p "$FEDERATOR_CHECKPOINT_DIR"
 cd $folder/work || exit 126
 if [ -n "$setup" ]; then
@@ -23,5 +35,6 @@ if [ -n "$setup" ]; then
 fi
 : >$gate/ready
 wait_for $gate/go
+if [ -e $gate/resumes ] && [ "$FEDERATOR_RESUME" = 0 ]; then export FEDERATOR_RESUME=1; fi
 . $gate/go
 exec "$@" </dev/null

@@ -54,11 +54,6 @@ log = logging.getLogger("federator_agent.slurm")
 class SlurmRuntime:
     """The `slurm` runtime."""
 
-    self_fencing = False
-    """Nothing on the nodes knows whether the agent is cut off."""
-    boot_id = "slurm"
-    """Jobs outlive the agent's host."""
-
     def __init__(self, settings: SlurmSettings, around: Surroundings) -> None:
         """Raises `Invalid` when the shared directory is not there, or another agent's."""
         shared = settings.shared_dir

@@ -24,5 +24,7 @@ def settings(**fields: object) -> KubeSettings:
 
 
 def site() -> Site:
-    """One with the pool of nodes that have GPUs."""
-    return Site(lambda around: KubeRuntime(settings(), around), "a100", carries=False)
+    """One with the pool of nodes that have GPUs. Somebody else's cluster sees nothing of this machine, and brings no data from it."""
+    bed = shared.testbed()
+    data = shared.data(bed) if bed.node is not None else None
+    return Site(lambda around: KubeRuntime(settings(data=data), around), "a100", carries=data is not None)

@@ -10,6 +10,8 @@ import tarfile
 from pathlib import Path
 
 IMAGE = "federator.test/busybox:1"
+PYTHON = b'#!/bin/sh\nexec "$FEDERATOR_TEST_PYTHON" "$@"\n'
+"""There is none in the image: that of this machine does, where a pod mounts it and is told of it."""
 BUSYBOX = Path("/bin/busybox")
 
 
@@ -47,6 +49,7 @@ def _layer() -> bytes:
             tar.addfile(entry)
         _add(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
         _add(tar, "bin/busybox", BUSYBOX.read_bytes(), 0o755)
+        _add(tar, "bin/python3", PYTHON, 0o755)
         for applet in sorted({*applets, "sh"} - {"busybox"}):
             entry = tarfile.TarInfo(f"bin/{applet}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"

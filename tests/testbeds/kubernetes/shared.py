@@ -3,6 +3,7 @@
 import atexit
 import base64
 import os
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from federator.wire.yamltext import read_document
+from federator_agent.kube.settings import KubeData, KubeVolume
 from tests.support.waiting import wait_until
 from tests.testbeds.kubernetes.cluster import NAMESPACE, Admin, KubeCluster, missing
 from tests.testbeds.kubernetes.image import IMAGE
 from tests.testbeds.kubernetes.node import RealNode, unable
 
 FOREIGN_IMAGE = "busybox:1.36"
-MANIFEST = Path(__file__).parents[3] / "agents" / "install" / "kubernetes" / "federator-agent.yaml"
+ROOT = Path(__file__).parents[3]
+MANIFEST = ROOT / "agents" / "install" / "kubernetes" / "federator-agent.yaml"
+SECRET = "data-mover"
 GRANTS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
@@ -75,6 +79,25 @@ def install(admin: Admin, folder: Path) -> Path:
     )
     token = admin.ask("POST", path, request)["status"]["token"]
     return admin.kubeconfig(folder / "agent.kubeconfig", token)
+
+
+def data(bed: Bed) -> KubeData:
+    """How the side containers of our own node bring data: with the Python of this machine, and this tree, which they mount as they mount the site's data."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": NAMESPACE},
+        "stringData": {"FEDERATOR_TEST_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
+    }
+    bed.admin.apply(secret)
+    wanted = {"/usr", "/lib", "/lib64", sys.prefix, sys.base_prefix, str(ROOT), tempfile.gettempdir()}
+    folders = sorted(
+        folder
+        for folder in wanted
+        if Path(folder).exists() and not any(folder.startswith(f"{above}/") for above in wanted)
+    )
+    volumes = tuple(KubeVolume(host_path=folder, path=folder) for folder in folders)
+    return KubeData(image=bed.image, secret=SECRET, volumes=volumes)
 
 
 def _admin(kubeconfig: Path, folder: Path) -> Admin:
