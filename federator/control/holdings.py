@@ -8,6 +8,7 @@ changed since the last one, and nothing else.
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -17,9 +18,12 @@ from federator.control.records import Changes, Records
 from federator.model.jobs import ON_ONE_HOST, Job, JobSpec
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.snapshot import BusyView, JobView
+from federator.planning.forecast import RunForecast, lasts_s
 
 OVERDUE_S = 60.0
 """Work that has outrun its forecast is expected to end this much later than now, or by `OVERDUE_SHARE` of its run, again and again."""
+STEPS = 16
+"""What runs is forecast anew each time that it has run longer by one in so many, or in twice as many, and at most once a minute."""
 RUN_TIMES = ("run_s", "run_low_s", "run_high_s")
 PLACEMENT_KEYS = "placement/"
 """What the key of a placement's row begins with."""
@@ -36,6 +40,40 @@ def _in_one(part: Placement) -> Placement:
     )
 
 
+class _Runs(NamedTuple):
+    """A run that is forecast anew, in steps, by how long it has lasted."""
+
+    started_at: float
+    saved_s: float
+    """Of its work, what it had done before, in seconds of form 0 at speed 1."""
+    pace: float
+    limit_s: float | None
+    """Nothing runs longer."""
+    whole: Callable[[], RunForecast | None]
+
+    def next_at(self, now: float) -> float:
+        """When it is forecast again."""
+        return self._step(now)[1]
+
+    def ends_at(self, now: float) -> float:
+        """When it is expected to end, by what is known now."""
+        begins_at, next_at = self._step(now)
+        forecast = self.whole()
+        if forecast is None:
+            return next_at
+        whole_s = lasts_s(forecast, self.saved_s + (begins_at - self.started_at) * self.pace)
+        left_s = max(0.0, whole_s - self.saved_s) / self.pace
+        return max(next_at, self.started_at + (left_s if self.limit_s is None else min(left_s, self.limit_s)))
+
+    def _step(self, now: float) -> tuple[float, float]:
+        """When the present step has begun and ends: a minute, and doubled whenever that has become short beside what has been run."""
+        step_s = OVERDUE_S
+        while now - self.started_at >= 2.0 * STEPS * step_s:
+            step_s *= 2.0
+        number = math.floor((now - self.started_at) / step_s)
+        return self.started_at + number * step_s, self.started_at + (number + 1) * step_s
+
+
 class Holding(NamedTuple):
     """The ranks of a placement at one member: `placement` has only those, `view` is as planning sees it unless its end has moved."""
 
@@ -45,12 +83,17 @@ class Holding(NamedTuple):
     grace_s: float
     pace: float = 1.0
     """Of its job's work, seconds of form 0 at speed 1 in one second here."""
+    runs: "_Runs | None" = None
+    """How long it is expected to run, once it does and where that is forecast; else it is to end as planned."""
 
-    @property
-    def settled_until_at(self) -> float:
-        """Up to when `seen` is the same whenever it is asked for."""
-        moves = self.placement.order is Order.STOP or self.view.waits_as is not None
-        return -math.inf if moves else self.view.ends_at
+    def settled_until_at(self, now: float) -> float:
+        """Up to when `seen` is the same as now, whenever it is asked for."""
+        if self.placement.order is Order.STOP or self.view.waits_as is not None:
+            return -math.inf
+        if self.runs is None:
+            return self.view.ends_at
+        next_at = self.runs.next_at(now)
+        return min(next_at, self.view.ends_at) if now <= self.view.ends_at else next_at
 
     def seen(self, now: float) -> BusyView:
         """The view at that moment: ended as planned; a while from now, once that is past; after its grace, once it is told to stop."""
@@ -67,6 +110,8 @@ class Holding(NamedTuple):
         return replace(self._rigid(now), waits_as=replace(waits_as, **times))
 
     def _rigid(self, now: float) -> BusyView:
+        if self.runs is not None and now > self.view.started_at:
+            return replace(self.view, ends_at=self.runs.ends_at(now), overdue=self.view.ends_at < now)
         if self.view.ends_at < now:
             more_s = (
                 max(OVERDUE_S, OVERDUE_SHARE * (now - self.view.started_at))
@@ -87,10 +132,15 @@ class _Where(NamedTuple):
 class Holdings:
     """Knows what is held where, and makes anew only what has changed."""
 
-    def __init__(self, records: Records, view_of: Callable[[Job, JobSpec], JobView]) -> None:
-        """`view_of` says how a job would wait."""
+    def __init__(
+        self,
+        records: Records,
+        view_of: Callable[[Job, JobSpec], JobView],
+        whole_run: Callable[[Job, JobSpec], RunForecast | None],
+    ) -> None:
+        """`view_of` says how a job would wait, `whole_run` how long it runs in all."""
         self._records = records
-        self._view_of = view_of
+        self._view_of, self._whole_run = view_of, whole_run
         self._changed: dict[str, None] | None = None
         """Placements to look at again, in the order in which they changed; None: all, for nothing was read yet."""
         self._at: dict[str, _Where] = {}
@@ -200,7 +250,15 @@ class Holdings:
             waits_as=self._waits_as(placement, job, spec) if leads else None,
         )
         grace_s = grace_s if part.grace_s is None else min(grace_s, part.grace_s)
-        return Holding(member, part, view, grace_s, spec.pace(part.form, part.model))
+        pace = spec.pace(part.form, part.model)
+        return Holding(member, part, view, grace_s, pace, self._runs(placement, job, spec, pace))
+
+    def _runs(self, placement: Placement, job: Job, spec: JobSpec, pace: float) -> _Runs | None:
+        """The forecast of a job that runs: not of one whose data is still on its way, or whose machine boots."""
+        if placement.started_at is None or self._whole_run(job, spec) is None:
+            return None
+        limit_s = spec.limit_s(job.max_duration_s, placement.form)
+        return _Runs(placement.started_at, job.saved_s, pace, limit_s, partial(self._whole_run, job, spec))
 
     def _waits_as(self, placement: Placement, job: Job, spec: JobSpec) -> JobView | None:
         """An elastic job that runs and can save itself, as it would wait if it were stopped, where it has saved itself."""

@@ -61,7 +61,7 @@ class _MemberKept(NamedTuple):
     """The pools of a member, and the very records and reports that they were made of."""
 
     made_of: _MadeOf
-    pools: tuple[_PoolKept, ...]
+    pools: list[_PoolKept]
 
 
 class Observer:
@@ -89,7 +89,7 @@ class Observer:
         self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
         self.jobs = JobViews(records, history)
-        self._holdings = Holdings(records, self.jobs.imagined)
+        self._holdings = Holdings(records, self.jobs.imagined, self.jobs.whole_run)
         self._kept: dict[str, _MemberKept] = {}
         """By member: between two looks most of them have not changed."""
         self._rules = ConcreteRules(records)
@@ -177,22 +177,19 @@ class Observer:
         made_of = _MadeOf(member, site, lease, heard.report, heard.counted, heard.session, because, held)
         kept = self._kept.get(member.id)
         if kept is None or not all(map(is_, kept.made_of, made_of)):
-            views = tuple(self._pool(pool, made_of) for pool in heard.report.pools)
+            views = [self._pool(pool, made_of, now) for pool in heard.report.pools]
             kept = self._kept[member.id] = _MemberKept(made_of, views)
         age_s = self._inventory.age_s(member.id) or 0.0
-        for each in kept.pools:
-            settled = now <= each.settled_until_at
-            busy = each.view.busy if settled else tuple(_busy(each.here, heard.report, each.pool, now))
-            yield replace(each.view, age_s=age_s, busy=busy)
+        for number, each in enumerate(kept.pools):
+            if now > each.settled_until_at:
+                kept.pools[number] = _as_held(each, heard.report, now)
+            yield replace(kept.pools[number].view, age_s=age_s)
 
-    def _pool(self, pool: Pool, of: _MadeOf) -> _PoolKept:
+    def _pool(self, pool: Pool, of: _MadeOf, now: float) -> _PoolKept:
         """What a decision sees of a pool, but for what changes with time alone."""
         site, report = of.site, of.report
         here = [holding for holding in of.held if holding.placement.pool == pool.name]
         unseen = [each.placement for each in here if each.placement.id not in of.counted]
-        settled_until_at = min((holding.settled_until_at for holding in here), default=math.inf)
-        if any(work.ends_at is None for work in report.local_work):
-            settled_until_at = -math.inf
         view = PoolView(
             site=site.name,
             kind=site.kind,
@@ -211,7 +208,7 @@ class Observer:
             cpus_milli_per_node=pool.cpus_milli_per_node,
             memory_mib_per_node=pool.memory_mib_per_node,
             free=take(pool.free, unseen),
-            busy=tuple(_busy(here, report, pool, -math.inf)),
+            busy=(),
             lends_to=report.lends_to,
             abilities=abilities_of(report),
             self_fencing=report.self_fencing,
@@ -220,7 +217,7 @@ class Observer:
             shared=bool(pool.shared),
             **_lease_fields(of.lease, self.slack_s),
         )
-        return _PoolKept(pool, here, settled_until_at, view)
+        return _as_held(_PoolKept(pool, here, -math.inf, view), report, now)
 
     def _unheard_pools(
         self, site: Site, member: Member, lease: Lease | None, held: tuple[Holding, ...], now: float
@@ -300,6 +297,15 @@ class Observer:
                     avoid_because=because,
                     slack_s=self.slack_s,
                 )
+
+
+def _as_held(kept: _PoolKept, report: SiteReport, now: float) -> _PoolKept:
+    """What holds the pool is looked at again, as it is expected to go on from now."""
+    until_at = min((holding.settled_until_at(now) for holding in kept.here), default=math.inf)
+    if any(work.ends_at is None for work in report.local_work):
+        until_at = -math.inf
+    busy = tuple(_busy(kept.here, report, kept.pool, now))
+    return kept._replace(settled_until_at=until_at, view=replace(kept.view, busy=busy))
 
 
 def _busy(held: Iterable[Holding], report: SiteReport, pool: Pool, now: float) -> Iterator[BusyView]:

@@ -1,9 +1,10 @@
 """What is held where: kept from one look to the next, and never older than the records."""
 
 import msgspec
+import pytest
 
 from federator.control.history import History
-from federator.control.holdings import OVERDUE_S, Holdings
+from federator.control.holdings import OVERDUE_S, STEPS, Holdings
 from federator.control.job_views import OVERDUE_SHARE, JobViews
 from federator.model.placements import Order
 from tests.support.dispatch import SharedClock, World, make_world
@@ -14,7 +15,8 @@ async def a_running_job() -> tuple[World, Holdings, str]:
     await world.add_site("north")
     job = await world.submit(resources={"gpus": 2}, estimate="1h", checkpoint={"grace": "90s"})
     await world.turn()
-    return world, Holdings(world.core.records, JobViews(world.core.records, History()).imagined), job
+    views = JobViews(world.core.records, History())
+    return world, Holdings(world.core.records, views.imagined, views.whole_run), job
 
 
 async def test_what_has_not_changed_is_not_made_anew() -> None:
@@ -76,8 +78,8 @@ async def test_what_overruns_and_how_old_a_report_is_moves_with_time_though_noth
 
 
 async def test_the_end_moves_with_time_where_it_must() -> None:
-    world, holdings, job = await a_running_job()
-    (holding,) = holdings.by_member()["north"]
+    world, _, job = await a_running_job()
+    (holding,) = unlearned(world).by_member()["north"]
     planned_at = holding.view.ends_at
     assert holding.seen(planned_at - 1.0).ends_at == planned_at
     late_at = planned_at + 5.0
@@ -87,5 +89,51 @@ async def test_the_end_moves_with_time_where_it_must() -> None:
     short = holding._replace(view=msgspec.structs.replace(holding.view, ends_at=hardly_begun - 1.0))
     assert short.seen(hardly_begun).ends_at == hardly_begun + OVERDUE_S
     await world.put(msgspec.structs.replace(world.placement(job), order=Order.STOP))
-    (holding,) = holdings.by_member()["north"]
+    (holding,) = unlearned(world).by_member()["north"]
     assert holding.seen(planned_at - 1000.0).ends_at == planned_at - 1000.0 + 90.0
+
+
+async def test_what_runs_is_forecast_by_how_long_it_has_run() -> None:
+    """Half of the runs of an estimate end before it; of those that outlast it, half before 1.31 times; and so on."""
+    _, holdings, _ = await a_running_job()
+    (holding,) = holdings.by_member()["north"]
+    began_at = holding.view.started_at
+    assert (holding.seen(began_at + 1.0).ends_at - began_at) / 3600.0 == pytest.approx(1.0)
+    ends = [
+        (holding.seen(began_at + ran_s).ends_at - began_at) / 3600.0 for ran_s in (1800.0, 3600.0, 7200.0)
+    ]
+    assert ends == pytest.approx([1.02, 1.31, 2.25], abs=0.02)
+    overdue_at = holding.view.ends_at + 1.0
+    assert not holding.seen(overdue_at - 2.0).overdue
+    assert holding.seen(overdue_at).overdue
+    for ran_s in (10.0, 100.0, 3000.0, 50_000.0, 500_000.0):
+        at = began_at + ran_s
+        settled_at = holding.settled_until_at(at)
+        assert at <= settled_at <= at + max(OVERDUE_S, ran_s / STEPS)
+        assert holding.seen(settled_at - 0.1).ends_at == holding.seen(at).ends_at >= settled_at
+
+
+async def test_what_runs_is_forecast_anew_by_what_others_of_its_name_took() -> None:
+    world, _, job = await a_running_job()
+    history = History()
+    views = JobViews(world.core.records, history)
+    (holding,) = Holdings(world.core.records, views.imagined, views.whole_run).by_member()["north"]
+    began_at = holding.view.started_at
+    before_s = holding.seen(began_at + 60.0).ends_at - began_at
+    other = await world.submit(resources={"gpus": 1}, estimate="1h", name=world.job(job).name)
+    await world.turn()
+    world.clock.advance(1200.0)
+    await world.sites["north"].finish(other)
+    history.learn(world.job(other), world.core.records)
+    assert holding.seen(began_at + 60.0).ends_at - began_at < 0.7 * before_s
+
+
+async def test_where_nothing_is_learned_work_is_to_end_as_planned() -> None:
+    world, _, _ = await a_running_job()
+    (holding,) = unlearned(world).by_member()["north"]
+    assert holding.runs is None
+
+
+def unlearned(world: World) -> Holdings:
+    views = JobViews(world.core.records, History(corrects=False))
+    return Holdings(world.core.records, views.imagined, views.whole_run)
