@@ -306,7 +306,8 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
     offers = V100 if case.family == "chronus" else A100
     share = 1.0
     if case.work:
-        offers, share = WORKS[case.work].offers, WORKS[case.work].share
+        work = WORKS[case.work]
+        offers, share, length_s = work.offers, work.share, length_s or work.length_s
     options = LoadOptions(
         length_s=length_s,
         load=share,

@@ -18,6 +18,7 @@ from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool
 
+DAY_S = 86_400.0
 SAVES_S = 600.0
 """Where spot is judged, jobs save themselves so often, at a place that outlives their machine."""
 
@@ -38,6 +39,8 @@ class Work(NamedTuple):
     """Of the ten clusters this one."""
     share: float = 1.0
     """So much of the jobs, by chance."""
+    length_s: float = 9 * DAY_S
+    """Of those that are submitted in so long a time."""
     deadline_k: float | None = None
     """None: the trace's own deadlines."""
 
@@ -70,6 +73,7 @@ WORKS = {
         events="bamboo_spot_events.csv.gz",
         market="aws-p3",
         share=0.1,
+        length_s=5 * DAY_S,
     ),
 }
 WORTHS = (1.2, 1.5, 2.0, 3.0, 10.0)
