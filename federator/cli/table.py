@@ -80,13 +80,15 @@ def _write(out: Path, data: Path, made: "Made") -> bool:
     import msgspec
 
     from federator.cli.output import Column, show_rows
-    from federator.simulation.comparison.pages import markdown, page, table_of
+    from federator.simulation.comparison.pages import markdown, page, pictures, table_of
     from federator.simulation.comparison.tables import means_table
 
     found = table_of(made)
     (out / "table.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     (out / "table.md").write_text(markdown(found, data), encoding="utf-8")
     (out / "table.html").write_text(page(found, data), encoding="utf-8")
+    for name, drawn in pictures(found).items():
+        (out / name).write_text(drawn, encoding="utf-8")
     cells = means_table(found.groups)
     columns: list[Column[tuple[str, ...]]] = [
         Column(title.upper(), lambda row, n=number: row[n], right=number >= cells.names)  # type: ignore[misc]

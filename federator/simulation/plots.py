@@ -89,6 +89,19 @@ def lines(
     return _svg(LINE_HEIGHT, parts)
 
 
+def standalone(drawn: str, key: Sequence[tuple[str, str]]) -> str:
+    """A drawing as a file of its own, which needs no page: with its namespace, colours for light and dark, and the names of its colours."""
+    style = "text{font:12px sans-serif;fill:#777}.grid{stroke:#999;stroke-opacity:.3}"
+    marks = []
+    for number, (name, colour) in enumerate(key):
+        x, y = WIDTH - RIGHT - 120.0, TOP + 14.0 + 17.0 * number
+        marks.append(f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="11" height="11" fill="{colour}"/>')
+        marks.append(_text(x + 17, y, name, "start"))
+    head, rest = drawn.split(">", 1)
+    name = ' xmlns="http://www.w3.org/2000/svg"'
+    return f"{head}{name}><style>{style}</style>{rest.removesuffix('</svg>')}{''.join(marks)}</svg>\n"
+
+
 def grouped(groups: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], *, y_title: str) -> str:
     """Bars of shares, from 0 to 1: for each group a name, and of each bar its name, colour and share."""
     x = Scale(0.0, float(len(groups) or 1), LEFT, WIDTH - RIGHT)

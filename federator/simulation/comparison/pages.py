@@ -166,6 +166,16 @@ def _curves(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def pictures(table: Table) -> dict[str, str]:
+    """The same, each by a name as a file of its own."""
+    return {
+        f"bursting-{work}.svg": plots.standalone(
+            picture(curves, COLOUR), [(name, COLOUR[name]) for name in curves]
+        )
+        for work, curves in curves_of(table.rows).items()
+    }
+
+
 def _met(groups: Sequence[Group]) -> list[str]:
     """Bars of deadlines met, by GPU-hours: one chart per size, with and without clouds."""
     charts: dict[str, dict[str, list[tuple[str, str, float]]]] = {}

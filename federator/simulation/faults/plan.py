@@ -3,6 +3,7 @@
 A plan is values only. Worlds are small on purpose: what breaks a promise is mostly an unlucky order of a few events, and small worlds are many.
 """
 
+import math
 import random
 from enum import StrEnum
 
@@ -177,10 +178,16 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
         ),
         spells=_spells(chance, (*members, *dispatchers), dispatchers, faults_s, severity, renting=renting),
         blows=_blows(chance, members, dispatchers, faults_s, severity, renting=renting),
-        budget_usd=chance.choice((25.0, 60.0, 200.0)),
+        budget_usd=min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed)),
         limits={"small": chance.choice((2, 3, 4))},
         solver=chance.random() < 0.08,
     )
+
+
+def _tight_usd(seed: int) -> float:
+    """In half of all worlds there is money for one machine at a time, or two, so that it is the budget that says no; else there is no such bound. By a chance of its own."""
+    chance = random.Random(f"budget/{seed}")
+    return chance.choice((6.0, 8.0, 12.0)) if chance.random() < 0.5 else math.inf
 
 
 def _hosts(chance: random.Random, size: Size, *, renting: bool) -> tuple[HostPlan, ...]:

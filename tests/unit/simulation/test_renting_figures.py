@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from federator.simulation.comparison.equal_misses import (
 from federator.simulation.comparison.judging import Row
 from federator.simulation.comparison.offers import A100, on_spot
 from federator.simulation.comparison.renting import SAVES_S
+from federator.simulation.plots import standalone
 from federator.simulation.running import simulate
 from federator.simulation.schedulers import SCHEDULERS, patient
 from federator.simulation.spot_events import SpotEvent, SpotHistory
@@ -67,6 +69,9 @@ def test_spot_stands_beside_on_demand_alone() -> None:
 def test_the_picture_has_a_line_for_each_scheduler() -> None:
     drawn = picture({"ours": [Point("a", 1.0, 5.0)], "threshold": [Point("b", 2.0, 9.0)]}, {"ours": "red", "threshold": "blue"})  # fmt: skip
     assert drawn.count("<polyline") == 2
+    root = ET.fromstring(standalone(drawn, [("ours", "red"), ("threshold", "blue")]))
+    names = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"ours", "threshold"} <= set(names)
 
 
 def test_a_baseline_is_run_for_its_own_knob_and_once_for_all_deadlines_if_it_does_not_look_at_them() -> None:

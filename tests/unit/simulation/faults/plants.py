@@ -194,6 +194,16 @@ def forget_a_queue_limit(patch: Patch) -> None:
     patch.setattr(dispatchers, "compile_set", lax)
 
 
+def forget_a_budget(patch: Patch) -> None:
+    """Caps on money are not compiled."""
+
+    def lavish(documents: Any) -> Any:
+        rules = compile_set(documents)
+        return tuple(rule for rule in rules if not (isinstance(rule, CapRow) and rule.unit is CapUnit.USD))
+
+    patch.setattr(dispatchers, "compile_set", lavish)
+
+
 class Plant(NamedTuple):
     """What is planted, and the first seed, from 0 on, that finds it."""
 
@@ -214,9 +224,10 @@ PLANTS: tuple[Plant, ...] = (
     Plant(start_again_after_a_restart, 0),
     Plant(believe_what_a_wiped_disk_forgot, 1),
     Plant(reuse_a_placement_id, 0),
-    Plant(start_half_a_gang, 63),
+    Plant(start_half_a_gang, 6),
     Plant(seat_on_what_is_taken, 0),
     Plant(forget_a_queue_limit, 1),
+    Plant(forget_a_budget, 2),
 )
 
 
