@@ -16,6 +16,7 @@ from federator.control.gangs import parts_of
 from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
 from federator.control.proposals import with_approval_spent
 from federator.control.records import Changes, Records, row_key
+from federator.control.reuse import offer_of, warm_machines
 from federator.control.scribe import Scribe
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
 from federator.model.events import LedgerEntry, LedgerKind
@@ -114,23 +115,31 @@ class Committer:
             self._extend(changes, lease, placement)
         return ""
 
-    def _extend(self, changes: Changes, lease: Lease, placement: Placement) -> None:
+    def _extend(
+        self,
+        changes: Changes,
+        lease: Lease,
+        placement: Placement,
+        *,
+        boots_s: float = 0.0,
+        counts_data: bool = True,
+    ) -> None:
         """More work on a lease that is rented already: what may be paid for it grows to hold the longest run, and what is not billed yet.
 
-        The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
+        `boots_s`: so long it waits for others of its gang; `counts_data`: bringing the data counts with it. The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
         """
         written = changes.rows.get(row_key(lease))  # by an earlier placement of the same transaction
         lease = written if isinstance(written, Lease) else lease
         now, offer = self._scribe.clock.now(), lease.offer
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
-        begins_at = max(now, lease.ready_at or expected_ready_at(lease, now))
+        begins_at = max(now, lease.ready_at or expected_ready_at(lease, now)) + boots_s
         moves = placement.moves
         limit_s = (placement.max_duration_s or 0.0) + self._records.spec(placement.spec_hash).grace_s
         limit_s += moves.seconds if moves else 0.0
         ends_at = begins_at + limit_s + self._observer.slack_s + offer.teardown_s
         worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
         committed_usd = max(lease.committed_usd, worst_usd)
-        egress_usd = lease.egress_usd + (moves.usd if moves else 0.0)
+        egress_usd = lease.egress_usd + (moves.usd if moves and counts_data else 0.0)
         changes.put(
             msgspec.structs.replace(
                 lease, committed_usd=committed_usd, egress_usd=egress_usd, idle_since_at=None
@@ -138,18 +147,12 @@ class Committer:
         )
 
     def _rent(self, changes: Changes, plan: Plan, action: Rent, job: Job, snapshot: Snapshot) -> str:
-        view = next(
-            (
-                v
-                for v in snapshot.offers
-                if v.offer.provider == action.provider and v.offer.name == action.offer
-            ),
-            None,
-        )
-        if view is None:
+        offer = offer_of(snapshot, action)
+        if offer is None:
             return "the offer is gone"
-        offer = view.offer
-        leases = [self._lease(job, plan, action, offer, number) for number in range(action.machines)]
+        warm = warm_machines(self._records, changes, plan, action, job, snapshot)
+        new = [self._lease(job, plan, action, offer, number) for number in range(len(warm), action.machines)]
+        leases = [*warm, *new]
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
         members = _filled(placement, offer, [lease.member for lease in leases])
         parts = parts_of(members)
@@ -166,10 +169,16 @@ class Committer:
             price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
             model=offer.model,
         )
-        changes.put(*leases, placement)
-        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, action.because)
-        for lease in leases:
+        because = f"{action.because}; of these, {len(warm)} are warm" if warm else action.because
+        placement = msgspec.structs.replace(placement, because=because)
+        changes.put(*new, placement)
+        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, because)
+        for lease in new:
             changes.put(self._rented(lease, job, action))
+        for number, lease in enumerate(warm):
+            self._extend(
+                changes, lease, placement, boots_s=offer.delay_s if new else 0.0, counts_data=not number
+            )
         return ""
 
     def _rented(self, lease: Lease, job: Job, action: Rent) -> LedgerEntry:
