@@ -43,25 +43,25 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same, and this is the one that moves it: it is over when the agent says so, since the others write there too."""
     limit_bytes: int | None = None
     """Of all inputs in the cache; None: a share of the disk."""
-    root: str = FOLDER
+    gate: str = f"{FOLDER}/gate"
+    cache: str = CACHE
 
 
-def inputs_of(pod: str, root: str = FOLDER) -> str:
+def inputs_of(pod: str, cache: str = CACHE) -> str:
     """Where a pod's job looks for its inputs."""
-    return f"{root}/cache/placements/{pod}/inputs"
+    return f"{cache}/placements/{pod}/inputs"
 
 
 class Carrying:
     """One order, over as many lives as it takes."""
 
     def __init__(self, order: Order) -> None:
-        self._order, root = order, Path(order.root)
-        self._gate = root / "gate"
-        self._own = Path(inputs_of(order.pod, order.root)).parent
+        self._order, self._gate = order, Path(order.gate)
+        self._own = Path(inputs_of(order.pod, order.cache)).parent
         self._own.mkdir(parents=True, exist_ok=True)
         memory = Path(order.memory)
         memory.mkdir(parents=True, exist_ok=True)
-        self._folders = Folders(root / "cache" / "inputs", self._own / "inputs", Path(order.checkpoints))
+        self._folders = Folders(Path(order.cache) / "inputs", self._own / "inputs", Path(order.checkpoints))
         self._carrier = Carrier(memory, SystemClock(), order.limit_bytes)
 
     async def run(self) -> None:
