@@ -83,7 +83,7 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
         parts.append(Text("\nWhat would change it", style="bold"))
         parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
         if any(not remedy.certain for remedy in explanation.remedies):
-            parts.append(Text("  (the first is an estimate, from what waits and runs now)", style="dim"))
+            parts.append(Text("  (estimates are from what waits and runs now)", style="dim"))
     if explanation.burst is not None:
         parts += [Text("\nWhy capacity was rented", style="bold"), facts(_burst(explanation.burst, now))]
     # A decision that did nothing is not kept, and has no id here.

@@ -11,12 +11,16 @@ from federator.model.rules import CapRow
 Value = bool | int | float | str | tuple[str, ...] | dict[str, str] | None
 
 
-class AskFor(msgspec.Struct, frozen=True, tag="ask", forbid_unknown_fields=True):
-    """The job asks for something else. `field` is one of those by which planning knows it (`gpus`, `models`, `deadline_at`, `max_cost_usd` …)."""
+class AskFor(msgspec.Struct, frozen=True, tag="ask", forbid_unknown_fields=True, omit_defaults=True):
+    """The job asks for something else. `field` is one of those by which planning knows it (`gpus`, `models`, `deadline_at`, `max_cost_usd` …).
+
+    `form`: of a job that may run in several, in which it does; forms that its file says in the same words change with it.
+    """
 
     job: str
     field: str
     value: Value
+    form: int = 0
 
 
 class MoreHosts(msgspec.Struct, frozen=True, tag="hosts", forbid_unknown_fields=True):

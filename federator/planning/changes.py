@@ -5,7 +5,9 @@ for the part of the world that a filter looks at.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
@@ -20,8 +22,10 @@ from federator.model.changes import (
     Open,
     Permit,
     RaiseCap,
+    Value,
     WaitUntil,
 )
+from federator.model.jobs import WHOLE_MILLI, Accelerators, Form, Resources
 from federator.model.rules import (
     BurstMode,
     CapRow,
@@ -32,11 +36,13 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.model.snapshot import JobView, OfferView, PoolView, Problem, Snapshot
+from federator.model.snapshot import JobView, OfferView, PoolView, Problem, Snapshot, asked
 from federator.planning.rulebook import borrowing_cap
 from federator.planning.yard import Lot, expected_end
 
 LIFTED = "lifted"
+OF_A_FORM = frozenset({"nodes", "gpus", "models", "gpu_memory_mib", "cpus_milli", "memory_mib", "shared"})
+"""What forms may differ in."""
 
 
 def apply(problem: Problem, changes: Iterable[Change]) -> Problem:
@@ -74,7 +80,59 @@ def job_with(job: JobView, change: Change) -> JobView:
     """The job as it would then be."""
     if not isinstance(change, AskFor) or change.job != job.id:
         return job
-    return replace(job, **{change.field: change.value})
+    if not job.forms or job.ranks_in_one or change.field not in OF_A_FORM:
+        return replace(job, **{change.field: change.value})
+    return _in_forms(job, change)
+
+
+def _in_forms(job: JobView, change: AskFor) -> JobView:
+    """The job with its form changed, and with those that its file says in the same words: the same number, of the same entry of its list."""
+    forms = [Form(job.nodes, _resources(job)), *job.forms]
+    mine = forms[change.form]
+    old = _said(mine, change.field)
+    for number, form in enumerate(forms):
+        alike = change.field == "nodes" or form.option == mine.option
+        if alike and _said(form, change.field) == old:
+            forms[number] = _changed_form(form, change)
+            if not number:
+                job = replace(job, **{change.field: change.value})
+    return replace(job, forms=tuple(forms[1:]))
+
+
+def _resources(job: JobView) -> Resources:
+    """What form 0 asks for, as the others have it."""
+    gpus = Accelerators(job.gpus, job.models, job.gpu_memory_mib)
+    if job.shared:
+        gpus = replace(gpus, count=1, share_milli=job.gpus)
+    return Resources(gpus, cpus_milli=job.cpus_milli, memory_mib=job.memory_mib)
+
+
+def _said(form: Form, field: str) -> Value:
+    """What a form asks for, by the name that views have for it."""
+    return form.nodes if field == "nodes" else asked(form.nodes, form.resources)[field]
+
+
+def _changed_form(form: Form, change: AskFor) -> Form:
+    value: Any = change.value
+    if change.field == "nodes":
+        return replace(form, nodes=value)
+    if change.field == "cpus_milli":
+        return replace(form, resources=replace(form.resources, cpus_milli=value))
+    if change.field == "memory_mib":
+        return replace(form, resources=replace(form.resources, memory_mib=value, shm_mib=0))
+    gpus = form.resources.gpus
+    match change.field:
+        case "models":
+            gpus = replace(gpus, models=value)
+        case "gpu_memory_mib":
+            gpus = replace(gpus, memory_mib=value)
+        case "shared":
+            gpus = replace(gpus, share_milli=WHOLE_MILLI if value else UNSET)
+        case "gpus" if gpus.share_milli:
+            gpus = replace(gpus, share_milli=value)
+        case "gpus":
+            gpus = replace(gpus, count=value)
+    return replace(form, resources=replace(form.resources, gpus=gpus))
 
 
 def pool_with(view: PoolView, change: Change) -> PoolView:

@@ -8,23 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 from msgspec.structs import replace
 
 from federator.model.capacity import BurstEvidence
-from federator.model.changes import Remedy
 from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
 from federator.model.snapshot import JobView, Problem
+from federator.planning.advice import in_words, remedies
 from federator.planning.burst import Bursting, HomeForecast
 from federator.planning.congestion import congestion
 from federator.planning.curve import cheapest_in_time, price_curve
 from federator.planning.helping import helps
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
-from federator.planning.remedies import way_in
+from federator.planning.remedies import smallest_way
 from federator.planning.scenes import scene
-
-MAX_CHANGES = 5
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,7 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
     if said.waiting is not None:
         helping = helps(scene(after.problem, plan, job, said.waiting, standing))
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
+    advice = remedies(job, helping, sites, standing.world.now)
     found = Explanation(
         job=job.id,
         status=said.status,
@@ -71,8 +69,8 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
         decision=plan.decision,
         winner=f"{plan.winner}: {plan.winner_because}",
         sites=sites,
-        changes=_changes(helping.text if helping else said.change, sites),
-        remedies=_remedies(helping, sites),
+        changes=in_words(advice, said.change, sites),
+        remedies=advice,
         expected_start_at=said.start_at,
         expected_finish_at=said.finish_at,
         home_finish_at=home_at,
@@ -104,12 +102,10 @@ def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
 
 
 def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
-    """A place that a filter closes, with all that it takes to open it; nothing is offered where nothing is known to."""
-    # Of several forms the first is what the job's own fields say, so that is what can be asked for otherwise.
-    rejection = world.rejection(job, place)
-    if rejection is None or any(world.rejection(job, choice) is None for choice in world.choices(job, place)):
+    """A place that filters close in every form, with all that it takes to open it; nothing is offered where nothing is known to."""
+    if any(world.rejection(job, choice) is None for choice in world.choices(job, place)):
         return site
-    way = way_in(world.as_form(job, place), world.places[place], world.ground, rejection)
+    way, _ = smallest_way(world, job, place)
     return replace(site, change=way.text, remedy=way.changes)
 
 
@@ -208,34 +204,6 @@ def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
         return site
     name = "held" if waiting.kind == "capacity" else "better-elsewhere"
     return replace(site, filter=name, text=f"{site.text}, but {waiting.because}", change=waiting.change)
-
-
-def _changes(first: str, sites: tuple[SiteReason, ...]) -> tuple[str, ...]:
-    """The plan's own suggestion, then what would open each place; each once, with all the places that it opens."""
-    places: dict[str, list[str]] = {}
-    if first:
-        places[first] = []
-    for site in sites:
-        if site.change:
-            places.setdefault(site.change, []).append(f"{site.site}/{site.pool}")
-    offered = [
-        f"{', '.join(dict.fromkeys(names))}: {change}" if names else change
-        for change, names in places.items()
-    ]
-    return tuple(offered[:MAX_CHANGES])
-
-
-def _remedies(first: Remedy | None, sites: tuple[SiteReason, ...]) -> tuple[Remedy, ...]:
-    """The same as records: what helps the job, then what opens places, once each."""
-    opening: dict[bytes, Remedy] = {}
-    for site in sites:
-        if site.remedy:
-            same = msgspec.json.encode(site.remedy)
-            known = opening.get(same)
-            place = f"{site.site}/{site.pool}"
-            places = (*known.places, place) if known else (place,)
-            opening[same] = Remedy(site.change, site.remedy, places, certain=True)
-    return (*((first,) if first else ()), *opening.values())[:MAX_CHANGES]
 
 
 def _policies(standing: Standing, job: JobView) -> tuple[str, ...]:

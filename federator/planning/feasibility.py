@@ -148,7 +148,9 @@ def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or job.shared == at.shared:
         return None
     if not job.shared:
-        return "its GPUs are shared, and the job asks for whole ones", "ask for part of a GPU (0.5)"
+        # A part is of one GPU; half of what needs eight would be no small change, and nodes apart have no parts yet.
+        change = "ask for part of a GPU (0.5)" if job.gpus == 1 and job.together != APART else ""
+        return "its GPUs are shared, and the job asks for whole ones", change
     change = "ask for a whole GPU" if at.gpus else ""
     return "the job asks for part of a GPU, and none there is shared", change
 

@@ -19,7 +19,7 @@ from federator.planning.doubt import last_heard
 from federator.planning.feasibility import CLOSED, FILTERS, SITUATIONS
 from federator.planning.prices import cost
 from federator.planning.problem import World
-from federator.planning.wording import gpus, moment, money, request
+from federator.planning.wording import gpus, in_form, moment, money, request
 from federator.planning.yard import Lot, Release, hosts_for, need_of
 
 ORDER = {
@@ -78,13 +78,21 @@ class Standing:
     def reason(self, job: JobView, place: int) -> SiteReason:
         """Why the job is not there, or that it could be, at which extra cost and when: of several forms, the one that came furthest."""
         if not job.forms:
-            return self._reason(job, place)
+            return self.reason_in(job, place)
 
         def order(reason: SiteReason) -> tuple[int, float]:
             return -ORDER[reason.filter], math.inf if reason.finish_at is None else reason.finish_at
 
         choices = self.world.choices(job, place)
-        return min((self._reason(self.world.as_form(job, choice), choice) for choice in choices), key=order)
+        return min((self.reason_in(job, choice) for choice in choices), key=order)
+
+    def reason_in(self, whole: JobView, place: int) -> SiteReason:
+        """The same in one of its forms, as the choice says, which is named where it has several."""
+        job = self.world.as_form(whole, place)
+        found = self._reason(job, place)
+        if not whole.forms or not found.filter or found.filter == CLOSED:
+            return found
+        return replace(found, text=f"{in_form(whole, self.world.form_of(place))}: {found.text}")
 
     def _reason(self, job: JobView, place: int) -> SiteReason:
         rejection = self.world.rejection(job, place)

@@ -13,15 +13,17 @@ from msgspec.structs import replace
 
 from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
 from federator.model.jobs import WHOLE_MILLI
-from federator.model.rules import BurstMode, Opening, PoolSelector, Window
+from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
 from federator.model.snapshot import JobView, Snapshot
 from federator.planning.asking import Ground, Rejection
+from federator.planning.burdens import burden
 from federator.planning.calendars import SHORTEST_STAY_S
 from federator.planning.candidates import Candidate, made_of
-from federator.planning.changes import LIFTED, changed, job_with, pool_with, rules_with
-from federator.planning.feasibility import ranks_ever, reject
+from federator.planning.changes import LIFTED, OF_A_FORM, changed, job_with, pool_with, rules_with
+from federator.planning.feasibility import FILTERS, ranks_ever, reject
 from federator.planning.openings import changes_at, open_at, takes_work
 from federator.planning.permits import dearest_permit, proposed_limit_s, worst_usd
+from federator.planning.problem import World
 from federator.planning.rulebook import RuleBook
 from federator.planning.wording import cents_up
 from federator.wire.needs import IMAGES, RENTED
@@ -30,6 +32,7 @@ HALF = 500
 """Parts of a GPU are thousandths."""
 STEPS = 12
 """So many filters are lifted one after the other; a place that fails more is none that anybody would open."""
+ORDER = {test.name: number for number, test in enumerate(FILTERS)}
 Lift = Callable[[JobView, Candidate, Ground], tuple[Change, ...]]
 
 
@@ -41,10 +44,53 @@ class Way(NamedTuple):
 
 
 NO_WAY = Way("", ())
+MOST_FORMS = 4
+"""Of a job of many forms, so many are looked at: those that came furthest."""
+
+
+def smallest_way(world: World, job: JobView, place: int) -> tuple[Way, int]:
+    """Of all its forms, the one that asks least of people before the place is open to it, and which it is (a choice)."""
+    choices = world.choices(job, place)
+    if len(choices) > 1:
+        choices = sorted(choices, key=lambda choice: _remaining(world, job, choice))[:MOST_FORMS]
+    ways = [(_way_of(world, job, choice), choice) for choice in choices]
+    known = [each for each in ways if each[0].changes]
+    if len(known) < 2:
+        return (known or ways)[0]
+    return min(known, key=lambda each: burden(job, each[0].changes, world.now))
+
+
+def _remaining(world: World, job: JobView, choice: int) -> int:
+    """How many filters lie behind the first that fails, that one included."""
+    failing = world.rejection(job, choice)
+    return 0 if failing is None else len(ORDER) - ORDER[failing.filter]
+
+
+def _way_of(world: World, job: JobView, choice: int) -> Way:
+    failing = world.rejection(job, choice)
+    if failing is None or (job.ranks_in_one and job.forms and world.form_of(choice)):
+        return NO_WAY
+    way = way_in(world.as_form(job, choice), world.places[choice], world.ground, failing)
+    return in_its_form(job, way, world.form_of(choice))
+
+
+def in_its_form(job: JobView, way: Way, form: int) -> Way:
+    """The same, said of that form of the job."""
+    changes = tuple(
+        replace(change, form=form)
+        if form and isinstance(change, AskFor) and change.field in OF_A_FORM
+        else change
+        for change in way.changes
+    )
+    options = {0, *(each.option for each in job.forms)}
+    entry = job.forms[form - 1].option if form else 0
+    of_an_entry = any(isinstance(c, AskFor) and c.field in OF_A_FORM - {"nodes"} for c in changes)
+    text = f"in entry {entry + 1}: {way.text}" if len(options) > 1 and of_an_entry else way.text
+    return Way(text, changes)
 
 
 def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Way:
-    """From the first filter that fails to where all pass."""
+    """From the first filter that fails to where all pass. `job` is as in one of its forms."""
     words: list[str] = []
     made: list[Change] = []
     failing: Rejection | None = first
@@ -154,7 +200,10 @@ def _labels(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
 
 
 def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "queue", at.standing.lends_to[0]) if at.standing and at.standing.lends_to else ()
+    """Another queue, where it is one that a policy has made; to ask the site for more is all that is left otherwise."""
+    lends = at.standing.lends_to if at.standing is not None else ()
+    known = {rule.queue for rule in ground.snapshot.rules if isinstance(rule, QueueTerms)}
+    return _ask(job, "queue", lends[0]) if lends and (not known or lends[0] in known) else ()
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -178,11 +227,12 @@ def _memory(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
 
 
 def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """Half a GPU instead of whole ones, or whole ones instead of parts."""
+    """Half a GPU instead of one, or a whole one instead of a part."""
     if not at.gpus:
         return ()
-    count = HALF if at.shared else math.ceil(job.gpus / WHOLE_MILLI)
-    return (*_ask(job, "gpus", count), *_ask(job, "shared", at.shared))
+    ranks = max(1, job.ranks_in_one)
+    count = HALF if at.shared else ranks * math.ceil(job.gpus / ranks / WHOLE_MILLI)
+    return (*_ask(job, "shared", at.shared), *_ask(job, "gpus", count))
 
 
 def _together(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:

@@ -10,13 +10,15 @@ from federator.kernel.errors import Invalid
 from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
+from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, Problem
+from federator.planning.burdens import burden
 from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.changes import apply
 from federator.planning.prices import late_share
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
-from federator.planning.remedies import way_in
+from federator.planning.remedies import in_its_form, smallest_way, way_in
 from federator.planning.scenes import Scene, caps_at
 from federator.planning.wording import cents_up, moment, money, span
 
@@ -30,30 +32,37 @@ Step = tuple[str, tuple[Change, ...]] | None
 
 
 def past_all(found: Scene) -> Remedy | None:
-    """Past all that keeps it from the place that came closest: filters, then need, gain, caps and what is sold out."""
-    world, offers = found.world, [p for p, at in enumerate(found.world.places) if at.offer is not None]
-    places = offers if world.home(found.job) else range(len(world.places))
+    """Past all that keeps it from a place: filters, then need, gain, caps and what is sold out. Of places that it is kept from for the same reason, the one whose filters ask least."""
+    world, job = found.world, found.job
+    places = [p for p, at in enumerate(world.places) if at.offer is not None]
+    places = places if world.home(job) else list(range(len(world.places)))
+    reasons = {place: found.standing.reason(job, place) for place in places}
     name = found.waiting.reason
-    reasons = {place: found.standing.reason(found.job, place) for place in places}
-    near = next(
-        (place for place in found.standing.in_order(found.job, places) if reasons[place].filter == name), None
-    )
-    return None if near is None else _past_all_at(found, near)
+    near = [place for place in found.standing.in_order(job, places) if reasons[place].filter == name]
+    if not near:
+        return None
+    ways = [smallest_way(world, job, place) for place in near]
+    closed = [(way, choice) for way, choice in ways if way.changes]
+    if not closed:
+        return _past_all_at(found, next(iter(ways))[1])
+    return _past_all_at(found, min(closed, key=lambda each: burden(job, each[0].changes, world.now))[1])
 
 
-def _past_all_at(found: Scene, place: int) -> Remedy | None:
+def _past_all_at(found: Scene, choice: int) -> Remedy | None:
     problem, job, standing = found.problem, found.job, found.standing
-    at = standing.world.places[place]
+    at, form = standing.world.places[choice], standing.world.form_of(choice)
     words: list[str] = []
     made: list[Change] = []
     for _ in range(STEPS):
-        step = _step(found, standing, job, place)
+        step = _step(found, standing, job, choice)
         if step is None:
             break
         text, changes = step
+        if made and all(isinstance(change, WaitUntil) for change in changes):
+            break  # what is left comes by itself
         words.append(text)
         made += changes
-        if not found.world.home(job) and not standing.world.places[place].rented:
+        if not found.world.home(job) and not standing.world.places[choice].rented:
             break
         try:
             problem = apply(problem, changes)
@@ -61,12 +70,18 @@ def _past_all_at(found: Scene, place: int) -> Remedy | None:
             return None
         job = next(view for view in problem.snapshot.jobs if view.id == job.id)
         standing = _again(standing, problem, job)
-        place = next((n for n, other in enumerate(standing.world.places) if other.key == at.key), -1)
-        if place < 0:
+        choice = _there(standing.world, at.key, form)
+        if choice < 0:
             break
     if not made:
         return None
     return Remedy("; and ".join(words), tuple(made), (f"{at.site}/{at.pool}",))
+
+
+def _there(world: World, key: str, form: int) -> int:
+    """The choice of that place and form, in a changed world; -1 where it is gone."""
+    place = next((number for number, other in enumerate(world.places) if other.key == key), -1)
+    return place + form * len(world.places) if place >= 0 else -1
 
 
 def _again(standing: Standing, problem: Problem, job: JobView) -> Standing:
@@ -76,17 +91,17 @@ def _again(standing: Standing, problem: Problem, job: JobView) -> Standing:
 
 
 def _step(
-    found: Scene, standing: Standing, job: JobView, place: int
+    found: Scene, standing: Standing, whole: JobView, place: int
 ) -> tuple[str, tuple[Change, ...]] | None:
-    """What lifts the first thing in the way there; None where nothing is, or nothing is known to."""
-    world, at = standing.world, standing.world.places[place]
-    rejection = world.rejection(job, place)
+    """What lifts the first thing in the way there, in that form; None where nothing is, or nothing is known to."""
+    world, at, job = standing.world, standing.world.places[place], standing.world.as_form(whole, place)
+    rejection = world.rejection(whole, place)
     if rejection is not None:
-        way = way_in(job, at, world.ground, rejection)
+        way = in_its_form(whole, way_in(job, at, world.ground, rejection), world.form_of(place))
         return (way.text, way.changes) if way.changes else None
-    reason = standing.reason(job, place)
+    reason = standing.reason_in(whole, place)
     if reason.filter in ("budget", "queue-limit"):
-        lifted = caps_at(_scene_in(found, standing, job), place)
+        lifted = caps_at(_scene_in(found, standing, whole), place)
         return (
             ("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
             if lifted
@@ -158,7 +173,16 @@ def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> 
     if surer < 0.05:
         return None
     value = cents_up(1.02 * case.cost_usd / surer + 0.01)
+    if value > _most_usd(standing.world, job.queue):
+        return None  # the queue would refuse it
     return f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),)
+
+
+def _most_usd(world: World, queue: str) -> float:
+    """The value that the job's queue admits."""
+    rules = world.snapshot.rules
+    most = (rule.max_value_usd for rule in rules if isinstance(rule, QueueTerms) and rule.queue == queue)
+    return min((usd for usd in most if usd is not None), default=math.inf)
 
 
 def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:

@@ -44,7 +44,7 @@ class Kept:
         advice = next((each for each in found.remedies if not each.certain), None)
         if advice is None:
             return
-        assert advice.text in found.changes[0]
+        assert any(advice.text in line for line in found.changes)
         reason = waiting.reason
         again = plan_greedily(apply(problem, advice.changes))
         now = next((each.reason for each in again.waiting if each.job == waiting.job), None)
