@@ -29,7 +29,7 @@ JOB_FILE = (
     Written("outputs", "`[results/**]`", "–", "Files below the working directory to collect at the end, for `federator download`."),
     Written("nodes", "1 to 4096", "1", "A gang: all nodes start together on one site, or none does."),
     Written("min_nodes", "1 to `nodes`", "`nodes`", "It may run on fewer nodes. With a `checkpoint` it may also be told to change their number while it runs."),
-    Written("max_nodes", "from `nodes`", "`nodes`", "It may run on more."),
+    Written("max_nodes", "from `nodes`", "`nodes`", "It may run on more. Of more than sixteen sizes the ends, `nodes` and the powers of two are planned, which a note says; `scaling` chooses others."),
     Written("scaling", "`{1: 1.0, 2: 1.9, 4: 3.5}`", "each doubling 1.9 times", "Throughput by nodes, or by GPUs per node where those are a range. Only the sizes that it names are planned, two or more; `nodes`, or the low end of the range of GPUs, is among them."),
     Written("resources", "a mapping", "one CPU", "What each node needs; see below."),
     Written("max_duration", "`4h`", "the queue's", "The job is ended after this time, in which its set-up counts too. Without any, capacity cannot be rented for it."),

@@ -26,8 +26,8 @@ from federator.cli import (
 )
 from federator.cli.demo.verb import demo
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
+from federator.cli.output import say_error
 from federator.cli.phrases import plain
-from federator.cli.settings import coloured
 from federator.kernel.errors import FederatorError
 
 VERBS: dict[str, dict[str, Callable[..., object]]] = {
@@ -126,12 +126,6 @@ def _say_faults(faults: Sequence[Exception]) -> int:
         assert isinstance(fault, FederatorError)
         say_error(plain(fault.describe()))
     return next(EXITS[kind] for kind in type(faults[0]).__mro__ if kind in EXITS)
-
-
-def say_error(sentence: str) -> None:
-    """One line on stderr, in red where a person reads it and wants colours."""
-    mark = "\033[31merror:\033[0m" if sys.stderr.isatty() and coloured() else "error:"
-    print(f"{mark} {sentence}", file=sys.stderr)
 
 
 def _verb(words: Sequence[str]) -> str:

@@ -83,13 +83,13 @@ def site_columns() -> tuple[Column[SiteRow], ...]:
         Column("STATUS", lambda row: status("DRAINING" if row.draining else row.status)),
         Column("GPUS", lambda row: str(row.gpus), right=True),
         Column("BUSY", lambda row: str(row.busy), right=True),
-        Column("RUNNING", lambda row: str(row.running), right=True),
+        Column("RUNNING", lambda row: str(row.running), right=True, least=90),
         Column("LARGEST GANG", lambda row: row.largest_gang),
         Column(
             "REPORT",
             lambda row: NONE if row.age_s is None else f"{duration(row.age_s)} ago",
             right=True,
-            least=80,
+            least=90,
         ),
         Column("REGION", lambda row: row.region, wide=True),
         Column("RUNTIME", lambda row: RUNTIMES.get(row.runtime, row.runtime), wide=True),
@@ -113,22 +113,35 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
         Column("POOL", lambda row: row.pool.name),
         Column("MEMBER", lambda row: row.member),
         Column("MODEL", lambda row: row.pool.model),
-        Column("NODES", lambda row: str(row.pool.nodes), right=True),
+        Column("HOSTS", lambda row: str(row.pool.nodes), right=True),
         Column(
-            "GPUS/NODE",
+            "GPUS/HOST",
             lambda row: "1, shared" if row.pool.shared else str(row.pool.gpus_per_node),
             right=True,
         ),
         Column("LENT", lambda row: _gpus_of(row.pool, row.pool.lent_gpus), right=True),
         Column("BUSY", lambda row: str(row.busy_gpus), right=True),
         Column(
-            "FREE",
-            lambda row: (
-                ", ".join(f"{each.count}x{_gpus_of(row.pool, each.gpus)}" for each in row.free if each.gpus)
-                or "0"
-            ),
+            "FREE GPUS",
+            _free,
+            flow="fold",
         ),
-        Column("LARGEST GANG", lambda row: row.largest_gang),
+        Column("LARGEST GANG", lambda row: row.largest_gang, least=90),
+    )
+
+
+def _free(row: PoolRow) -> str:
+    """On which hosts they are counts: `4 on each of 2 hosts, 1 on 1 host`; of one host just how many."""
+    shapes = [each for each in row.free if each.gpus and each.count]
+    if row.pool.nodes == 1 and len(shapes) == 1 and shapes[0].count == 1:
+        return _gpus_of(row.pool, shapes[0].gpus)
+    what = "GPU" if row.pool.shared else "host"
+    return (
+        ", ".join(
+            f"{_gpus_of(row.pool, each.gpus)} on {'each of ' if each.count > 1 else ''}{counted(each.count, what)}"
+            for each in sorted(shapes, key=lambda each: -each.gpus)
+        )
+        or "0"
     )
 
 
@@ -223,14 +236,14 @@ def lease_columns(now: float) -> tuple[Column[LeaseRow], ...]:
 def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
     """What could be rented."""
     return (
-        Column("PROVIDER", lambda row: row.provider),
+        Column("PROVIDER", lambda row: row.provider, least=100),
         Column("OFFER", lambda row: row.name),
-        Column("SITE", lambda row: row.site),
+        Column("SITE", lambda row: row.site, least=90),
         Column("GPUS", lambda row: f"{row.gpus} {row.model}"),
         Column("MARKET", lambda row: row.market),
         Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True),
         Column("PRICE FROM", lambda row: row.price_source or "settings", wide=True),
-        Column("BOOTS IN", lambda row: duration(row.delay_s), right=True),
+        Column("BOOTS IN", lambda row: duration(row.delay_s), right=True, least=90),
         Column("AVAILABLE", lambda row: str(row.available), right=True),
         Column(
             "AVOIDED",
@@ -245,10 +258,10 @@ def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:
         Column("DECISION", lambda row: row.id),
         Column("AGE", lambda row: ago(row.at, now), right=True),
         Column("WINNER", lambda row: row.winner),
-        Column("OBJECTIVE", lambda row: usd(row.objective_usd), right=True),
+        Column("OBJECTIVE", lambda row: usd(row.objective_usd), right=True, least=90),
         Column("ACTIONS", lambda row: str(row.actions), right=True),
         Column("JOBS", lambda row: str(row.jobs), right=True),
-        Column("STAGES", lambda row: row.stages),
+        Column("STAGES", lambda row: row.stages, least=90),
         Column("SIZE", lambda row: f"{row.size_bytes / 1024:.1f} KiB", wide=True, right=True),
     )
 
@@ -259,7 +272,7 @@ def ledger_columns() -> tuple[Column[LedgerEntry], ...]:
         Column("AT", lambda row: format_instant(row.at)),
         Column("KIND", lambda row: row.kind),
         Column("WHO", lambda row: row.who),
-        Column("JOB", lambda row: row.job),
+        Column("JOB", lambda row: row.job, least=100),
         Column("QUEUE", lambda row: row.queue, wide=True),
         Column("SITE", lambda row: row.site, least=110),
         Column("LEASE", lambda row: row.lease, wide=True),

@@ -38,8 +38,8 @@ EXITS: dict[type[FederatorError], int] = {
 
 MEANINGS = {
     OK: "It worked; for `run` and `wait`: the job succeeded.",
-    FAILED: "A fault of Federator itself; `policy validate`: the set is not valid; `decisions replay`: the plan differs.",
-    USAGE: "Something in what was written is wrong: an option, a job file, a file that cannot be read.",
+    FAILED: "A fault of Federator itself; `policy validate`, `diff`, `apply`, `rollback` and `replay`: the set was read and is refused, and nothing has changed; `decisions replay`: the plan differs.",
+    USAGE: "Something in what was written is wrong: an option, a job file, a file that cannot be read or is no YAML.",
     NOT_FOUND: "No job, site or decision of that name.",
     UNREACHABLE: "The dispatcher cannot be reached, or asks to come back later.",
     FORBIDDEN: "No valid token, or one whose role does not allow this.",

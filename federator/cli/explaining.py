@@ -11,7 +11,7 @@ from rich.text import Text
 
 from federator.cli.jobfiles import read_one
 from federator.cli.jobs import JobName
-from federator.cli.output import Column, Output, facts, show, show_data, status, table, width
+from federator.cli.output import NARROW, Column, Output, facts, show, show_data, status, table, width
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -63,7 +63,8 @@ def preview(
         return
     cost = f", for about {usd(answer.cost_usd)}" if answer.cost_usd is not None else ""
     head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. Nothing was submitted."
-    show(Text(head, style="dim"), *drawn(answer.explanation, now, width()))
+    notes = [Text(f"note: {plain(note)}", style="yellow") for note in answer.notes]
+    show(Text(head, style="dim"), *notes, *drawn(answer.explanation, now, width()))
 
 
 def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableType]:
@@ -73,7 +74,7 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
     parts: list[RenderableType] = [verdict, facts(_times(explanation, now))]
     if explanation.sites:
         shown = sorted(explanation.sites, key=_order)[:MOST_SITES]
-        parts += ["", table(shown, _site_columns(now), width=width)]
+        parts += ["", table(shown, _site_columns(now, width), width=width)]
         if len(shown) < len(explanation.sites):
             more = len(explanation.sites) - len(shown)
             parts.append(Text(f"  and {more} more: federator explain -o json", style="dim"))
@@ -123,7 +124,7 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         ),
         ("at home", _against(explanation.home_finish_at, explanation.deadline_at, now)),
         ("deadline", when_exactly(explanation.deadline_at, now)),
-        ("to meet it", _price_of_deadline(explanation)),
+        ("meeting it", _price_of_deadline(explanation)),
         ("policies", ", ".join(explanation.policies)),
         ("again", explanation.series),
     ]
@@ -142,8 +143,10 @@ def _price_of_deadline(explanation: Explanation) -> Text | str:
     if explanation.deadline_at is None or not explanation.curve:
         return ""
     if explanation.deadline_usd is None:
-        return Text("nothing that could begin now is done in time", style="red")
-    return "nothing" if explanation.deadline_usd < CENT_USD else f"from {usd(explanation.deadline_usd)}"
+        return Text("not possible: nothing that could begin now is done in time", style="red")
+    if explanation.deadline_usd < CENT_USD:
+        return "costs nothing"
+    return f"costs {usd(explanation.deadline_usd)} or more"
 
 
 def curve(explanation: Explanation, now: float) -> Table:
@@ -197,12 +200,20 @@ def _against(finish_at: float | None, deadline_at: float | None, now: float) -> 
     return text
 
 
-def _site_columns(now: float) -> tuple[Column[SiteReason], ...]:
-    return (
+def _site_columns(now: float, width: int) -> tuple[Column[SiteReason], ...]:
+    """On a narrow terminal a pool stands below its site: without it two lines of one site would look alike."""
+    where: tuple[Column[SiteReason], ...] = (
         Column("SITE", lambda row: row.site),
-        Column("POOL", lambda row: row.pool, least=90),
+        Column("POOL", lambda row: row.pool),
+    )
+    if width < NARROW:
+        where = (
+            Column("SITE, POOL", lambda row: Text("\n".join(map(plain, filter(None, (row.site, row.pool)))))),
+        )
+    return (
+        *where,
         Column("", lambda row: Text("no", style="red") if row.filter else Text("yes", style="green")),
-        Column("START", lambda row: when(row.start_at, now), right=True, least=100),
+        Column("START", lambda row: when(row.start_at, now), right=True),
         Column("FINISH", lambda row: when(row.finish_at, now), right=True),
         Column("EXTRA", lambda row: NONE if row.filter else usd(row.extra_cost_usd), right=True),
         Column("REASON", _reason, flow="fold"),

@@ -26,6 +26,8 @@ class WrittenJob(NamedTuple):
     workdir: Path | None
     line: int = 1
     """Where it begins in its file."""
+    notes: tuple[str, ...] = ()
+    """What its author may not expect."""
 
 
 def read_jobs(path: Path) -> list[WrittenJob]:
@@ -77,8 +79,9 @@ def checked(document: Document, folder: Path) -> WrittenJob:
     faults = every_fault(lambda value: read_job(value, now=0.0), document.value) + missing
     raise_all(in_lines(document, faults))
     assert isinstance(value, dict)
+    notes = read_job(document.value, now=0.0).notes
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
-    return WrittenJob(kept, workdir, document.lines["$"])
+    return WrittenJob(kept, workdir, document.lines["$"], notes)
 
 
 def _read(path: Path) -> tuple[str, Path]:

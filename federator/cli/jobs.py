@@ -64,6 +64,8 @@ def submit(
             remedy="write federator submit job.yaml",
         )
     jobs = read_jobs(path)
+    for note in list(dict.fromkeys(note for job in jobs for note in job.notes))[:MANY]:
+        print(f"note: {plain(note)}", file=sys.stderr)
     submit_these = _submit_many if len(jobs) > 1 else _submit_one
     results, _ = ask(connection, lambda client: submit_these(client, jobs))
     return _show_submitted(results, output, lines=[job.line for job in jobs])

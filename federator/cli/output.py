@@ -1,7 +1,7 @@
 """How answers are shown: tables that fit the terminal, or JSON and YAML for programs.
 
-Tables are for people: columns are dropped on narrow terminals and the last one is cut; when the output is a pipe, nothing is
-cut. Programs read `-o json`, whose fields are those of the HTTP API.
+Tables are for people: on narrow terminals the less important columns are left out, which is said below, and the last one is cut; when the output is a
+pipe, nothing is cut. Programs read `-o json`, whose fields are those of the HTTP API.
 """
 
 import sys
@@ -24,6 +24,8 @@ Output = Annotated[Format, Parameter(name=("-o", "--output"), help="How to show 
 PIPE_WIDTH = 100_000
 GAP = 2
 LEAST_FLOW = 20
+NARROW = 100
+"""On a terminal that has less, columns without any content make room."""
 
 STYLES = {
     "RUNNING": "green", "SUCCEEDED": "green", "READY": "green", "PLACED": "cyan", "STARTING": "cyan", "BOOTING": "cyan",
@@ -90,16 +92,33 @@ def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Forma
     if output in ("json", "yaml"):
         show_data(rows, output)
     elif rows:
-        show(table(rows, columns, width=width(), wide=output == "wide"), whole=output == "wide")
+        wide = output == "wide"
+        show(table(rows, columns, width=width(), wide=wide, says_how=True), whole=wide)
     else:
         print(empty, file=sys.stderr)
 
 
-def table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, width: int, wide: bool = False) -> Table:
-    """Rows under their titles, without lines. With `wide` nothing is left out or cut."""
-    shown = [column for column in columns if wide or (not column.wide and width >= column.least)]
+def table(
+    rows: Iterable[Row],
+    columns: Iterable[Column[Row]],
+    *,
+    width: int,
+    wide: bool = False,
+    says_how: bool = False,
+) -> Table:
+    """Rows under their titles, without lines. With `wide` nothing is left out or cut; else what is left out for lack of room is named below."""
+    rows = list(rows)
+    usual = [column for column in columns if wide or not column.wide]
+    shown = [column for column in usual if wide or width >= column.least]
+    if width < NARROW and not wide:
+        usual = [usual[0], *(column for column in usual[1:] if _says_anything(column, rows))]
+        shown = _with_room(usual, shown, rows, width)
+    missing = [column for column in usual if column not in shown and _says_anything(column, rows)]
     lines = [[_cell(column.value(row)) for column in shown] for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    if missing:
+        made.caption = f"(no room for {', '.join(column.title for column in missing)}; widen the terminal{', or -o wide' if says_how else ''})"
+        made.caption_justify, made.caption_style = "left", "dim"
     for column, room in zip(shown, _widths(shown, lines, PIPE_WIDTH if wide else width), strict=True):
         made.add_column(
             column.title,
@@ -111,6 +130,29 @@ def table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, width: int, wi
     for line in lines:
         made.add_row(*line)
     return made
+
+
+def _with_room(
+    usual: Sequence[Column[Row]], shown: Sequence[Column[Row]], rows: Sequence[Row], width: int
+) -> list[Column[Row]]:
+    """Of the usual columns those that are shown, and of the others, the most important first, as many as there is room for."""
+    kept = [column for column in usual if column in shown]
+    for column in sorted(usual, key=lambda column: column.least):
+        more = [each for each in usual if each in kept or each is column]
+        if column not in kept and sum(_needs(each, rows) + GAP for each in more) - GAP <= width:
+            kept = more
+    return kept
+
+
+def _needs(column: Column[Row], rows: Sequence[Row]) -> int:
+    """Letters for a column; one that flows makes do with some."""
+    texts = [column.title, *(str(column.value(row)) for row in rows)]
+    longest = max(cell_len(part) for text in texts for part in text.split("\n"))
+    return min(longest, LEAST_FLOW if column.flow else column.cap)
+
+
+def _says_anything(column: Column[Row], rows: Sequence[Row]) -> bool:
+    return any(str(column.value(row)) not in ("", NONE) for row in rows)
 
 
 def _widths(columns: Sequence[Column[Row]], lines: Sequence[Sequence[Text]], width: int) -> list[int]:
@@ -170,3 +212,9 @@ def say(text: str) -> None:
     """A remark for a person: on stderr, and only where a person reads it."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr)
+
+
+def say_error(sentence: str) -> None:
+    """One line on stderr, in red where a person reads it and wants colours."""
+    mark = "\033[31merror:\033[0m" if sys.stderr.isatty() and coloured() else "error:"
+    print(f"{mark} {sentence}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """Policies: look, compare, check, apply. A set is applied as a whole, with a reason, as a new version."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
-from federator.cli.output import Output, show_data, show_rows
+from federator.cli.output import Output, say_error, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.policy_replay import replay
@@ -144,7 +143,7 @@ def _show_verdict(verdict: PolicyVerdict, written: Written, fine: str) -> int:
         where = f"{problem.field}: " if problem.field else ""
         remedy = f" ({problem.remedy})" if problem.remedy else ""
         detail = written.located(problem.detail)
-        print(f"error: {plain(where + detail + remedy)}", file=sys.stderr)
+        say_error(plain(where + detail + remedy))
     if verdict.problems:
         return FAILED
     print(fine)

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, Permanent
+from federator.wire.yamltext import read_documents
 
 _LINE = re.compile(r"\bline (\d+)\b")
 
@@ -27,7 +28,7 @@ class Written(NamedTuple):
 
 
 def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
-    """All documents of all files and folders, as one text. Raises `Invalid` where there is nothing, `OSError` where a file cannot be read."""
+    """All documents of all files and folders, as one text. Raises `Invalid` where there is nothing or no YAML, `OSError` where a file cannot be read."""
     found = [inner for file in files for inner in (_in_folder(file) if file.is_dir() else [file])]
     if not found:
         raise Invalid("no policy file", field="FILES", remedy="name one or more YAML files")
@@ -46,7 +47,12 @@ def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
             field="FILES",
             remedy="write --allow-empty if that is meant",
         )
-    return Written("\n".join(lines) + "\n", begins)
+    written = Written("\n".join(lines) + "\n", begins)
+    try:
+        read_documents(written.text)
+    except Permanent as error:  # no set at all, so there is nothing to refuse
+        raise type(error)(written.located(error.message), field=error.field, remedy=error.remedy) from None
+    return written
 
 
 def _says_something(line: str) -> bool:

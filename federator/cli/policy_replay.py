@@ -11,10 +11,12 @@ from cyclopts import Parameter
 from federator.cli.contrasting import show_contrast, troubles, writable, write_contrast
 from federator.cli.exits import FAILED, OK
 from federator.cli.live import LIVE, take
+from federator.cli.output import say_error
+from federator.cli.phrases import plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
-from federator.kernel.errors import Invalid, Permanent
+from federator.kernel.errors import FederatorError, Invalid, Permanent
 
 if TYPE_CHECKING:
     from federator.simulation.live import Live
@@ -73,7 +75,12 @@ def replay(
     from federator.simulation.study import Study, summarised
 
     writable(json, report)
-    proposed = _proposed((*files, *file))
+    try:
+        proposed = _proposed((*files, *file))
+    except ExceptionGroup as refused:
+        for fault in refused.exceptions:
+            say_error(plain(fault.describe() if isinstance(fault, FederatorError) else str(fault)))
+        return FAILED
     load = _load(world, trace, since, connection)
     where, options = load.live.world, LoadOptions(limit=load.limit)
     found = contrasted(

@@ -180,4 +180,4 @@ class Explainer:
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)
         explanation = msgspec.structs.replace(self._with_unheard(explanation), run_time=run_time)
-        return Preview(name=job.name, queue=job.queue, explanation=explanation, cost_usd=cost_usd)
+        return Preview(job.name, job.queue, explanation, cost_usd, request.notes)

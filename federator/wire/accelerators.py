@@ -26,6 +26,10 @@ _NUMBER = re.compile(r"\d*\.?\d+")
 _ROUNDING = 1e-9
 _MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
 _MODEL = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_TIMES = re.compile(
+    r"(?P<first>\d{1,3})\s*[x×*]\s*(?P<after>[A-Za-z][\w.-]*)?|(?P<before>(?=[^x×*]*\d)[A-Za-z][\w.-]*?)\s*[x×*]\s*(?P<last>\d{1,3})"
+)
+"""How many times a model, as people say it; a model of its own, such as RTX4090, has no digit before its x."""
 _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 
 
@@ -59,6 +63,8 @@ def read_widths(value: object, path: str, among: Collection[int] | None = None) 
         )
     if len(squeezed) == 1 and not ranges:
         return _squeezed(value, text, squeezed[0], path)
+    if not ranges:
+        _no_other_range(text, path)
     if len(ranges) != 1:
         return (read_accelerators(value, path),)
     low, high = (_count(int(end), path) for end in ranges[0].strip().split(".."))
@@ -72,6 +78,17 @@ def read_widths(value: object, path: str, among: Collection[int] | None = None) 
     if isinstance(value, dict):
         return tuple(read_accelerators(value | {"count": int(count)}, path) for count in counts)
     return tuple(read_accelerators(count, path) for count in counts)
+
+
+def _no_other_range(text: str, path: str) -> None:
+    """A range that mixes whole GPUs with parts of one is neither."""
+    for part in (part.strip() for part in text.split(":")):
+        if _RANGE.fullmatch(part):
+            raise Invalid(
+                f"{part[:80]!r} is neither a range of whole GPUs nor one of parts of a GPU",
+                field=path,
+                remedy="write for example 1..8, or 0.4..1 for a part that may be squeezed",
+            )
 
 
 def _squeezed(value: object, text: str, wanted: str, path: str) -> tuple[Accelerators, ...]:
@@ -115,10 +132,29 @@ def _from_text(text: str, path: str) -> Accelerators:
         elif _MEMORY.fullmatch(part) and memory_mib is None:
             memory_mib = fields.size_mib(part, path, high_mib=MAX_GPU_MEMORY_MIB)
         elif not _NUMBER.fullmatch(part) and not _MEMORY.fullmatch(part) and models is None:
+            _no_count(part, text, path)
             models = tuple(read_model(word.strip(), path) for word in part.split("|"))
         else:
             raise Invalid(f"{part[:80]!r} in {text[:80]!r} cannot be read", field=path, remedy=_REMEDY)
     return _accelerators(1 if count is None else count, models or (), memory_mib or 0, path)
+
+
+def _no_count(part: str, text: str, path: str) -> None:
+    """What is read as a model and was meant as a count: `4xA100`, `A100x4`, `lots`."""
+    times = _TIMES.fullmatch(part)
+    if times is not None:
+        count, model = times["first"] or times["last"], times["after"] or times["before"]
+        raise Invalid(
+            f"{part[:80]!r} is not the name of a GPU model",
+            field=path,
+            remedy=f"did you mean {model}:{count}?" if model else f"did you mean {count}?",
+        )
+    if part == text.strip() and not any(letter.isdigit() for letter in part) and "|" not in part:
+        raise Invalid(
+            f"{part[:80]!r} is neither a number of GPUs nor the name of a model that has one in it",
+            field=path,
+            remedy=f"{_REMEDY}; {part[:40]}:1 if it is a model",
+        )
 
 
 def _from_mapping(value: object, path: str) -> Accelerators:

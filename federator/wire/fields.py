@@ -59,7 +59,9 @@ def known_only(
 def text(value: object, path: str, *, limit: int = MAX_TEXT) -> str:
     """A text that is not empty, not too long, and can be written anywhere."""
     if not isinstance(value, str):
-        raise Invalid(f"{shown(value)} is not a text", field=path, remedy=f"quote it: '{shown(value)}'")
+        plain_one = not isinstance(value, dict | list | tuple)
+        remedy = f"quote it: '{shown(value)}'" if plain_one else "write one text, in quotes"
+        raise Invalid(f"{shown(value)} is not a text", field=path, remedy=remedy)
     if not value.strip():
         raise Invalid("is empty", field=path, remedy="write a value, or leave the field out")
     return plain(value, path, limit=limit)
@@ -141,7 +143,8 @@ def one_of(value: object, path: str, choices: tuple[str, ...]) -> str:
     """One of a closed list of words."""
     if not isinstance(value, str) or value not in choices:
         near = get_close_matches(value, choices, 1, 0.6) if isinstance(value, str) else []
-        remedy = f"did you mean {near[0]}?" if near else f"write one of {', '.join(choices)}"
+        among = f"write one of {', '.join(choices)}"
+        remedy = f"did you mean {near[0]}? {among}" if near else among
         raise Invalid(f"{shown(value)} is not known here", field=path, remedy=remedy)
     return value
 

@@ -35,6 +35,8 @@ class Asked(NamedTuple):
     forms: tuple[Form, ...] | msgspec.UnsetType = msgspec.UNSET
     elastic: bool | msgspec.UnsetType = msgspec.UNSET
     ordered: bool | msgspec.UnsetType = msgspec.UNSET
+    left_out: str = ""
+    """Which sizes of a range are planned, where that is not all of them."""
 
 
 class _Ranges(NamedTuple):
@@ -80,6 +82,7 @@ def read_asked(given: Mapping[str, object]) -> Asked:
     first = Asked(nodes, entries[0][0])
     if len(forms) == 1:
         return first
+    first = first._replace(left_out=_left_out(ranges, scaling))
     changes = "checkpoint" in given and (low < high or any(len(sizes) > 1 for sizes in entries))
     return first._replace(
         forms=tuple(forms[1:]),
@@ -106,7 +109,15 @@ def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
     entries: list[tuple[object, str]] = []
     for number, entry in enumerate(inner):
         at = f"{path}.{name}[{number}]"
-        entries.append(({**beside, **fields.mapping(entry, at)}, at))
+        own = fields.mapping(entry, at)
+        twice = next((key for key in beside if key in own), None)
+        if twice is not None:
+            raise Invalid(
+                f"is beside {path.removeprefix('$.')}.{name}, and {at.removeprefix('$.')}.{twice} says it, too",
+                field=f"{path}.{twice}",
+                remedy=f"write {twice} in the entries, or once beside the list for all of them",
+            )
+        entries.append(({**beside, **own}, at))
     return entries, name == "ordered"
 
 
@@ -228,6 +239,22 @@ def _forms(ranges: _Ranges, scaling: Mapping[int, float] | None) -> list[Form]:
             remedy="write fewer entries or narrower ranges, or name a few sizes in scaling",
         )
     return found
+
+
+def _left_out(ranges: _Ranges, scaling: Mapping[int, float] | None) -> str:
+    """A range may be wider than is planned: then it is said which sizes are, and how to choose them."""
+    if scaling is not None:
+        return ""
+    spans = [(ranges.counts, "nodes")]
+    spans += [
+        (tuple(size.gpus.count for size in sizes if not size.gpus.share_milli), "GPUs")
+        for sizes in ranges.entries
+    ]
+    for counts, what in spans:
+        if len(counts) > 1 and counts[-1] - counts[0] >= len(counts):
+            sizes = f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}"
+            return f"of {counts[0]} to {counts[-1]} {what} it may run on {sizes}; to choose others, name them in scaling"
+    return ""
 
 
 def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[int, float] | None) -> float:

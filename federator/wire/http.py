@@ -377,6 +377,8 @@ class Preview(msgspec.Struct, frozen=True):
     queue: str
     explanation: Explanation
     cost_usd: float | None = None
+    notes: tuple[str, ...] = ()
+    """What whoever wrote it may not expect, though nothing is wrong with it."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from federator.wire import fields
 from federator.wire.accelerators import read_model
 from federator.wire.every import Repeated, read_every
 from federator.wire.faults import with_line
-from federator.wire.forms import read_asked
+from federator.wire.forms import Asked, read_asked
 from federator.wire.inputs import read_inputs, read_place
 from federator.wire.needs import read_image, read_secrets
 from federator.wire.whereabouts import read_labels, read_placement
@@ -85,6 +85,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     repeated: Repeated | None = None
     """It is submitted again and again: this is what its first run asks for."""
+    notes: tuple[str, ...] = ()
+    """What whoever wrote it may not expect, though nothing is wrong with it."""
 
 
 def read_job_text(text: str, *, now: float) -> JobRequest:
@@ -104,7 +106,8 @@ def read_job(document: object, *, now: float) -> JobRequest:
     """A decoded job file into a request; `now` resolves `finish_within`. Raises `Invalid` or `NotSupported` naming the field."""
     given = fields.mapping(document, "$")
     fields.known_only(given, "$", KNOWN, ELSEWHERE)
-    spec = _spec(given)
+    asked = read_asked(given)
+    spec = _spec(given, asked)
     every = (spec.resources, *(form.resources for form in spec.forms or ()))
     if spec.placement.together == APART and any(each.gpus.share_milli for each in every):
         raise NotSupported(
@@ -135,6 +138,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
         array=fields.indices(given["array"], "$.array") if "array" in given else (),
         client_id=fields.text(given["client_id"], "$.client_id", limit=200) if "client_id" in given else None,
         repeated=read_every(given, now=now),
+        notes=(asked.left_out,) if asked.left_out else (),
     )
 
 
@@ -148,10 +152,9 @@ def spec_hash(spec: JobSpec) -> str:
     return content_hash(encode_spec(spec))
 
 
-def _spec(given: Mapping[str, object]) -> JobSpec:
+def _spec(given: Mapping[str, object], asked: Asked) -> JobSpec:
     run, command = _what_to_run(given)
     checkpoint = _checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None
-    asked = read_asked(given)
     return JobSpec(
         name=fields.name(given["name"], "$.name") if "name" in given else default_name(run, command),
         run=run,
@@ -192,6 +195,9 @@ def _what_to_run(given: Mapping[str, object]) -> tuple[str | None, tuple[str, ..
             remedy="write exactly one of 'run: python train.py' and 'command: [python, train.py]'",
         )
     if "run" in given:
+        if isinstance(given["run"], list):
+            remedy = "write one line of shell, as in 'run: python train.py', or 'command: [python, train.py]'"
+            raise Invalid("is a list, and runs in a shell", field="$.run", remedy=remedy)
         return fields.text(given["run"], "$.run"), None
     command = fields.words(given["command"], "$.command", _argument)
     if isinstance(given["command"], str):

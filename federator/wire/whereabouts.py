@@ -1,13 +1,16 @@
 """Where a job may run, as its file says: kinds of sites, sites, labels, and how its nodes lie to each other."""
 
+from difflib import get_close_matches
+
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.jobs import PlacementConstraints
+from federator.model.jobs import APART, ON_ONE_HOST, PlacementConstraints
 from federator.model.sites import SiteKind
 from federator.wire import fields
 
 KINDS = tuple(SiteKind)
+NEARLY = 0.85
 
 
 def read_labels(value: object, path: str) -> dict[str, str]:
@@ -39,9 +42,7 @@ def read_placement(value: object, path: str) -> PlacementConstraints:
         sites=fields.words(given.get("sites", ()), f"{path}.sites", fields.name),
         not_sites=fields.words(given.get("not_sites", ()), f"{path}.not_sites", fields.name),
         labels=read_labels(given["labels"], f"{path}.labels") if "labels" in given else {},
-        together=fields.text(given["together"], f"{path}.together", limit=100)
-        if "together" in given
-        else msgspec.UNSET,
+        together=_together(given["together"], f"{path}.together") if "together" in given else msgspec.UNSET,
     )
     if placement.sites and set(placement.sites) <= set(placement.not_sites):
         raise Invalid(
@@ -50,3 +51,17 @@ def read_placement(value: object, path: str) -> PlacementConstraints:
             remedy="leave one of the two out",
         )
     return placement
+
+
+def _together(value: object, path: str) -> str:
+    """One of two words, or the name of a label; a label is not called nearly as one of the words."""
+    word = fields.text(value, path, limit=100)
+    words = (ON_ONE_HOST, APART)
+    near = get_close_matches(word.lower(), words, 1, NEARLY)
+    if word not in words and near:
+        raise Invalid(
+            f"{fields.shown(word)} is not known here",
+            field=path,
+            remedy=f"did you mean {near[0]}? write host, spread, or the name of a label such as rack",
+        )
+    return word

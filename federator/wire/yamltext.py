@@ -26,6 +26,21 @@ from federator.kernel.errors import Invalid, TooLarge
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 32
+REMEDIES = (
+    (
+        "mapping values are not allowed",
+        "quote a value that has ': ' in it, and begin the keys of one mapping in one column",
+    ),
+    ("\\t", "indent with blanks, not with tabs"),
+    ("end of stream", "close the quote or the bracket"),
+    ("expected ',' or", "close the bracket, or write a comma between two entries"),
+    ("could not find expected ':'", "write 'key: value', with a blank after the colon"),
+    ("cannot start any token", "quote a value that begins with this character"),
+    ("expected <block end>", "begin the keys of one mapping, and the dashes of one list, in one column"),
+    ("escape", "write the text in single quotes, or double the backslash"),
+)
+"""By a part of what the parser says."""
+ANY_REMEDY = "look at the quotes, brackets and indentation there"
 _INT = re.compile(r"[-+]?[0-9]{1,400}|0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _STR_TAG = "tag:yaml.org,2002:str"
@@ -82,11 +97,20 @@ def _events(text: str) -> Iterator[object]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise Invalid(f"{where}this is not YAML: {error.problem or error.context}") from None
+        problem = error.problem or error.context or ""
+        begun = error.context_mark
+        if begun is not None and mark is not None and begun.line != mark.line:
+            problem = f"{problem}, in what begins in line {begun.line + 1}"
+        raise Invalid(f"{where}this is not YAML: {problem}", remedy=_remedy(problem)) from None
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise Invalid(
             f"this is not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         ) from None
+
+
+def _remedy(problem: str) -> str:
+    """What most often is behind a complaint of the parser."""
+    return next((remedy for sign, remedy in REMEDIES if sign in problem), ANY_REMEDY)
 
 
 class _Builder:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
@@ -148,6 +149,19 @@ def test_an_invalid_set_is_told_problem_by_problem(
     fake.answer("POST /v1/policies/validate", PolicyVerdict(None, problems=(problem,)))
     ran = federator("policy", "validate", str(tmp_path / "a.yaml"))
     assert (ran.code, ran.err) == (1, "error: $.spec.limit: is missing (write a number)\n")
+
+
+@pytest.mark.parametrize("verb", [("validate",), ("diff",), ("apply", "-m", "why"), ("replay",)])
+def test_what_is_no_yaml_is_a_bad_input_and_never_a_refused_set(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    (tmp_path / "a.yaml").write_text("---\nkind: Queue\n")
+    (tmp_path / "b.yaml").write_text("kind: Queue\nspec: {limit: 1\n")
+    ran = federator("policy", *verb, str(tmp_path))
+    assert ran.code == 2
+    assert f"{tmp_path}/b.yaml, line 3: this is not YAML" in ran.err
+    assert "close the bracket" in ran.err
+    assert not fake.heard
 
 
 def test_a_fault_is_told_with_its_file_and_the_line_there(

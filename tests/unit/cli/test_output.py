@@ -3,14 +3,15 @@
 import io
 import subprocess
 import sys
+from itertools import takewhile
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from federator.cli.app import say_error
 from federator.cli.columns import job_columns
 from federator.cli.exits import EXITS, MEANINGS, exit_of
-from federator.cli.output import show_data, show_rows, table
+from federator.cli.output import say_error, show_data, show_rows, table
 from federator.cli.phrases import ago, gpus, plain, usd, when
 from federator.kernel import errors
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
@@ -35,10 +36,26 @@ def drawn(width: int, *, wide: bool = False) -> list[str]:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 def test_a_table_never_wraps_and_keeps_the_id_whole(width: int) -> None:
     lines = drawn(width)
-    assert len(lines) == 2
+    rows = list(takewhile(lambda line: not line.startswith("(no room for"), lines))
+    assert len(rows) == 2
     assert max(len(line) for line in lines) <= width
     if width >= 60:
         assert ROW.id in lines[1]
+
+
+def test_what_there_is_no_room_for_is_said() -> None:
+    assert " ".join(drawn(80)[2].split()) == "(no room for GPUS, DEADLINE; widen the terminal)"
+    assert len(drawn(120)) == 2
+    assert len(drawn(60, wide=True)) == 2
+
+
+def test_on_a_narrow_terminal_what_says_nothing_makes_room_for_what_does() -> None:
+    rows = [msgspec.structs.replace(ROW, name="a", deadline_at=None, because="done")]
+    out = Console(file=io.StringIO(), width=80)
+    out.print(table(rows, job_columns(NOW), width=80))
+    assert isinstance(out.file, io.StringIO)
+    (titles, _) = out.file.getvalue().splitlines()
+    assert titles.split() == ["ID", "NAME", "STATUS", "GPUS", "AGE", "BECAUSE"]
 
 
 def test_columns_come_with_the_width_of_the_terminal() -> None:

@@ -36,7 +36,9 @@ def test_every_place_has_a_reason_and_those_that_pass_a_price() -> None:
     assert home.extra_cost_usd is not None
     assert found.status == "waiting"
     assert "cap of 5.00 USD per day" in found.because
-    assert found.changes[0] == "edge/gpu: allow T4", "what the user can do goes before what a platform team has to"
+    assert found.changes[0] == "edge/gpu: allow T4", (
+        "what the user can do goes before what a platform team has to"
+    )
     assert any("a higher cap in burst" in change for change in found.changes[1:])
     assert (found.home_finish_at, found.deadline_at) == (NOW + 3 * HOUR, NOW + 1.2 * HOUR)
     assert found.policies == ("burst",)

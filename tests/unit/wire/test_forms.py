@@ -187,3 +187,33 @@ def test_nodes_apart_have_whole_gpus_in_every_form(asked: dict[str, Any]) -> Non
         read(**asked, placement={"together": "spread"})
     assert caught.value.field == "$.placement.together"
     assert caught.value.remedy == "ask for whole GPUs, or leave it out"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        (
+            {"min_nodes": 3, "nodes": 5, "max_nodes": 40},
+            "of 3 to 40 nodes it may run on 3, 4, 5, 8, 16, 32 or 40;",
+        ),
+        ({"resources": {"gpus": "A100:1..32"}}, "of 1 to 32 GPUs it may run on 1, 2, 4, 8, 16 or 32;"),
+    ],
+)
+def test_sizes_that_are_left_out_are_said(fields: dict[str, object], sizes: str) -> None:
+    (note,) = read_job({"run": "x", **fields}, now=0.0).notes
+    assert note.startswith(sizes)
+    assert "scaling" in note
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"min_nodes": 1, "max_nodes": 16},
+        {"min_nodes": 1, "max_nodes": 40, "scaling": {1: 1.0, 40: 20.0}},
+        {"resources": {"gpus": "0.4..1"}},
+        {"resources": {"any_of": [{"gpus": 1}, {"gpus": 8}]}},
+        {"resources": {"gpus": "A100:1..8"}},
+    ],
+)
+def test_nothing_is_said_where_all_sizes_are_planned_or_were_chosen(fields: dict[str, object]) -> None:
+    assert read_job({"run": "x", **fields}, now=0.0).notes == ()

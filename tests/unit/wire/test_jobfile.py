@@ -209,6 +209,16 @@ def test_fields_that_nobody_acts_on_yet_are_refused_by_name(field: str) -> None:
     assert "not supported yet" in str(caught.value)
 
 
+@pytest.mark.parametrize("model", ["RTX4090", "MI300X:8", "GTX1080", "TITAN:1", "A100|TITAN"])
+def test_models_that_look_like_a_count_of_others_are_taken(model: str) -> None:
+    assert read(resources={"gpus": model}).spec.resources.gpus.models
+
+
+@pytest.mark.parametrize("label", ["rack", "hostgroup", "zone"])
+def test_nodes_may_be_together_by_any_label(label: str) -> None:
+    assert read(placement={"together": label}).spec.placement.together == label
+
+
 @pytest.mark.parametrize(
     ("document", "field", "says"),
     [
@@ -225,6 +235,24 @@ def test_fields_that_nobody_acts_on_yet_are_refused_by_name(field: str) -> None:
         ({"resources": {"gpus": "A 100"}}, "$.resources.gpus", "not the name of a GPU model"),
         ({"resources": {"gpus": "A100:0"}}, "$.resources.gpus", "asks for 0 GPUs"),
         ({"resources": {"gpus": ["A100"]}}, "$.resources.gpus", "neither a number nor a text"),
+        ({"resources": {"gpus": "lots"}}, "$.resources.gpus", "lots:1 if it is a model"),
+        ({"resources": {"gpus": "4x"}}, "$.resources.gpus", "did you mean 4?"),
+        ({"resources": {"gpus": "4xA100"}}, "$.resources.gpus", "did you mean A100:4?"),
+        ({"resources": {"gpus": "A100x4"}}, "$.resources.gpus", "did you mean A100:4?"),
+        (
+            {"resources": {"gpus": "0.5..2"}},
+            "$.resources.gpus",
+            "neither a range of whole GPUs nor one of parts",
+        ),
+        (
+            {"resources": {"gpus": 4, "any_of": [{"gpus": "A100:2"}, {"gpus": "H100:1"}]}},
+            "$.resources.gpus",
+            "is beside resources.any_of, and resources.any_of[0].gpus says it, too",
+        ),
+        ({"run": ["a", "b"]}, "$.run", "command: [python, train.py]"),
+        ({"setup": ["a", "b"]}, "$.setup", "write one text, in quotes"),
+        ({"placement": {"together": "hosts"}}, "$.placement.together", "did you mean host?"),
+        ({"placement": {"together": "spred"}}, "$.placement.together", "did you mean spread?"),
         ({"resources": {"cpus": 0}}, "$.resources.cpus", "from 0.001 to 4096"),
         ({"resources": {"cpus": float("nan")}}, "$.resources.cpus", "out of range"),
         ({"resources": {"memory": 64}}, "$.resources.memory", "has no unit"),

@@ -75,3 +75,24 @@ def test_a_file_over_the_limit_is_refused_before_it_is_parsed() -> None:
 def test_hostile_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(FederatorError):
         read_documents(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "remedy"),
+    [
+        ("run: echo a: b\n", "line 1:", "quote a value that has ': ' in it"),
+        ("run: x\n  name: y\n", "line 2:", "begin the keys of one mapping in one column"),
+        ("run: x\n\tname: y\n", "line 2:", "not with tabs"),
+        ('run: "x\nname: y\n', "in what begins in line 1", "close the quote"),
+        ("run: x\nresources: {gpus: 4\nname: y\n", "in what begins in line 2", "close the bracket"),
+        ("run: x\nname y\n", "line 3:", "a blank after the colon"),
+        ("run: @x\n", "line 1:", "begins with this character"),
+        ("a: 1\n b: [}\n", "line 2:", ""),
+    ],
+)
+def test_text_that_is_no_yaml_is_told_with_its_line_and_what_to_do(text: str, line: str, remedy: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_document(text)
+    assert line in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+    assert caught.value.remedy
