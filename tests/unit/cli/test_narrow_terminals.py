@@ -28,7 +28,9 @@ def test_two_pools_of_one_site_are_told_apart_in_an_explanation() -> None:
         SiteReason("cloud-local", pool, "gpu-model", "the job asks for H100; it has A100")
         for pool in ("local/a2-highgpu-1g/on-demand", "local/a2-highgpu-1g/spot")
     )
-    text = printed(*drawn(Explanation(job="job-1", status="PENDING", because="nowhere to run", sites=sites), NOW, 80))
+    text = printed(
+        *drawn(Explanation(job="job-1", status="PENDING", because="nowhere to run", sites=sites), NOW, 80)
+    )
     assert "local/a2-highgpu-1g/on-demand" in text
     assert "local/a2-highgpu-1g/spot" in text
     assert "EXTRA" not in text, "a column without content has no room here"
