@@ -214,6 +214,7 @@ class Ranks:
     async def signal(self, placement: str, rank: int, signal: str) -> None:
         """To its process group, however long the API server is away: it is what a job saves itself on. Where a kill does not get through, its kubelet is asked."""
         name, word = pod_name(placement, rank), signal.removeprefix("SIG")
+        await self._pods.synced()
         while True:
             pod = self._pods.mirror.items.get(name)
             if pod is None or pod.state(MAIN).terminated is not None:

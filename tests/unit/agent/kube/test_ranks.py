@@ -17,8 +17,13 @@ class Pods:
     def __init__(self) -> None:
         state = SimpleNamespace(terminated=None)
         pod = SimpleNamespace(metadata=SimpleNamespace(uid="u", name="p-0"), state=lambda _: state)
-        self.mirror = SimpleNamespace(items={"p-0": pod})
+        self._pod = pod
+        self.mirror = SimpleNamespace(items={})
         self.deleted: list[Any] = []
+
+    async def synced(self) -> None:
+        """Before that, nothing is known: the agent has just started."""
+        self.mirror.items["p-0"] = self._pod
 
     def path(self, name: str) -> str:
         return name

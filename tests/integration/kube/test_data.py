@@ -1,0 +1,83 @@
+"""Data comes to pods and goes from them without the agent: a gang whose agent dies while it runs, and a cache of a node."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from federator.model.jobs import Checkpoint, Input
+from federator_agent.kube.runtime import KubeRuntime
+from federator_agent.kube.settings import KubeVolume
+from tests.contract.runtimes import factories_kube
+from tests.contract.runtimes.world import RuntimeWorld, Site
+from tests.integration.kube.conftest import PODS, POOL
+from tests.support.waiting import until
+from tests.testbeds.kubernetes import shared
+from tests.testbeds.kubernetes.shared import Bed
+
+
+@pytest.fixture
+async def world(testbed: Bed, tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
+    if testbed.node is None:
+        pytest.skip("somebody else's cluster sees nothing of this machine")
+    cache = KubeVolume(host_path=str(tmp_path / "cache"))
+    data = replace(shared.data(testbed), cache=cache)
+    site = Site(lambda around: KubeRuntime(factories_kube.settings(data=data), around), POOL)
+    world = RuntimeWorld(tmp_path, site)
+    world.begin()
+    yield world
+    await world.close()
+
+
+async def test_a_gang_goes_on_elsewhere_though_its_agent_died_meanwhile(
+    world: RuntimeWorld, tmp_path: Path
+) -> None:
+    kept = f"file://{tmp_path}/kept"
+    spec = world.spec(
+        'echo "resume=$FEDERATOR_RESUME"; echo "of $FEDERATOR_NODE_RANK" > "$FEDERATOR_CHECKPOINT_DIR/$FEDERATOR_NODE_RANK"; '
+        "while [ ! -e go ]; do sleep 0.1; done",
+        nodes=2,
+        outputs=("*",),
+        checkpoint=Checkpoint(uri=kept, every_s=1.0),
+    )
+    record = await world.run(spec)
+    pushed = tmp_path / "kept" / record.entry.job
+    await until(lambda: len([*pushed.glob("latest-*")]) == 2, "a push of each rank while it runs")
+    await world.restart()
+    for rank in (0, 1):
+        world.runtime.find(record, rank)
+        await world.has_written(record, "resume=0", rank)
+    world.runtime.signal(record.entry.placement, (0, 1), "TERM")
+    await world.over(record)
+    assert await world.runtime.push_last(record, spec) == ""
+    again = world.spec(
+        'echo "resume=$FEDERATOR_RESUME"; cat "$FEDERATOR_CHECKPOINT_DIR/0" "$FEDERATOR_CHECKPOINT_DIR/1"',
+        checkpoint=Checkpoint(uri=kept),
+    )
+    after = await world.run(again, job=record.entry.job, epoch=2)
+    (end,) = await world.over(after)
+    assert end.exit_code == 0
+    assert world.log(after).endswith("resume=1\nof 0\nof 1\n")
+
+
+async def test_a_node_keeps_what_was_brought_for_the_next_job(
+    world: RuntimeWorld, testbed: Bed, tmp_path: Path
+) -> None:
+    """From a web server that is itself a pod: nothing else can be reached from there."""
+    (tmp_path / "word").write_text("word")
+    serve = f"cd {tmp_path} && exec httpd -f -p 8080 -h {tmp_path}"
+    server = await world.run(world.spec(serve, inputs=(Input(f"file://{tmp_path}"),)))
+    pod = testbed.admin.find(f"{PODS}/{server.entry.placement}-0")
+    assert pod is not None
+    uri = f"http://{pod['status']['podIP']}:8080/word"
+    spec = world.spec('cat "$FEDERATOR_INPUTS_DIR/word"', inputs=(Input(uri),))
+    said = []
+    for _ in range(2):
+        record = await world.run(spec)
+        (end,) = await world.over(record)
+        assert end.exit_code == 0
+        said.append(world.log(record))
+    assert all(log.endswith("word") for log in said)
+    assert "0.004 kB brought" in said[0]
+    assert "are here already" in said[1]
