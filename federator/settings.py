@@ -93,6 +93,8 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     idle_s: float = 300.0
     """An idle lease drains after this long, or after its boot and teardown where these are shorter; not before what is billed at least has passed."""
+    warm_s: float = 3600.0
+    """It is kept for up to so long, within what was committed for it, where what was needed lately says that this costs less than renting anew; 0: never."""
     join_within_s: float = 1800.0
     """A lease whose agent has not joined this long after its expected boot is ended and its offer avoided."""
     drain_within_s: float = 600.0

@@ -229,7 +229,7 @@ def lease_columns(now: float) -> tuple[Column[LeaseRow], ...]:
         Column("COMMITTED", lambda row: usd(row.committed_usd), right=True, least=110),
         Column("AGE", lambda row: ago(row.requested_at, now), right=True, least=80),
         Column("ENDED", lambda row: when(row.ended_at, now), wide=True),
-        Column("BECAUSE", lambda row: row.failure or row.because, flow="cut"),
+        Column("BECAUSE", lambda row: row.failure or row.kept_because or row.because, flow="cut"),
     )
 
 

@@ -142,7 +142,11 @@ class Committer:
         egress_usd = lease.egress_usd + (moves.usd if moves and counts_data else 0.0)
         changes.put(
             msgspec.structs.replace(
-                lease, committed_usd=committed_usd, egress_usd=egress_usd, idle_since_at=None
+                lease,
+                committed_usd=committed_usd,
+                egress_usd=egress_usd,
+                idle_since_at=None,
+                kept_because="",
             )
         )
 

@@ -215,11 +215,13 @@ class Executor:
             if left_s <= saving_s + self._settings.slack_s / 2:  # the rest is for results to come home
                 await self._move(lease.id, "interrupt")
             elif lease.idle_since_at is not None:
-                await self._set(lease.id, idle_since_at=None)
+                await self._set(lease.id, idle_since_at=None, kept_because="")
         elif lease.idle_since_at is None:
             await self._set(lease.id, idle_since_at=now)
-        elif left_s <= 0 or now >= self._purse.warm_until_at(lease):
+        elif left_s <= 0 or now >= (warm := self._purse.warm(lease)).until_at:
             await self._move(lease.id, "drain")
+        elif warm.because != lease.kept_because:
+            await self._set(lease.id, kept_because=warm.because)
 
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time, less what it takes to bring results home."""

@@ -1,10 +1,22 @@
 """What rented machines may still cost: by what was committed for them, by the job that pays, by budgets, and by whoever has paused renting."""
 
+from typing import NamedTuple
+
+from federator.control.demand import Demand
 from federator.control.money import Affordable, affordable, strained_budgets
 from federator.control.records import Records
 from federator.kernel.clock import Clock
+from federator.kernel.quantities import format_duration, format_instant
 from federator.model.capacity import Lease, Market
+from federator.planning.warmth import saved_s, worth_keeping
 from federator.settings import LeaseSettings
+
+
+class Warm(NamedTuple):
+    """Until when a machine that idles is kept, and why for longer than every one is; empty: it is not."""
+
+    until_at: float
+    because: str
 
 
 class Purse:
@@ -14,6 +26,7 @@ class Purse:
         self._records = records
         self._clock = clock
         self._settings = settings
+        self._demand = Demand(records)
         self._budgets: dict[str, Affordable] = {}
         """Of this pass: leases that budgets no longer let run to their end."""
 
@@ -30,12 +43,28 @@ class Purse:
         early_s *= 2 if lease.offer.market is Market.SPOT else 1
         return self._affordable(lease).until_at - early_s - self._clock.now()
 
-    def warm_until_at(self, lease: Lease) -> float:
-        """Until when it is kept though nothing runs there: while what is paid for lasts, and no longer than renting it anew would cost, or `idle_s`."""
-        offer, idle_since_at = lease.offer, lease.idle_since_at or self._clock.now()
+    def warm(self, lease: Lease) -> Warm:
+        """Until when it is kept though nothing runs there: while what is paid for lasts, and no longer than renting it anew would cost, or `idle_s`.
+
+        Longer where the times that others like it idled lately say that it will be needed soon enough.
+        """
+        now, offer = self._clock.now(), lease.offer
+        idle_since_at = lease.idle_since_at or now
         worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
         begun_at = lease.launched_at or lease.requested_at
-        return max(idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s)
+        until_at = max(idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s)
+        if now < until_at or self._settings.warm_s <= 0:
+            return Warm(until_at, "")
+        saves_s = saved_s(offer, self._demand.run_s(lease, now))
+        waits = self._demand.waits(lease, now)
+        keeping = worth_keeping(waits, now - idle_since_at, saves_s, self._settings.warm_s)
+        if keeping is None:
+            return Warm(until_at, "")
+        because = (
+            f"it idles and is kept until {format_instant(idle_since_at + keeping.until_s)}: of {keeping.of} times that one like it had idled "
+            f"as long, one was needed by then {keeping.came} times, and renting anew costs {format_duration(saves_s)} of rent more"
+        )
+        return Warm(idle_since_at + keeping.until_s, because)
 
     def because(self, lease: Lease) -> str:
         """What ends it."""

@@ -9,7 +9,7 @@ from federator.control.intake_checks import QueueBook
 from federator.control.inventory import Inventory
 from federator.control.money import outstanding_usd, spend, spend_rows
 from federator.control.records import Records
-from federator.model.capacity import LEASE_ENDED, Lease, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSelector, Rule, admits_queue
@@ -246,6 +246,7 @@ def lease_row(lease: Lease) -> LeaseRow:
         because=lease.because,
         failure=lease.failure,
         evidence=lease.evidence,
+        kept_because=lease.kept_because if lease.status is LeaseStatus.READY else "",
     )
 
 

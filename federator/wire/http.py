@@ -254,6 +254,8 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     failure: str | None = None
     evidence: BurstEvidence | None = None
+    kept_because: str = ""
+    """Of one that idles: why it is not given back yet, where that is more than the usual wait."""
 
 
 class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
