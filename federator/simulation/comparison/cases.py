@@ -17,7 +17,15 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
 from federator.simulation.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
 from federator.simulation.comparison.offers import A100, SITES, V100, usd_gpu_h
-from federator.simulation.comparison.renting import PATIENCE, WORKS, WORTHS, Work, renting_jobs, renting_world
+from federator.simulation.comparison.renting import (
+    EACH_USD,
+    PATIENCE,
+    WORKS,
+    WORTHS,
+    Work,
+    renting_jobs,
+    renting_world,
+)
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.traces import read_trace
@@ -109,6 +117,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The baselines wait so many times as long before they rent."""
     worth: float = VALUE_FACTOR
     """What a met deadline is worth, in on-demand prices of its GPU-hours: by this ours rents more or less."""
+    each_usd: float | None = None
+    """What every met deadline is worth instead, however much work it is."""
     schedulers: tuple[str, ...] = ()
     """Whose rows there are; empty: everybody's."""
 
@@ -191,6 +201,8 @@ def _renting() -> Iterable[Case]:
     for name, work in WORKS.items():
         for worth in WORTHS:
             yield _of_work(name, work, "bursting", f"worth{worth:g}", worth=worth, schedulers=OURS)
+        for usd in EACH_USD:
+            yield _of_work(name, work, "bursting", f"each{usd:g}", each_usd=usd, schedulers=OURS)
         for by, waits in PATIENCE.items():
             for patience in waits:
                 yield _of_work(
@@ -254,7 +266,7 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
     work = f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'}"
     if case.work:
-        work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience} {case.worth}"
+        work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience} {case.worth} {case.each_usd}"
     return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
 
 
@@ -293,7 +305,7 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
     """The jobs as they are submitted, with their estimates, deadlines and values."""
     trace = read_trace(data / case.trace)
     if case.work:
-        trace = renting_jobs(case.work, trace, saves=case.family == "spot")
+        trace = renting_jobs(case.work, trace, saves=case.family == "spot", each_usd=case.each_usd)
     if case.family == "online":
         trace = [msgspec.structs.replace(job, queue=QUEUES_OF_BANDS[job.priority]) for job in trace]
         return prepared(trace, LoadOptions(length_s=length_s), case.seed, world)

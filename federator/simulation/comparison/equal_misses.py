@@ -1,6 +1,6 @@
 """Money at equal misses: a scheduler that spends less may just miss more, so each is run over what makes it rent more or less, and compared where it misses as much.
 
-Baselines have one knob, how long a job waits before a machine is rented for it; ours has another, what a met deadline is worth. Each setting is a point, misses and
+Baselines have one knob, how long a job waits before a machine is rented for it; ours has another, what a met deadline is worth: in proportion to its work, or each the same. Each setting is a point, misses and
 money. Between two neighbours among a baseline's best points – those that no other beats in both – its money is taken to be on the straight line: a mixture of
 both settings would come to that. Where it never misses as few, its dearest point is what it is compared with, and the saving is at least that.
 """

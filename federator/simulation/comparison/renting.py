@@ -77,6 +77,8 @@ WORKS = {
     ),
 }
 WORTHS = (1.2, 1.5, 2.0, 3.0, 10.0)
+EACH_USD = (3.0, 10.0, 30.0, 100.0, 300.0)
+"""By misses that are counted, each deadline is as good as any other: then ours is told so, too."""
 PATIENCE = {"threshold": (0.0, 1 / 3, 1.0, 4.0, 12.0, 48.0), "starburst": (0.25, 1.0, 4.0, 16.0)}
 """Of these baselines, how many times as long as they are known for (half an hour; 0.076 h per GPU-hour) they wait before they rent."""
 
@@ -93,11 +95,14 @@ def renting_world(name: str, data: Path, *, spot: bool) -> tuple[World, tuple[Of
     return replace(world, moods={offer.name: mood for offer in taken}), (*work.offers, *taken)
 
 
-def renting_jobs(name: str, trace: Sequence[TraceJob], *, saves: bool) -> list[TraceJob]:
-    """Those of its cluster, at home; they save themselves, if they shall."""
+def renting_jobs(
+    name: str, trace: Sequence[TraceJob], *, saves: bool, each_usd: float | None
+) -> list[TraceJob]:
+    """Those of its cluster, at home; they save themselves, if they shall, and each deadline is worth so much, if it is not to be worth what its work costs."""
     cluster = WORKS[name].cluster
+    saves_s = SAVES_S if saves else None
     return [
-        replace(job, home="home", saves_s=SAVES_S if saves else None)
+        replace(job, home="home", saves_s=saves_s, value_usd=None if job.deadline_s is None else each_usd)
         for job in trace
         if cluster in ("", job.home)
     ]

@@ -36,7 +36,7 @@ def test_all_work_is_there() -> None:
         "chronus": 1,
         "elasticflow": 14,
         "spot": 6,
-        "bursting": 45,
+        "bursting": 60,
     }
 
 

@@ -21,7 +21,7 @@ from federator.simulation.comparison.equal_misses import (
     spot_table,
 )
 from federator.simulation.comparison.judging import Row
-from federator.simulation.comparison.offers import A100, on_spot
+from federator.simulation.comparison.offers import A100, on_spot, usd_gpu_h
 from federator.simulation.comparison.renting import SAVES_S
 from federator.simulation.plots import standalone
 from federator.simulation.running import simulate
@@ -78,8 +78,8 @@ def test_a_baseline_is_run_for_its_own_knob_and_once_for_all_deadlines_if_it_doe
     runs = runs_of(chosen(all_cases(), ["bursting/itp02"]), tuple(SCHEDULERS))
     names = [made.scheduler for made in runs]
     assert {name: names.count(name) for name in dict.fromkeys(names)} == {
-        "ours": 10,
-        "greedy": 10,
+        "ours": 20,
+        "greedy": 20,
         "threshold": 12,
         "starburst": 4,
     }
@@ -102,6 +102,13 @@ def test_jobs_of_both_worlds_are_the_same_and_save_themselves(tmp_path: Path) ->
     first, second = (jobs_of(each, data, world_of(each, data)) for each in chosen(all_cases(), ["spot/itp02-k3"]))  # fmt: skip
     assert first == second
     assert [(each.name, each.home, each.saves_s) for each in first] == [("02-0", "home", SAVES_S)]
+
+
+def test_a_deadline_may_be_worth_the_same_whatever_its_work(tmp_path: Path) -> None:
+    data = ten_clusters.write(tmp_path / "data")
+    worth = {case.name.split("/")[-1]: jobs_of(case, data, world_of(case, data))[0].value_usd for case in chosen(all_cases(), ["bursting/itp02-k3/each10", "bursting/itp02-k3/worth2"])}  # fmt: skip
+    assert worth["each10"] == 10.0
+    assert worth["worth2"] == pytest.approx(2 * usd_gpu_h(A100) * 4)
 
 
 def test_spot_machines_have_their_own_price() -> None:
