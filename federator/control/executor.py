@@ -316,12 +316,14 @@ class Executor:
         await self._records.transact(compute)
 
     async def _set(self, lease_id: str, **fields: object) -> None:
-        def compute() -> Changes:
-            changes = Changes()
-            changes.put(msgspec.structs.replace(self._records.leases[lease_id], **fields))
-            return changes
+        await self._records.transact(partial(_with, self._records, lease_id, fields))
 
-        await self._records.transact(compute)
+
+def _with(records: Records, lease_id: str, fields: dict[str, object]) -> Changes:
+    """The lease with these fields."""
+    changes = Changes()
+    changes.put(msgspec.structs.replace(records.leases[lease_id], **fields))
+    return changes
 
 
 def _over(lease: Lease, now: float) -> bool:
