@@ -17,7 +17,7 @@ from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.preferring import keep_order
 from federator.planning.problem import World
 from federator.planning.wording import moment, money
-from federator.solving import guided, integer, linear
+from federator.solving import exchange, guided, integer, linear
 from federator.solving.frames import STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
@@ -132,6 +132,7 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         if "cpsat" in stages:
             evaluator.work.begin_stage()
             _integer(race, table, answer, futures, seed)
+        _exchange(race, answer)
     evaluator.work.end_stages()
     return race
 
@@ -206,6 +207,16 @@ def _integer(
         )
     )
     race.offer("cpsat", scored, judge)
+
+
+def _exchange(race: _Race, answer: linear.LinearAnswer) -> None:
+    """Small changes to the best plan, where it is dearer than the model's bound."""
+    if race.best.total <= answer.bound_usd + WORTH_USD:
+        return
+    race.evaluator.work.begin_stage()
+    scored, judge, trials = exchange.improve(race.judge, race.best)
+    race.report(StageReport(stage="exchange", completed=True, objective_usd=scored.total, work=trials))
+    race.offer("exchange", scored, judge)
 
 
 def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:

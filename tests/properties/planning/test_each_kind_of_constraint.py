@@ -1,7 +1,8 @@
 """Tiny worlds in which one kind of constraint surely binds, and every decision can be tried: how near to the best the solver's plan is, kind by kind.
 
-Twenty fixed worlds of each kind. The solver's plan is the best of all in at least 18 of 20, but for borrowing (15), elastic forms and `any_of` (16).
-`ordered` (4) is not comparable: lists in order are kept whatever they cost. The solver's plan is never worse than greedy's, but for those lists.
+Twenty fixed worlds of each kind that the stages were made with, and twenty that nobody had looked at. The solver's plan is the best of all in 19 of 20 at least, and mostly in all;
+of the unseen worlds of gangs in 18. `ordered` (4 and 6) is not comparable: lists in order are kept whatever they cost. The solver's plan is never worse than
+greedy's, but for those lists. What is asked is one less than what was measured.
 """
 
 import random
@@ -21,13 +22,10 @@ from tests.properties.planning.test_tiny_worlds import WORTH_USD, best_usd
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
 WORLDS = 20
-FEWER = {
-    "borrowing": 14,
-    "elastic": 15,
-    "any_of": 15,
-    "ordered": 3,
-}
-"""Of kinds that fall short of nine in ten: the best is found in so many at least, which is one less than was measured."""
+TUNED, UNSEEN = "", "unseen"
+"""Names of the dice: the stages were made looking at the first worlds of each kind, and at none of the others before they were done."""
+AT_LEAST = {TUNED: 18, UNSEEN: 17}
+FEWER = {"ordered": 3}
 DICE = random.Random
 Rolled = Callable[[DICE], Problem]
 
@@ -158,13 +156,14 @@ KINDS: dict[str, Rolled] = {
 }
 
 
+@pytest.mark.parametrize("dice", [TUNED, UNSEEN])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_solver_finds_the_best_of_all_decisions_as_often_as_was_measured(kind: str) -> None:
+def test_the_solver_finds_the_best_of_all_decisions_as_often_as_was_measured(kind: str, dice: str) -> None:
     best = []
     for seed in range(WORLDS):
-        problem = KINDS[kind](DICE(f"{kind}-{seed}"))
+        problem = KINDS[kind](DICE(f"{kind}-{dice}{seed}"))
         greedy, solver, least_usd = plan_greedily(problem), decide(problem), best_usd(problem, most=2500)
         assert least_usd is not None, "every decision can be tried"
         best.append(solver.objective_usd <= least_usd + WORTH_USD)
         assert solver.objective_usd <= greedy.objective_usd + 1e-6 or problem.snapshot.jobs[0].ordered
-    assert best.count(True) >= FEWER.get(kind, 0.9 * WORLDS)
+    assert best.count(True) >= FEWER.get(kind, AT_LEAST[dice])
