@@ -14,7 +14,7 @@ the cost is some tens of milliseconds for 100,000 jobs, most of it sorting.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.rules import QueueTerms, Rule
-from federator.model.snapshot import PoolView
+from federator.model.snapshot import Outside, PoolView
 from federator.planning.candidates import CPU_ONLY_SIZE
+from federator.planning.outlook import Expected, Plan
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 
@@ -37,6 +38,12 @@ MOST_JOBS = 2_000
 """Jobs of a window, however few their classes."""
 MARGIN = 32
 """Of one class, so many more than could start now: the next turn has them at hand, and forecasts have an idea of what follows."""
+PLANNED = 2
+"""Where a plan of the whole line is known, a window may be so many times as large, if that plan starts so much at once."""
+FIRST_SHARE, NEW_SHARE = 0.1, 0.1
+"""Then the first in the order have this share of the limits to themselves, and what the plan does not know yet has that share for each reason to see it."""
+SOON_S = 0.0
+"""What that plan starts so soon (s) is chosen by it."""
 QUEUE_HEADS = 4
 """Of each queue, so many are in the window whatever else is, as far as there is room."""
 MOST_GROUPS = 16
@@ -144,6 +151,8 @@ class Window:
     """For how long work outside the window keeps it, by an estimate."""
     ahead: Ints
     """How many stand before it in the published order, in the window or not."""
+    outside: dict[str, Outside] = field(default_factory=dict)
+    """What those that are not in it are expected to use, by row of the model, where that is known."""
 
 
 def choose(
@@ -153,15 +162,16 @@ def choose(
     now: float,
     glances: int | None = None,
     recent_gpus: Mapping[str, float] | None = None,
+    known: Expected | None = None,
 ) -> Window:
     """The window of the line, of so many glances (None: as many as a window may cost); all of the line where it is small.
 
-    `recent_gpus`: as a snapshot has it.
+    `recent_gpus`: as a snapshot has it; `known`: what a plan of the whole line expects, where there is one.
     """
     if is_small(line, glances):
         everybody = np.arange(len(line))
         return Window(everybody, np.zeros(len(line)), everybody)
-    return _Choice(line, pools, rules, now, recent_gpus or {}).window(glances or GLANCES)
+    return _Choice(line, pools, rules, now, recent_gpus or {}).window(glances or GLANCES, known)
 
 
 def is_small(line: Line, glances: int | None = None) -> bool:
@@ -193,22 +203,38 @@ class _Choice:
         self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
         self.order = self._order()
         self.kind = line.kind[self.order]
-        self.klass = np.unique(line.klass[self.order], return_inverse=True)[1]
+        self.words, self.klass = np.unique(line.klass[self.order], return_inverse=True)
         self.nth = _nth(self.klass)
         self.startable = np.where(line.ready_at[self.order] > now, 0, self._startable()[self.kind])
 
-    def window(self, glances: int) -> Window:
+    def window(self, glances: int, known: Expected | None = None) -> Window:
         """Its parts, within the limits."""
-        budget = _Budget(self.klass, glances)
         first = np.flatnonzero(self.nth < self.startable + MARGIN)
-        budget.add(first, share=0.4)
-        for part in (self._heads(), self._pressing(), self._backfill()):
-            budget.add(part, share=0.2)
-        budget.add(first, share=1.0)
+        plan = None if known is None else self._plan(known)
+        if plan is None:
+            budget = _Budget(self.klass, glances)
+            budget.add(first, share=0.4)
+            for part in (self._heads(), self._pressing(), self._backfill()):
+                budget.add(part, share=0.2)
+            budget.add(first, share=1.0)
+        else:
+            budget = _Budget(self.klass, PLANNED * glances)
+            budget.add(np.arange(min(1, len(self.line))), share=1.0)
+            budget.add(first, share=FIRST_SHARE)
+            budget.add(self._soonest(plan), share=1.0)
+            new = ~plan.known[self.klass]
+            for part in (self._heads(), self._pressing(), self._backfill()):
+                budget.add(part[new[part]], share=NEW_SHARE)
+            # Where the plan's starts of now have been made, a window is as without a plan.
+            budget.within(glances)
+            budget.add(self._backfill(), share=0.2)
+            budget.add(first, share=1.0)
         ahead, behind_s = np.empty(len(self.line), dtype=np.int64), np.empty(len(self.line))
         ahead[self.order] = np.arange(len(self.line))
         behind_s[self.order] = self._behind(budget.inside)
-        return Window(np.sort(self.order[budget.inside]), behind_s, ahead)
+        inside = np.bincount(self.klass[budget.inside], minlength=len(self.words))
+        outside = {} if plan is None else plan.outside(inside)
+        return Window(np.sort(self.order[budget.inside]), behind_s, ahead, outside)
 
     # -- the order ----------------------------------------------------------------------------------------------------
 
@@ -268,6 +294,16 @@ class _Choice:
         )
 
     # -- the parts, as places in the order ----------------------------------------------------------------------------
+
+    def _plan(self, known: Expected) -> Plan:
+        counts = np.bincount(self.klass, minlength=len(self.words))
+        return Plan(known, self.words, counts, self.now)
+
+    def _soonest(self, plan: Plan) -> Ints:
+        """Those that the plan of the whole line starts or rents for now, and after them those that it starts next."""
+        start_s = plan.start_s(self.klass, self.nth)
+        found = np.flatnonzero(start_s <= SOON_S)
+        return found[np.argsort(start_s[found], kind="stable")]
 
     def _heads(self) -> Ints:
         return np.flatnonzero(_nth(self.table[self.kind, 0]) < QUEUE_HEADS)
@@ -353,6 +389,10 @@ class _Budget:
         self._klass = klass
         self._known = np.zeros(int(klass.max()) + 1, dtype=bool)
         self._jobs = 0
+
+    def within(self, glances: int) -> None:
+        """From now on, take only what fits this limit."""
+        self._glances = glances
 
     def add(self, part: Ints, *, share: float) -> None:
         """Take from the front of the part what fits that share of the limits, and the limits beside what is inside already."""

@@ -102,6 +102,14 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
     return LinearAnswer(bound_usd, prices, first.reduced, rounds, steps[-1], short)
 
 
+def relaxed(columns: Columns, warm: Mapping[str, float]) -> "Relaxed | None":
+    """The relaxation alone, from prices by row's name; None where a limit was reached."""
+    if len(columns.cost) <= SIFTED_COLUMNS:
+        return Model(Matrix.of(columns)).relax()
+    found = _sifted(columns, warm)
+    return None if found is None else found[0]
+
+
 def _sifted(columns: Columns, warm: Mapping[str, float]) -> tuple["Relaxed", float] | None:
     """The relaxation among the columns that matter, in terms of all of them; and a bound of the whole."""
     packed = pack(columns)

@@ -17,16 +17,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from federator.model.plans import Plan, Severity
-from federator.model.snapshot import Problem
+from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
 from federator.planning.explain import Aftermath
 from federator.planning.greedy import plan_greedily, plan_quickly
 from federator.planning.objective import Evaluator
+from federator.planning.outlook import Expected, expected
 from federator.planning.problem import World
-from federator.planning.window import Eligible, Kind, Kinds, Line, choose
+from federator.planning.window import MOST_JOBS, Eligible, Kind, Kinds, Line, choose
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.solving.judging import starts_of
+from federator.solving.outlook import look_ahead
 from tests.bench.measuring import median, percentile
 from tests.bench.solver.baselines import RULES, Starts, per_job_cpsat
 from tests.bench.solver.instances import NOW, Instance
@@ -37,6 +39,8 @@ M = TypeVar("M", bound=msgspec.Struct)
 CHURN = 0.03
 CPSAT_LIMIT_S = 20.0
 EXPLAINED = 20
+OUTLOOK_TURNS = 2
+"""A plan of the whole line is used so many turns after what it was made of: it is made in another process, beside the turns."""
 
 
 class Turn(NamedTuple):
@@ -58,6 +62,37 @@ class Turn(NamedTuple):
         return self.window_s + self.decide_s + self.wire_s + self.check_s
 
 
+class _Outlooks:
+    """Plans of the whole line, as they are made beside the turns: asked for with what a turn sees, and there some turns later."""
+
+    def __init__(self, report: "Report") -> None:
+        self._report, self._since = report, 0
+        self._next: Expected | None = None
+        self._latest: Expected | None = None
+        self._prices: dict[str, float] = {}
+
+    def ask(self, problem: Problem, number: int) -> None:
+        """Begin with another one where the last one is done."""
+        if self._next is not None or len(problem.snapshot.jobs) <= MOST_JOBS:
+            return
+        members: dict[str, list[JobView]] = {}
+        for job in problem.snapshot.jobs:
+            members.setdefault(job.name, []).append(job)
+        heads = replace(problem.snapshot, jobs=tuple(jobs[0] for jobs in members.values()))
+        asked = replace(problem, snapshot=heads, warm_prices=self._prices)
+        took_s, found = _timed(partial(look_ahead, asked, [len(jobs) for jobs in members.values()]))
+        if found is not None:
+            words = np.array([int(name.rpartition("-")[2]) for name in members], dtype=np.int64)
+            self._next, self._since, self._prices = expected(found, words), number, found.prices
+            self._report.outlooks_s.append(took_s)
+
+    def latest(self, number: int) -> Expected | None:
+        """What the turn knows: what was asked for `OUTLOOK_TURNS` turns ago is done."""
+        if self._next is not None and number >= self._since + OUTLOOK_TURNS:
+            self._latest, self._next = self._next, None
+        return self._latest
+
+
 class Judged(NamedTuple):
     """What one rule's decisions of now are worth: how long they took, and the decision gap (None where there is none)."""
 
@@ -76,6 +111,8 @@ class Report:
     first_s: list[float] = field(default_factory=list)
     """Until the first feasible plan: what the fast path asks."""
     explained_s: list[float] = field(default_factory=list)
+    outlooks_s: list[float] = field(default_factory=list)
+    """Each plan of the whole line, made beside the turns."""
     judged: list[Judged] = field(default_factory=list)
     memory_mib: int = 0
     cold_s: float = 0.0
@@ -96,9 +133,11 @@ def measure(
     """Warm turns, then the comparison on the last one's problem; without a `certificate` nothing is said of gaps."""
     report = Report()
     problem, seen, plan = instance.problem(), instance.problem(), None
+    outlooks = _Outlooks(report)
     for number in range(turns + 1):
         problem = replace(instance.problem(number), warm_prices=plan.prices if plan else {})
-        turn, seen, plan = _turn(problem)
+        turn, seen, plan = _turn(problem, outlooks.latest(number))
+        outlooks.ask(problem, number)
         if number:  # the first one is cold
             report.turns.append(turn)
             report.first_s.append(_timed(partial(plan_quickly, seen))[0])
@@ -134,9 +173,9 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.process_time() - begun, found
 
 
-def _turn(problem: Problem) -> tuple[Turn, Problem, Plan]:
+def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan]:
     line, wall = _line(problem), time.perf_counter()
-    window_s, seen = _timed(partial(_windowed, problem, line))
+    window_s, seen = _timed(partial(_windowed, problem, line, known))
     asked_s, arrived = _timed(partial(_over_the_wire, seen, Problem))
     decide_s, made = _timed(partial(decide, arrived))
     told_s, plan = _timed(partial(_over_the_wire, made, Plan))
@@ -160,21 +199,20 @@ def _over_the_wire(message: M, kind: type[M]) -> M:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind)
 
 
-def _windowed(problem: Problem, line: Line) -> Problem:
+def _windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
     """What of the line the decision is to see, as the observer makes it."""
-    found = choose(line, problem.snapshot.pools, problem.snapshot.rules, NOW)
+    found = choose(line, problem.snapshot.pools, problem.snapshot.rules, NOW, known=known)
     jobs = problem.snapshot.jobs
     chosen = tuple(
         replace(jobs[index], behind_s=behind)
         for index, behind in zip(found.chosen.tolist(), found.behind_s[found.chosen].tolist(), strict=True)
     )
-    return replace(problem, snapshot=replace(problem.snapshot, jobs=chosen))
+    return replace(problem, snapshot=replace(problem.snapshot, jobs=chosen), outside=found.outside)
 
 
 def _line(problem: Problem) -> Line:
     """The columns that the dispatcher keeps by difference."""
     jobs, kinds = problem.snapshot.jobs, Kinds()
-    names: dict[str, int] = {}
     return Line(
         submitted_at=np.array([job.submitted_at for job in jobs]),
         priority=np.array([float(job.priority) for job in jobs]),
@@ -189,7 +227,7 @@ def _line(problem: Problem) -> Line:
                 for job in jobs
             ]
         ),
-        klass=np.array([names.setdefault(job.name, len(names)) for job in jobs]),
+        klass=np.array([int(job.name.rpartition("-")[2]) for job in jobs]),
         table=kinds.table(),
         queues=tuple(kinds.queues),
         eligibles=tuple(kinds.eligibles),
@@ -283,6 +321,11 @@ def text(instance: Instance, report: Report) -> str:
         f"first feasible plan {ms(report.first_s)}; an explanation {ms(report.explained_s)}; memory {report.memory_mib} MiB",
         f"violations that the checker found: {sum(turn.violations for turn in report.turns)}",
     ]
+    if report.outlooks_s:
+        lines.append(
+            f"beside the turns, in a process of its own: {len(report.outlooks_s)} plans of the whole line, median {ms(report.outlooks_s)}; "
+            f"a turn uses one that is {OUTLOOK_TURNS} to {2 * OUTLOOK_TURNS - 1} turns old"
+        )
     if report.bound_usd is not None:
         lines.append(
             f"certificate: {report.certificate_s or 0.0:.1f} s; proven bound {report.bound_usd:,.0f} USD over {report.columns:,} columns, within "
