@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 AGAIN_S = 1.0
+LOOKOUT_NICENESS = 15
+"""Turns go before plans of the whole line."""
 """Real seconds after which a store that did not answer is asked again."""
 GC_THRESHOLD = (20_000, 20, 20)
 """Python's own makes a dispatcher spend a sixth of a large submission on looking for cycles, of which there are next to none."""
@@ -235,6 +237,7 @@ class Dispatcher:
             store=store,
             blobs=blobs,
             solver=ChildSolver(),
+            lookout=ChildSolver(LOOKOUT_NICENESS, "windows are chosen by the published order"),
             providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
             compile_policies=_compile,
             user_data=lambda admission: user_data(

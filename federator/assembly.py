@@ -21,6 +21,7 @@ from federator.control.history import History
 from federator.control.intake import Intake
 from federator.control.inventory import Inventory
 from federator.control.leadership import Reign
+from federator.control.lookouts import Lookouts
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.reconciling import Reconciliation
@@ -39,7 +40,7 @@ from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
 from federator.kernel.supervision import supervise
-from federator.ports import Blobs, Courier, Provider, Solver, Store
+from federator.ports import Blobs, Courier, Lookout, Provider, Solver, Store
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Core:
     sweeper: Sweeper
     alerts: Alerts
     solver: Solver
+    lookouts: Lookouts
     providers: dict[str, Provider]
     history: History
     recorded: Recorded
@@ -117,6 +119,7 @@ class Core:
     def _act(self) -> None:
         for name, loop in (
             ("turn", self.turn.run),
+            ("lookouts", self.lookouts.run),
             ("executor", self.executor.run),
             ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
@@ -140,6 +143,7 @@ class Core:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.hub.close()
         await self.solver.close()
+        await self.lookouts.close()
         for provider in self.providers.values():
             await provider.close()
         await self.reign.resign()
@@ -159,8 +163,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     ids: IdSource | None = None,
     reign: Reign | None = None,
     courier: Courier | None = None,
+    lookout: Lookout | None = None,
 ) -> Core:
-    """A dispatcher from its parts, not yet started."""
+    """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
     records, scribe = Records(store), Scribe(clock, ids)
     history, inventory = History(corrects=settings.turn.learn), Inventory(clock, settings.link)
@@ -218,6 +223,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
         alerts=Alerts(records=records, scribe=scribe, turn=turn, settings=settings.alerts, courier=courier),
         solver=solver,
+        lookouts=Lookouts(observer, lookout),
         providers=providers,
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),

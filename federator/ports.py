@@ -11,6 +11,7 @@ import msgspec
 
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.model.events import Alert
+from federator.model.outlook import Outlook
 from federator.model.plans import Plan
 from federator.model.rules import Rule
 from federator.model.snapshot import Problem
@@ -213,6 +214,18 @@ class Courier(Protocol):
 
     async def deliver(self, alert: Alert) -> None:
         """Bring it there, trying again as often as is sensible. Raises `Transient` when that was in vain; no error names a secret."""
+        ...
+
+
+class Lookout(Protocol):
+    """Runs `look_ahead` somewhere: in a child process of its own."""
+
+    async def look_ahead(self, problem: Problem, counts: Sequence[int], *, limit_s: float) -> Outlook | None:
+        """A relaxed plan of so many jobs like each of the problem's; None when there is none within the limit (real seconds). Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """End the child."""
         ...
 
 

@@ -136,7 +136,9 @@ class Turn:
     async def _observe(self) -> Problem:
         """1. The world now, as a value; of very many waiting jobs, a window."""
         snapshot = await self._observer.look()
-        return Problem(snapshot=snapshot, warm_prices=self._warm_prices, decision=self._ids.new("dec"))
+        outside = self._observer.line.outside
+        decision = self._ids.new("dec")
+        return Problem(snapshot=snapshot, warm_prices=self._warm_prices, outside=outside, decision=decision)
 
     async def _fast_path(self, problem: Problem) -> bool:
         """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.model.jobs import Job, JobSpec
-from federator.model.snapshot import PoolView
+from federator.model.snapshot import Outside, PoolView
 from federator.planning.forecast import runtime_quantiles
+from federator.planning.outlook import Expected
 from federator.planning.window import (
     FEWEST_GLANCES,
     GLANCES,
@@ -33,6 +34,8 @@ from federator.planning.window import (
 
 SPARE = 10_000
 """Kinds and specs that no waiting job is of any more, beyond as many again as there are jobs: then everything is read anew."""
+OLDEST_S = 300.0
+"""A plan of the whole line that is older chooses no window: its buckets begin at another time."""
 ROW = np.dtype(
     [
         ("stamp", np.int64),
@@ -90,6 +93,9 @@ class WaitingLine:
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
         self._one_at_a_time = asyncio.Lock()
         self._glances = GLANCES
+        self._known: Expected | None = None
+        self.outside: dict[str, Outside] = {}
+        """What jobs outside the last window are expected to use, by row of the model."""
         self._begin()
         records.subscribe(self._note)
 
@@ -108,16 +114,36 @@ class WaitingLine:
         elif used < 1 / 4:
             self._glances = min(GLANCES, self._glances * 2)
 
+    async def heads(self) -> tuple[list[str], list[int], list[int]] | None:
+        """Of each class the first to come, how many there are, and what the class is called here; None where no window is needed."""
+        async with self._one_at_a_time:
+            self._catch_up()
+        live = np.flatnonzero(self._rows["stamp"])
+        rows = self._rows[live]
+        if self._whole or is_small(self._line(rows)):
+            return None
+        words, first, counts = np.unique(rows["klass"], return_index=True, return_counts=True)
+        return [self._ids[slot] for slot in live[first].tolist()], counts.tolist(), words.tolist()
+
+    def expect(self, known: Expected | None) -> None:
+        """Choose the next windows with this plan of the whole line."""
+        self._known = known
+
     async def _choose(self, pools: Callable[[], list[PoolView]], now: float) -> dict[str, float]:
         self._catch_up()
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]
         line, rules = self._line(seen), self._records.policies.rules
+        self.outside = {}
         if self._whole or is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
         recent = self._recent_gpus(now)
-        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances, recent)
+        known = self._known
+        if known is not None and now - known.taken_at > OLDEST_S:
+            known = None
+        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances, recent, known)
         self._remember(live, seen, found)
+        self.outside = found.outside
         chosen = live[found.chosen]
         return {
             self._ids[slot]: behind

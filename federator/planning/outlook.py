@@ -5,12 +5,13 @@ say. They are found aside (`solving.outlook`), for that takes longer than a turn
 and jobs arrive: of a class that has become smaller the first starts have been made, and of a class that was not there yet nothing is expected.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from federator.model.outlook import Outlook
 from federator.model.snapshot import Outside
 
 Floats = NDArray[np.float64]
@@ -23,35 +24,6 @@ MORE = 2
 """Of a class of which some start now, so many more are taken for starting soon: a relaxed plan has parts of jobs."""
 SHARED_ROWS = "hours/"
 """Names of rows that are shared with those outside begin with it."""
-
-
-class Outlook(msgspec.Struct, frozen=True):
-    """A relaxed plan of a whole line. Its starts, and what they use, are parallel lists."""
-
-    taken_at: float
-    klass: tuple[int, ...]
-    """By number in the line that was asked about. Starts are by class, and of a class the soonest first."""
-    start_s: tuple[float, ...]
-    """Expected, in seconds from then."""
-    jobs: tuple[float, ...]
-    """So many, and parts of them."""
-    now: tuple[bool, ...]
-    """It starts at once, or something is rented for it at once."""
-    start: tuple[int, ...]
-    """Of a use: whose it is,"""
-    row: tuple[int, ...]
-    """of which row,"""
-    use: tuple[float, ...]
-    """and how much, for one job."""
-    rows: tuple[str, ...]
-    """Names,"""
-    usd: tuple[float, ...]
-    """and prices."""
-
-    @property
-    def prices(self) -> dict[str, float]:
-        """By row."""
-        return dict(zip(self.rows, self.usd, strict=True))
 
 
 @dataclass(frozen=True)
@@ -70,11 +42,11 @@ class Expected:
     usd: Floats
 
 
-def expected(outlook: Outlook, classes: Ints) -> Expected:
+def expected(outlook: Outlook, classes: Sequence[int]) -> Expected:
     """The same, where `classes` says by number what the line calls them."""
     return Expected(
         outlook.taken_at,
-        classes[np.array(outlook.klass, dtype=np.int64)],
+        np.array(classes, dtype=np.int64)[np.array(outlook.klass, dtype=np.int64)],
         np.array(outlook.start_s, dtype=np.float64),
         np.array(outlook.jobs, dtype=np.float64),
         np.array(outlook.now, dtype=bool),

@@ -8,12 +8,18 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from federator.model.outlook import Outlook
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.solving.frames import HEADER_BYTES, Ask, Told, body_length, pack
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +30,10 @@ CLOSE_S = 0.5
 class ChildSolver:
     """A `Solver` that decides in a child process. Use from one event loop; calls queue up."""
 
-    def __init__(self) -> None:
-        """Nothing starts before `start` or the first `decide`."""
+    def __init__(self, niceness: int | None = None, otherwise: str = "greedy's plans stand") -> None:
+        """Nothing starts before `start` or the first `decide`. `niceness` of the process; `otherwise`: what holds while it is not ready."""
         self.restarts = 0
+        self._niceness, self._otherwise = niceness, otherwise
         self._process: asyncio.subprocess.Process | None = None
         self._ready = False
         self._number = 0
@@ -52,12 +59,22 @@ class ChildSolver:
         self, problem: Problem, *, stages: tuple[str, ...], seed: int, limit_s: float
     ) -> Plan | None:
         """The child's plan; None when the child was late, died or returned nonsense."""
+        return await self._answered(Ask(0, msgspec.msgpack.encode(problem), seed, stages), Plan, limit_s)
+
+    async def look_ahead(self, problem: Problem, counts: Sequence[int], *, limit_s: float) -> Outlook | None:
+        """The child's outlook; None when there is none, or the child was late, died or returned nonsense."""
+        if not counts:
+            return None
+        asked = Ask(0, msgspec.msgpack.encode(problem), 0, (), tuple(counts))
+        return await self._answered(asked, Outlook, limit_s)
+
+    async def _answered(self, asked: Ask, kind: type[T], limit_s: float) -> T | None:
         async with self._lock:
             if self._closed:
                 return None
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._ask(problem, stages, seed)
+                    return await self._ask(asked, kind)
             except TimeoutError:
                 if self._ready:
                     await self._replace(f"the solver was late: not done within {limit_s:g} s")
@@ -80,11 +97,11 @@ class ChildSolver:
                 process.kill()
                 await process.wait()
 
-    async def _ask(self, problem: Problem, stages: tuple[str, ...], seed: int) -> Plan | None:
+    async def _ask(self, asked: Ask, kind: type[T]) -> T | None:
         process = await self._awake()
         self._number += 1
         assert process.stdin is not None, "the child was started with pipes"
-        process.stdin.write(pack(Ask(self._number, msgspec.msgpack.encode(problem), seed, stages)))
+        process.stdin.write(pack(replace(asked, number=self._number)))
         await process.stdin.drain()
         told = await self._read(process)
         if told.number != self._number:
@@ -92,7 +109,7 @@ class ChildSolver:
         if told.error:
             log.warning("the solver could not decide: %s", told.error)
             return None
-        return msgspec.msgpack.decode(told.plan, type=Plan)
+        return msgspec.msgpack.decode(told.plan, type=kind) if told.plan else None
 
     async def _awake(self) -> asyncio.subprocess.Process:
         """The child, once it has said that it is ready. Cancelled while it starts, it goes on starting."""
@@ -105,7 +122,8 @@ class ChildSolver:
         return self._process
 
     async def _launch(self) -> None:
-        command = (sys.executable, "-m", "federator.solving.worker", str(os.getpid()))
+        command = [sys.executable, "-m", "federator.solving.worker", str(os.getpid())]
+        command += [] if self._niceness is None else [str(self._niceness)]
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
         self._ready = False
@@ -125,7 +143,7 @@ class ChildSolver:
             log.warning("no other solver could be started: %s", error)
 
     async def _discard(self, why: str) -> None:
-        log.warning("%s; greedy's plans stand until another is ready", why)
+        log.warning("%s; %s until another is ready", why, self._otherwise)
         process, self._process, self._ready = self._process, None, False
         self.restarts += 1
         if process is not None:

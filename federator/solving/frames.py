@@ -19,10 +19,12 @@ class Ask(msgspec.Struct, frozen=True):
     problem: bytes
     seed: int
     stages: tuple[str, ...]
+    counts: tuple[int, ...] = ()
+    """Not a decision is asked for, but an outlook: the problem's jobs stand for so many each."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The answer to `number`: an encoded `Plan`, or what went wrong. Number 0 says that the child is ready."""
+    """The answer to `number`: an encoded `Plan` (or `Outlook`; empty: there is none), or what went wrong. Number 0 says that the child is ready."""
 
     number: int
     plan: bytes = b""

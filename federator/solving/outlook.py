@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning import columns as cut
 from federator.planning.columns import Columns, Kind
 from federator.planning.objective import Evaluator
-from federator.planning.outlook import LEAST, SHARED_ROWS, Outlook
+from federator.planning.outlook import LEAST, SHARED_ROWS
 from federator.planning.problem import World
 from federator.solving import linear
 from federator.solving.packed import SERVES
@@ -42,7 +43,7 @@ def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
     return None if found is None else _told(table, found, number_of, world.now)
 
 
-def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], now: float) -> Outlook:
+def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], taken_at: float) -> Outlook:
     used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != Kind.NEVER))
     used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
     at_once = np.isin(table.kind[used], AT_ONCE).tolist()
@@ -73,13 +74,12 @@ def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], n
         ]
     wanted = sorted({row for _, row, _ in uses} | set(_priced(names, found)))
     place = {row: number for number, row in enumerate(wanted)}
-    klass, start_s, jobs, soon_ = zip(*starts, strict=True) if starts else ((), (), (), ())
     return Outlook(
-        taken_at=now,
-        klass=klass,
-        start_s=start_s,
-        jobs=jobs,
-        now=soon_,
+        taken_at=taken_at,
+        klass=tuple(number for number, _, _, _ in starts),
+        start_s=tuple(at_s for _, at_s, _, _ in starts),
+        jobs=tuple(count for _, _, count, _ in starts),
+        now=tuple(soon for _, _, _, soon in starts),
         start=tuple(start for start, _, _ in uses),
         row=tuple(place[row] for _, row, _ in uses),
         use=tuple(use for _, _, use in uses),

@@ -18,6 +18,7 @@ from federator.planning import kernels
 from federator.planning.kernels import shelf
 from federator.solving.decide import decide
 from federator.solving.frames import HEADER_BYTES, READY, Ask, Told, body_length, pack
+from federator.solving.outlook import look_ahead
 from federator.solving.parentage import die_with_parent
 
 NICENESS = 5
@@ -39,6 +40,9 @@ def answer(ask: Ask) -> Told:
     """Decide one problem; an exception is an answer too."""
     try:
         problem = msgspec.msgpack.decode(ask.problem, type=Problem)
+        if ask.counts:
+            outlook = look_ahead(problem, ask.counts)
+            return Told(number=ask.number, plan=b"" if outlook is None else msgspec.msgpack.encode(outlook))
         plan = decide(problem, seed=ask.seed, stages=ask.stages)
     except Exception as error:  # noqa: BLE001 - the parent falls back on greedy whatever it was, and logs it
         return Told(number=ask.number, error=f"{type(error).__name__}: {error}")
@@ -58,7 +62,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 def main() -> None:
     """Take stdout for frames, and serve."""
     die_with_parent(int(sys.argv[1]))
-    os.nice(NICENESS)
+    os.nice(int(sys.argv[2]) if len(sys.argv) > 2 else NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -82,7 +82,7 @@ class _Outlooks:
         asked = replace(problem, snapshot=heads, warm_prices=self._prices)
         took_s, found = _timed(partial(look_ahead, asked, [len(jobs) for jobs in members.values()]))
         if found is not None:
-            words = np.array([int(name.rpartition("-")[2]) for name in members], dtype=np.int64)
+            words = [int(name.rpartition("-")[2]) for name in members]
             self._next, self._since, self._prices = expected(found, words), number, found.prices
             self._report.outlooks_s.append(took_s)
 

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning import window
-from federator.planning.outlook import Expected, Outlook, Plan, expected
+from federator.planning.outlook import Expected, Plan, expected
 from federator.planning.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
@@ -24,7 +25,7 @@ KINDS = 5
 @st.composite
 def crowds(draw: st.DrawFn) -> list[JobView]:
     """More work than eight GPUs can do at once, of a few kinds."""
-    jobs = []
+    jobs: list[JobView] = []
     for kind in range(KINDS):
         run_s = draw(st.sampled_from((0.2, 0.7, 2.0))) * HOUR
         slack_s = draw(st.sampled_from((None, 1.2, 3.0)))
@@ -51,7 +52,7 @@ def an_outlook(jobs: list[JobView]) -> tuple[Outlook, Expected]:
     counts = np.bincount(words).tolist()
     found = look_ahead(a_world(heads, POOLS), counts)
     assert found is not None
-    return found, expected(found, np.unique(words))
+    return found, expected(found, np.unique(words).tolist())
 
 
 def chosen(jobs: list[JobView], known: Expected | None) -> Window:

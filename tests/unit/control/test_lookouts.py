@@ -1,0 +1,110 @@
+"""Outlooks: made aside of lines that are longer than a window, used by the next windows, and dropped where they are old or there are none."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from federator.control import waiting_line
+from federator.control.lookouts import Lookouts
+from federator.model.outlook import Outlook
+from federator.model.snapshot import Problem
+from federator.planning import window
+from federator.solving.child import ChildSolver
+from federator.solving.outlook import look_ahead
+from tests.support.dispatch import World, make_world
+from tests.support.waiting import PATIENCE_S
+
+
+class Here:
+    """Makes outlooks in this process, or none."""
+
+    def __init__(self, *, any_: bool = True) -> None:
+        self.any, self.closed = any_, False
+        self.asked: list[tuple[Problem, list[int]]] = []
+
+    async def look_ahead(self, problem: Problem, counts: Sequence[int], *, limit_s: float) -> Outlook | None:
+        assert limit_s > 0.0
+        self.asked.append((problem, list(counts)))
+        return look_ahead(problem, counts) if self.any else None
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def crowded(monkeypatch: pytest.MonkeyPatch, jobs: int = 24) -> World:
+    """More kinds of work than a window holds, on four GPUs."""
+    monkeypatch.setattr(window, "GLANCES", 60)
+    monkeypatch.setattr(window, "MOST_JOBS", 12)
+    world = await make_world()
+    await world.add_site("home")
+    world.core.turn._observer.line._glances = 60
+    for number in range(jobs):
+        await world.submit(resources={"gpus": "A100:1"}, estimate=f"{3600 + 60 * (number % 6)}s")
+    return world
+
+
+async def test_the_next_windows_are_chosen_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, here = await crowded(monkeypatch), Here()
+    observer = world.core.turn._observer
+    await observer.look()
+    assert observer.line.outside == {}
+    lookouts = Lookouts(observer, here)
+    await lookouts.once()
+    ((problem, counts),) = here.asked
+    assert sum(counts) == 24
+    assert len(problem.snapshot.jobs) == len(counts) == 6
+    snapshot = await observer.look()
+    assert observer.line.outside
+    assert len(snapshot.jobs) <= 12
+    await lookouts.once()
+    assert here.asked[1][0].warm_prices, "the next one begins with the prices of the last"
+
+
+async def test_a_turn_tells_its_problem_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await crowded(monkeypatch)
+    await Lookouts(world.core.turn._observer, Here()).once()
+    await world.turn()
+    assert world.core.turn.last is not None
+    problem, _ = world.core.turn.last
+    assert problem.outside
+    assert problem.outside == world.core.turn._observer.line.outside
+
+
+async def test_an_old_one_is_not_used_nor_one_that_could_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await crowded(monkeypatch)
+    observer = world.core.turn._observer
+    await Lookouts(observer, Here()).once()
+    world.clock.advance(waiting_line.OLDEST_S + 1.0)
+    await observer.look()
+    assert observer.line.outside == {}
+    await Lookouts(observer, Here()).once()
+    await observer.look()
+    assert observer.line.outside
+    await Lookouts(observer, Here(any_=False)).once()
+    await observer.look()
+    assert observer.line.outside == {}
+
+
+async def test_a_short_line_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, here = await crowded(monkeypatch, jobs=4), Here()
+    lookouts = Lookouts(world.core.turn._observer, here)
+    assert await lookouts.once() == 0.0
+    assert here.asked == []
+    await lookouts.close()
+    assert here.closed
+    await Lookouts(world.core.turn._observer, None).run()
+
+
+async def test_a_child_makes_the_same_as_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, here = await crowded(monkeypatch), Here()
+    await Lookouts(world.core.turn._observer, here).once()
+    ((problem, counts),) = here.asked
+    child = ChildSolver(10, "the published order holds")
+    try:
+        found = await child.look_ahead(problem, counts, limit_s=PATIENCE_S)
+        assert found == look_ahead(problem, counts)
+        assert found is not None
+        assert await child.look_ahead(problem, [], limit_s=PATIENCE_S) is None
+        assert child.restarts == 0
+    finally:
+        await child.close()
