@@ -5,9 +5,11 @@ next one is there. One that is old, or none, costs only quality: windows are the
 """
 
 import asyncio
+from typing import NamedTuple
 
 from federator.control.observation import Observer
 from federator.model.outlook import Outlook
+from federator.model.snapshot import Problem
 from federator.planning.outlook import expected
 from federator.ports import Lookout
 
@@ -17,6 +19,27 @@ LIMIT_S = 120.0
 """What takes longer is given up."""
 REST = 1.0
 """It rests for so many times as long as it took: the processor is there for turns first."""
+
+
+class Heads(NamedTuple):
+    """A problem with one job of each class of the whole line, how many jobs each stands for, and what the line calls its class."""
+
+    problem: Problem
+    counts: list[int]
+    words: list[int]
+
+
+async def heads(observer: Observer, prices: dict[str, float]) -> Heads | None:
+    """What a plan of the whole line is made from. None where decisions see the whole line."""
+    found = await observer.line.heads()
+    if found is None:
+        return None
+    names, counts, words = found
+    by_name = dict(zip(names, zip(counts, words, strict=True), strict=True))
+    snapshot = observer.snapshot(only=by_name)
+    kept = [by_name[job.id] for job in snapshot.jobs]
+    problem = Problem(snapshot=snapshot, warm_prices=prices)
+    return Heads(problem, [count for count, _ in kept], [word for _, word in kept])
 
 
 class Lookouts:
@@ -37,7 +60,7 @@ class Lookouts:
 
     async def once(self) -> float:
         """Ask for one, if the line is longer than a window; seconds that it took."""
-        asked = await self._observer.heads(self._prices)
+        asked = await heads(self._observer, self._prices)
         if asked is None or self._lookout is None:
             self._observer.line.expect(None)
             return 0.0

@@ -25,7 +25,7 @@ from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
-from federator.model.snapshot import BusyView, OfferView, PoolView, Problem, Snapshot
+from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
 from federator.wire.needs import RENTED, abilities_of
 
@@ -33,14 +33,6 @@ RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
 BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
-
-
-class Heads(NamedTuple):
-    """A problem with one job of each class of the whole line, how many jobs each stands for, and what the line calls its class."""
-
-    problem: Problem
-    counts: list[int]
-    words: list[int]
 
 
 class _PoolKept(NamedTuple):
@@ -112,18 +104,6 @@ class Observer:
         """The world now for a decision: of very many waiting jobs, those in the window."""
         self.window = await self.line.window(self.pools, self._clock.now())
         return self.snapshot(only=self.window)
-
-    async def heads(self, prices: dict[str, float]) -> Heads | None:
-        """What a plan of the whole line is made from: one job of each class. None where decisions see the whole line."""
-        found = await self.line.heads()
-        if found is None:
-            return None
-        names, counts, words = found
-        by_name = dict(zip(names, zip(counts, words, strict=True), strict=True))
-        snapshot = self.snapshot(only=by_name)
-        kept = [by_name[job.id] for job in snapshot.jobs]
-        problem = Problem(snapshot=snapshot, warm_prices=prices)
-        return Heads(problem, [count for count, _ in kept], [word for _, word in kept])
 
     def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
         """The world now, as a decision may see it; with `only`, of the waiting jobs just these."""

@@ -24,6 +24,7 @@ from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import Outside, PoolView
+from federator.planning.budget import Budget
 from federator.planning.candidates import CPU_ONLY_SIZE
 from federator.planning.outlook import Expected, Plan
 from federator.planning.problem import BAND, under, weighted
@@ -212,13 +213,13 @@ class _Choice:
         first = np.flatnonzero(self.nth < self.startable + MARGIN)
         plan = None if known is None else self._plan(known)
         if plan is None:
-            budget = _Budget(self.klass, glances)
+            budget = Budget(self.klass, glances, MOST_JOBS)
             budget.add(first, share=0.4)
             for part in (self._heads(), self._pressing(), self._backfill()):
                 budget.add(part, share=0.2)
             budget.add(first, share=1.0)
         else:
-            budget = _Budget(self.klass, PLANNED * glances)
+            budget = Budget(self.klass, PLANNED * glances, MOST_JOBS)
             budget.add(np.arange(min(1, len(self.line))), share=1.0)
             budget.add(first, share=FIRST_SHARE)
             budget.add(self._soonest(plan), share=1.0)
@@ -378,36 +379,6 @@ class _Choice:
             for pool in self.pools
             if pool.open and pool.market is Market.OWNED and all(each.admits(pool) for each in eligibles)
         )
-
-
-class _Budget:
-    """Fills a window part by part, counting jobs and classes. `inside` is by place in the order."""
-
-    def __init__(self, klass: Ints, glances: int) -> None:
-        self._glances = glances
-        self.inside = np.zeros(len(klass), dtype=bool)
-        self._klass = klass
-        self._known = np.zeros(int(klass.max()) + 1, dtype=bool)
-        self._jobs = 0
-
-    def within(self, glances: int) -> None:
-        """From now on, take only what fits this limit."""
-        self._glances = glances
-
-    def add(self, part: Ints, *, share: float) -> None:
-        """Take from the front of the part what fits that share of the limits, and the limits beside what is inside already."""
-        part = part[~self.inside[part]][: int(share * MOST_JOBS)]
-        klass = self._klass[part]
-        fresh = np.zeros(len(part), dtype=bool)
-        fresh[np.unique(klass, return_index=True)[1]] = True
-        jobs = np.arange(1, len(part) + 1)
-        alone = jobs * np.cumsum(fresh) <= share * share * self._glances
-        classes = int(self._known.sum()) + np.cumsum(fresh & ~self._known[klass])
-        fits = alone & (self._jobs + jobs <= MOST_JOBS) & ((self._jobs + jobs) * classes <= self._glances)
-        taken = part[fits]
-        self.inside[taken] = True
-        self._known[self._klass[taken]] = True
-        self._jobs += len(taken)
 
 
 def _nth(words: Ints) -> Ints:

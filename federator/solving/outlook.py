@@ -4,7 +4,9 @@ It is the certificate's model, solved from the last prices, with its values. Tha
 made aside, and turns use the last one (`planning.outlook`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -43,49 +45,59 @@ def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
     return None if found is None else _told(table, found, number_of, world.now)
 
 
+class _Start(NamedTuple):
+    """So many jobs of a class of the line, in one column of the model."""
+
+    column: int
+    klass: int
+    start_s: float
+    jobs: float
+    now: bool
+
+
 def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], taken_at: float) -> Outlook:
-    used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != Kind.NEVER))
-    used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
-    at_once = np.isin(table.kind[used], AT_ONCE).tolist()
-    starts: list[tuple[int, float, float, bool]] = []
-    sources: list[int] = []
-    for column, soon in zip(used.tolist(), at_once, strict=True):
-        members = table.classes[table.klass[column]]
-        whose: dict[int, int] = {}
-        for job in members:
-            whose[number_of[job.id]] = whose.get(number_of[job.id], 0) + 1
-        for number, count in whose.items():
-            share = float(found.values[column]) * count / len(members)
-            start_s = round(float(table.start_s[column]), DIGITS)
-            starts.append((number, start_s, round(share, DIGITS), soon))
-            sources.append(column)
-    rows, columns, coefficients = table.terms
+    starts = list(_starts(table, found, number_of))
     names = [row.name for row in table.rows]
-    shared = np.array([name.startswith(SHARED_ROWS) for name in names], dtype=bool)
-    term_of = np.argsort(columns, kind="stable")
-    begins = np.searchsorted(columns[term_of], np.arange(len(table.cost) + 1))
-    uses: list[tuple[int, int, float]] = []
-    for start, column in enumerate(sources):
-        mine = term_of[begins[column] : begins[column + 1]]
-        mine = mine[shared[rows[mine]]]
-        uses += [
-            (start, row, round(use, DIGITS))
-            for row, use in zip(rows[mine].tolist(), coefficients[mine].tolist(), strict=True)
-        ]
+    uses = list(_uses(table, names, starts))
     wanted = sorted({row for _, row, _ in uses} | set(_priced(names, found)))
     place = {row: number for number, row in enumerate(wanted)}
     return Outlook(
         taken_at=taken_at,
-        klass=tuple(number for number, _, _, _ in starts),
-        start_s=tuple(at_s for _, at_s, _, _ in starts),
-        jobs=tuple(count for _, _, count, _ in starts),
-        now=tuple(soon for _, _, _, soon in starts),
+        klass=tuple(each.klass for each in starts),
+        start_s=tuple(each.start_s for each in starts),
+        jobs=tuple(each.jobs for each in starts),
+        now=tuple(each.now for each in starts),
         start=tuple(start for start, _, _ in uses),
         row=tuple(place[row] for _, row, _ in uses),
         use=tuple(use for _, _, use in uses),
         rows=tuple(names[row] for row in wanted),
         usd=tuple(round(abs(float(found.duals[row])), DIGITS) for row in wanted),
     )
+
+
+def _starts(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int]) -> Iterator[_Start]:
+    """What the plan starts. What the model takes for one class, and the line for several, is shared out by their sizes."""
+    used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != Kind.NEVER))
+    used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
+    at_once = np.isin(table.kind[used], AT_ONCE).tolist()
+    for column, soon in zip(used.tolist(), at_once, strict=True):
+        members = table.classes[table.klass[column]]
+        start_s, value = round(float(table.start_s[column]), DIGITS), float(found.values[column])
+        for number, count in Counter(number_of[job.id] for job in members).items():
+            yield _Start(column, number, start_s, round(value * count / len(members), DIGITS), soon)
+
+
+def _uses(table: Columns, names: Sequence[str], starts: Sequence[_Start]) -> Iterator[tuple[int, int, float]]:
+    """By start and row, what one job uses of what is shared with others."""
+    rows, columns, coefficients = table.terms
+    shared = np.array([name.startswith(SHARED_ROWS) for name in names], dtype=bool)
+    term_of = np.argsort(columns, kind="stable")
+    begins = np.searchsorted(columns[term_of], np.arange(len(table.cost) + 1))
+    for number, start in enumerate(starts):
+        mine = term_of[begins[start.column] : begins[start.column + 1]]
+        mine = mine[shared[rows[mine]]]
+        for row, use in zip(rows[mine].tolist(), coefficients[mine].tolist(), strict=True):
+            yield number, row, round(use, DIGITS)
 
 
 def _priced(names: Sequence[str], found: linear.Relaxed) -> list[int]:
