@@ -107,6 +107,7 @@ def test_a_trace_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
         kinds=("onprem",), sites=("lab", "far"), not_sites=("old",), site_labels={"region": "eu"}, labels={"team": "vision"},
         spot_policy="spot", max_cost_usd=12.5, family="f", wait_usd_h=0.25,
         inputs=(Input("s3://data/a", 10**9), Input("s3://data/b")), forms=(TraceForm(4, 4, 1.9), TraceForm(1, 4, 0.5)), elastic=True,
+        saves_s=600.0,
     )  # fmt: skip
     missing = [
         name
