@@ -164,7 +164,7 @@ class Hands:
             log.exception("collecting %s failed", placement)
             notes.append(f"logs or outputs could not be kept: {error}")
         detail = "; ".join(note for note in (*notes, unkept) if note)
-        self._tell(ev.Collected(placement, detail, unkept=bool(unkept)))
+        self._tell(ev.Collected(placement, detail, unkept=bool(unkept) and self._runtime.keeps))
 
     async def _discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Removing is for tidiness: it may fail, and is done again when the placement is forgotten."""

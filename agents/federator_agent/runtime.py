@@ -125,6 +125,9 @@ class Surroundings(NamedTuple):
 class Runtime(Protocol):
     """Runs ranks. What takes long is a task; whatever goes wrong in one, an event comes: nothing may stay in limbo."""
 
+    keeps: bool
+    """Whether what a job has saved stays at the site when its placement is over."""
+
     def resume(self, records: Sequence[Record]) -> None:
         """At the agent's start, with all that it remembers, what is over and not yet discarded included: tidy up what is not of these, go on bringing logs.
 

@@ -43,6 +43,9 @@ def end_of(pod: Pod, now: float) -> End | None:
     terminated = pod.state(MAIN).terminated
     if terminated is not None:
         return _judged(pod, terminated, now)
+    if pod.over and pod.metadata.deletion_timestamp and not _taken(pod):
+        # A kubelet may let go of the containers of a pod that is deleted before it has said how they ended.
+        return End(now, None, "its pod was deleted at the cluster", Cause.EVICTED)
     if pod.over:
         return End(now, None, _why(pod) or "its pod failed", _taken(pod) or Cause.NODE_LOST)
     return None

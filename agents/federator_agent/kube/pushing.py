@@ -46,13 +46,13 @@ async def _look(api: Api, pods: Pods, name: str) -> str | None:
         return None
     if done == PUSHED:
         return said.strip()
-    if pod.state(SIDE).terminated is not None:
+    if pod.over or pod.state(SIDE).terminated is not None:
         return f"{UNKNOWN}: what moves its data was ended before"
     return None
 
 
 async def _said(api: Api, pods: Pods, pod: Pod) -> str:
     ended = pod.state(SIDE).terminated
-    if ended is not None:
-        return ended.message
+    if ended is not None or pod.over:
+        return ended.message if ended is not None else ""
     return await commands.done(api, pods.path(pod.metadata.name), commands.SAVED, pod.metadata.uid)

@@ -40,6 +40,7 @@ class KubeRuntime:
 
     def __init__(self, settings: KubeSettings, around: Surroundings) -> None:
         self._around, self._settings = around, settings
+        self.keeps = bool(settings.checkpoints)
         self._api = Api(settings)
         self._cluster = Cluster(settings, around.site)
         agent = owning.mark_of(around.spool.directory, around.site).owner

@@ -31,6 +31,8 @@ log = logging.getLogger("federator_agent.local")
 class LocalRuntime:
     """The `local` runtime. The core has seated every rank on this host, down to its GPUs."""
 
+    keeps = True
+
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._ranks = LocalRanks(around.clock)

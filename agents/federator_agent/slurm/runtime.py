@@ -54,6 +54,8 @@ log = logging.getLogger("federator_agent.slurm")
 class SlurmRuntime:
     """The `slurm` runtime."""
 
+    keeps = True
+
     def __init__(self, settings: SlurmSettings, around: Surroundings) -> None:
         """Raises `Invalid` when the shared directory is not there, or another agent's."""
         shared = settings.shared_dir

@@ -7,8 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.jobs import Checkpoint, Input
+from federator.model.placements import Cause
+from federator_agent.kube.pushing import UNKNOWN
 from federator_agent.kube.runtime import KubeRuntime
-from federator_agent.kube.settings import KubeVolume
+from federator_agent.kube.settings import KubeData, KubeVolume
+from federator_agent.runtime import StagingRefused
 from tests.contract.runtimes import factories_kube
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.integration.kube.conftest import PODS, POOL
@@ -81,3 +84,36 @@ async def test_a_node_keeps_what_was_brought_for_the_next_job(
     assert all(log.endswith("word") for log in said)
     assert "0.004 kB brought" in said[0]
     assert "are here already" in said[1]
+
+
+async def test_a_pod_that_is_deleted_takes_away_what_its_job_saves_at_its_end(
+    world: RuntimeWorld, testbed: Bed, tmp_path: Path
+) -> None:
+    spec = world.spec(
+        "trap 'echo late > \"$FEDERATOR_CHECKPOINT_DIR/step\"; exit 143' TERM; echo up; while :; do sleep 0.1; done",
+        checkpoint=Checkpoint(uri=f"file://{tmp_path}/kept", every_s=1000.0),
+    )
+    record = await world.run(spec, grace_s=60.0)
+    await world.has_written(record, "up")
+    path = f"{PODS}/{record.entry.placement}-0"
+    testbed.admin.ask("DELETE", path, {"gracePeriodSeconds": 60})
+    (end,) = await world.over(record)
+    assert end.cause is Cause.EVICTED
+    # This kubelet removes the containers of a deleted pod at once, with what they said at their end.
+    assert await world.runtime.push_last(record, spec) in (
+        "",
+        f"{UNKNOWN}: what moves its data was ended before",
+    )
+    assert [*(tmp_path / "kept" / record.entry.job).glob("latest-*")]
+
+
+async def test_an_image_that_cannot_move_data_refuses_the_job(testbed: Bed, tmp_path: Path) -> None:
+    """The job may go elsewhere: it is the site that is at fault."""
+    data = KubeData(image=testbed.image)
+    site = Site(lambda around: KubeRuntime(factories_kube.settings(data=data), around), POOL)
+    world = RuntimeWorld(tmp_path, site)
+    world.begin()
+    spec = world.spec("echo ran", inputs=(Input("file:///bin"),))
+    with pytest.raises(StagingRefused, match="what moves its data ended with exit code"):
+        await world.prepare(world.record(spec), spec)
+    await world.close()

@@ -45,6 +45,7 @@ def ended(code: int, **more: Any) -> dict[str, Any]:
         (ended(128, reason="StartError", message="no such file"), {}, 128, None),
         (None, {"phase": "Failed", "reason": "Evicted"}, None, Cause.EVICTED),
         (None, {"phase": "Failed", "reason": "NodeLost"}, None, Cause.NODE_LOST),
+        (None, {"phase": "Failed", "deletionTimestamp": AT}, None, Cause.EVICTED),
     ],
 )
 def test_an_end_has_its_code_and_its_cause(
