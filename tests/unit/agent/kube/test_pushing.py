@@ -24,7 +24,7 @@ def _pod(side: dict[str, Any], notes: dict[str, str] = SAVES, **status: Any) -> 
 class Pods:
     """What the API server has of one pod, look by look; the last stays."""
 
-    def __init__(self, *looks: Pod | None | FederatorError) -> None:
+    def __init__(self, *looks: Pod | FederatorError | None) -> None:
         self._looks = list(looks)
 
     async def look(self, name: str) -> Pod | None:
@@ -40,7 +40,7 @@ class Pods:
         return name
 
 
-async def _said(*looks: Pod | None | FederatorError) -> str:
+async def _said(*looks: Pod | FederatorError | None) -> str:
     return await pushed(SimpleNamespace(), Pods(*looks), "p1", 0)  # type: ignore[arg-type]
 
 
