@@ -145,7 +145,7 @@ async def test_a_job_that_goes_on_in_another_form_has_its_ranks_and_finds_what_i
         assert [end.exit_code for end in await world.over(record)] == [0] * form.nodes
         said = world.log(record).strip()
         assert said.startswith(f"0 of {form.nodes} world {form.nodes} nnodes {form.nodes}:")
-        if world.site.carries:
+        if world.runtime.keeps:
             assert said.endswith(f": {before}".rstrip())
         before = f"saved by {form.nodes}"
 
