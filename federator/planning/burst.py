@@ -297,17 +297,23 @@ class Bursting:
             return 0.0
         index = (self.world.key(job), place)
         if index not in self._again:
-            left = (
-                math.inf
-                if job.max_cost_usd is None
-                else job.max_cost_usd - job.spent_usd - worst_usd(job, at)
-            )
-            fresh = [
-                self._resumed_s(job, place, p)
-                for p in self._on_demand(job)
-                if worst_usd(self.world.as_form(job, p), self.world.places[p]) <= left
-            ]
-            self._again[index] = INTERRUPTION_S + min(fresh, default=self._resumed_s(job, place, place))
+            left = math.inf
+            if job.max_cost_usd is not None:
+                left = job.max_cost_usd - job.spent_usd - worst_usd(job, at)
+            if left == math.inf and job.repeats_s is None:  # then it is the same wherever the machine was
+                again = self._again.get((index[0], -1))
+                if again is None:
+                    fresh = [self._fresh_s(job, p) for p in self._on_demand(job)]
+                    again = self._again[index[0], -1] = min(fresh, default=math.inf)
+            else:
+                worst = {
+                    p: worst_usd(self.world.as_form(job, p), self.world.places[p])
+                    for p in self._on_demand(job)
+                }
+                affordable = (p for p, usd in worst.items() if usd <= left)
+                again = min((self._resumed_s(job, place, p) for p in affordable), default=math.inf)
+            known = again if math.isfinite(again) else self._resumed_s(job, place, place)
+            self._again[index] = INTERRUPTION_S + known
         return self._again[index]
 
     def _resumed_s(self, job: JobView, place: int, other: int) -> float:
