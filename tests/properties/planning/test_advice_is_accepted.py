@@ -64,6 +64,15 @@ def _whole(text: str) -> Any:
     return found | ({"models": name.split("|")} if name else {}) | ({"memory": memory} if memory else {})
 
 
+WIDTHS: list[dict[str, Any]] = [
+    {},
+    {"nodes": 2},
+    {"nodes": 9},
+    {"min_nodes": 2, "max_nodes": 6},
+    {"min_nodes": 5, "max_nodes": 40},
+]
+
+
 @st.composite
 def jobs_at_random(draw: st.DrawFn) -> dict[str, Any]:
     """A job file of any kind that asks for room and may ask for a place."""
@@ -73,17 +82,7 @@ def jobs_at_random(draw: st.DrawFn) -> dict[str, Any]:
     else:
         name = draw(st.sampled_from(["any_of", "ordered"]))
         found["resources"] = {name: draw(st.lists(_sizes(), min_size=2, max_size=3, unique_by=str))}
-    nodes = draw(
-        st.sampled_from(
-            [
-                {},
-                {"nodes": 2},
-                {"nodes": 9},
-                {"min_nodes": 2, "max_nodes": 6},
-                {"min_nodes": 5, "max_nodes": 40},
-            ]
-        )
-    )
+    nodes = draw(st.sampled_from(WIDTHS))
     placement = {
         "together": draw(st.sampled_from([None, None, "host", "spread", "rack"])),
         "kinds": draw(st.sampled_from([None, None, ["edge"], ["cloud"]])),
