@@ -202,3 +202,14 @@ def test_a_chance_is_rented_for_where_it_is_worth_the_rent(value_usd: float, ren
     assert check(problem, plan) == ()
     if rents:
         assert "but probably sooner" in rented[0].because
+
+
+def test_where_what_is_on_demand_is_sold_out_the_work_goes_on_on_such_a_machine_as_this() -> None:
+    """Not on the slower one that there is none of: that would take four hours."""
+    fast = an_offer("spot", market=Market.SPOT, model="H100", price_usd_h=3.0)
+    job = due(10 * HOUR, run_s=4 * HOUR, run_low_s=4 * HOUR, run_high_s=4 * HOUR, max_duration_s=8 * HOUR)
+    job = replace(job, speed={"H100": 2.0}, value_usd=500.0, models=("H100",))
+    problem = a_problem(job, fast, an_offer("sure", available=0))
+    plan = plan_greedily(problem)
+    assert [action.offer for action in plan.actions if isinstance(action, Rent)] == ["spot"]
+    assert check(problem, plan) == ()
