@@ -6,6 +6,7 @@ to open is open then.
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -82,7 +83,7 @@ def jobs_at_random(draw: st.DrawFn) -> dict[str, Any]:
     else:
         name = draw(st.sampled_from(["any_of", "ordered"]))
         found["resources"] = {name: draw(st.lists(_sizes(), min_size=2, max_size=3, unique_by=str))}
-    nodes = draw(st.sampled_from(WIDTHS))
+    nodes: dict[str, Any] = draw(st.sampled_from(WIDTHS))
     placement = {
         "together": draw(st.sampled_from([None, None, "host", "spread", "rack"])),
         "kinds": draw(st.sampled_from([None, None, ["edge"], ["cloud"]])),
@@ -128,42 +129,43 @@ async def _world() -> World:
     return world
 
 
+async def _explained(world: World, document: dict[str, Any]) -> Explanation:
+    request = read_job(document, now=world.clock.now())
+    return (await world.core.views.preview(ADA, request)).explanation
+
+
+async def _try_one(world: World, tried: Counter[str], document: dict[str, Any]) -> None:
+    """Follow every remedy of it, and see what it opens; `tried` counts the fields."""
+    try:
+        spec = read_job(document, now=world.clock.now()).spec
+    except Exception:  # noqa: BLE001 - no job: nothing to advise
+        return
+    found = await _explained(world, document)
+    for remedy in found.remedies:
+        asks = [
+            change
+            for change in remedy.changes
+            if isinstance(change, AskFor) and change.field != "approved_usd"
+        ]
+        if not asks:
+            continue
+        followed = document
+        for change in asks:
+            followed = follow(followed, spec, change)
+            tried[change.field] += 1
+        try:
+            again = await _explained(world, followed)
+        except Exception as error:
+            raise AssertionError(f"{document}\n{remedy.text}\n{followed}") from error
+        if remedy.certain and len(asks) == len(remedy.changes):
+            open_ = {f"{each.site}/{each.pool}" for each in again.sites if each.filter not in FILTER_NAMES}
+            assert open_ >= set(remedy.places), (document, remedy.text, followed, remedy.places)
+
+
 def test_what_is_advised_would_be_accepted_and_opens_what_it_says() -> None:
     tried: Counter[str] = Counter()
     loop = asyncio.new_event_loop()
-    world = loop.run_until_complete(_world())
-
-    async def explained(document: dict[str, Any]) -> Explanation:
-        request = read_job(document, now=world.clock.now())
-        return (await world.core.views.preview(ADA, request)).explanation
-
-    async def try_one(document: dict[str, Any]) -> None:
-        try:
-            spec = read_job(document, now=world.clock.now()).spec
-        except Exception:  # noqa: BLE001 - no job: nothing to advise
-            return
-        found = await explained(document)
-        for remedy in found.remedies:
-            asks = [
-                change
-                for change in remedy.changes
-                if isinstance(change, AskFor) and change.field != "approved_usd"
-            ]
-            if not asks:
-                continue
-            followed = document
-            for change in asks:
-                followed = follow(followed, spec, change)
-                tried[change.field] += 1
-            try:
-                again = await explained(followed)
-            except Exception as error:
-                raise AssertionError(f"{document}\n{remedy.text}\n{followed}") from error
-            if remedy.certain and len(asks) == len(remedy.changes):
-                open_ = {
-                    f"{each.site}/{each.pool}" for each in again.sites if each.filter not in FILTER_NAMES
-                }
-                assert open_ >= set(remedy.places), (document, remedy.text, followed, remedy.places)
+    try_one = partial(_try_one, loop.run_until_complete(_world()), tried)
 
     @the_same_jobs
     @given(jobs_at_random())
