@@ -21,7 +21,7 @@ from federator.planning.helping import helps
 from federator.planning.problem import World
 from federator.planning.reasons import Standing
 from federator.planning.remedies import smallest_way
-from federator.planning.scenes import scene
+from federator.planning.scenes import Scene
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
     curve = price_curve(standing, job, home_at)
     helping = None
     if said.waiting is not None:
-        helping = helps(scene(after.problem, plan, job, said.waiting, standing))
+        helping = helps(Scene(after.problem, job, said.waiting, standing, after.before(job.id)))
         sites = tuple(_not_chosen(site, said.waiting) for site in sites)
     advice = remedies(job, helping, sites, standing.world.now)
     found = Explanation(
@@ -173,6 +173,18 @@ class Aftermath:
         if (home_at := _home_finish_at(said)) is not None:
             home[job_id] = HomeForecast(job_id, "", home_at, home_at)
         return _explained(self, job, said, self._standing(home, job_id))
+
+    def before(self, job_id: str) -> list[tuple[JobView, Waiting]]:
+        """Who waits before the job: a plan names those that wait in the order in which they are served."""
+        return self._line[: self._turns.get(job_id, 0)]
+
+    @cached_property
+    def _line(self) -> list[tuple[JobView, Waiting]]:
+        return [(self.views[each.job], each) for each in self.plan.waiting if each.job in self.views]
+
+    @cached_property
+    def _turns(self) -> dict[str, int]:
+        return {view.id: number for number, (view, _) in enumerate(self._line)}
 
     @cached_property
     def _shared(self) -> Standing:

@@ -19,6 +19,8 @@ from federator.planning.yard import Lot, need_of
 
 MOST_HOSTS = 4096
 """Beyond so many more hosts nothing is offered."""
+MOST_LOOKS = 400
+"""So many times it is looked whether one that waits before the job has room at a place: behind a longer line no purchase is small, and it is told how long it waits."""
 IN_VAIN = frozenset({"queue-limit", "budget", "not-before"})
 """Reasons of those before it that more hosts do nothing about."""
 
@@ -36,9 +38,15 @@ def helps(found: Scene) -> Remedy | None:
 def _more_hosts(found: Scene) -> Remedy | None:
     """More hosts of a pool that it may use: as many as it and those before it need beyond what is free there."""
     best: tuple[int, int, int] | None = None
-    for place in found.world.home(found.job):
-        hosts = _lacking(found, place)
+    if len(found.before) > MOST_LOOKS:
+        return None
+    for other in (*(job for job, _ in found.before), *(job for job, _ in found.standing.taken)):
+        if other.of is None:
+            found.world.meet(other)
+    places = found.world.home(found.job)
+    for place in places[: max(1, MOST_LOOKS // max(1, len(found.before)))]:
         at = found.world.places[place]
+        hosts = _lacking(found, place, MOST_HOSTS if best is None else best[0] // max(1, at.gpus))
         if hosts is not None and (best is None or (hosts * at.gpus, hosts, place) < best):
             best = hosts * at.gpus, hosts, place
     if best is None:
@@ -76,8 +84,8 @@ def _rivals(found: Scene, place: int) -> Iterator[JobView]:
                 break
 
 
-def _lacking(found: Scene, place: int) -> int | None:
-    """Hosts that a place would need beyond those it has; None where no number of them would do."""
+def _lacking(found: Scene, place: int, most: int) -> int | None:
+    """Hosts that a place would need beyond those it has; None where not even `most` would do."""
     at, lot = found.world.places[place], found.standing.lots[place].copy()
     whole = (at.gpus, at.cpus_milli, at.memory_mib)
     added = 0
@@ -85,7 +93,7 @@ def _lacking(found: Scene, place: int) -> int | None:
         need = need_of(job)
         while lot.take(need, job.nodes) is None:
             added += 1
-            if added > MOST_HOSTS:
+            if added > most:
                 return None
             _add(lot, whole)
     return max(1, added)
@@ -208,8 +216,8 @@ def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
-    "busy": (_more_hosts,),
-    "held": (_shorter, _more_hosts),
+    "busy": (_more_hosts, _until_start),
+    "held": (_shorter, _more_hosts, _until_start),
     "queue-limit": (_caps, past_all),
     "budget": (_caps, past_all),
     "not-before": (_backoff,),

@@ -104,7 +104,8 @@ class World:
 
     def meet(self, job: JobView) -> None:
         """Know the class of a job that is not of this world, too, without looking at it again."""
-        self.keys.setdefault(job.id, self._key(job))
+        if job.id not in self.keys:
+            self.keys[job.id] = self._key(job)
 
     def key(self, job: JobView) -> ClassKey:
         """The class of a job."""

@@ -56,6 +56,9 @@ class Standing:
         self.lots = world.lots()
         self.caps = Caps(world.snapshot, world.book.caps)
         self.rented: dict[int, int] = {}
+        self._asked: JobView | None = None
+        self._found: dict[int, SiteReason] = {}
+        """Of the job that was asked about last: an explanation asks the same several times."""
         self.taken = tuple((world.as_form(whole, place), place) for whole, place in starts)
         for job, place in self.taken:
             self.caps.take(job, world.places[place])
@@ -77,6 +80,13 @@ class Standing:
 
     def reason(self, job: JobView, place: int) -> SiteReason:
         """Why the job is not there, or that it could be, at which extra cost and when: of several forms, the one that came furthest."""
+        if self._asked is not job:
+            self._asked, self._found = job, {}
+        if place not in self._found:
+            self._found[place] = self._furthest(job, place)
+        return self._found[place]
+
+    def _furthest(self, job: JobView, place: int) -> SiteReason:
         if not job.forms:
             return self.reason_in(job, place)
 

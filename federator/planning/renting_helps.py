@@ -49,7 +49,9 @@ def past_all(found: Scene) -> Remedy | None:
 
 
 def _past_all_at(found: Scene, choice: int) -> Remedy | None:
-    problem, job, standing = found.problem, found.job, found.standing
+    job, standing = found.job, found.standing
+    # Of the jobs only this one matters from here on: a long line need not be looked through at each step.
+    problem = replace(found.problem, snapshot=replace(found.problem.snapshot, jobs=(job,)))
     at, form = standing.world.places[choice], standing.world.form_of(choice)
     words: list[str] = []
     made: list[Change] = []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.model.changes import Change, RaiseCap
-from federator.model.plans import Plan, Waiting
+from federator.model.plans import Waiting
 from federator.model.rules import CapRow, CapUnit
 from federator.model.snapshot import JobView, Problem
 from federator.planning.caps import QUEUE_UNITS
@@ -28,18 +28,6 @@ class Scene:
     def world(self) -> World:
         """The world of this job alone."""
         return self.standing.world
-
-
-def scene(problem: Problem, plan: Plan, job: JobView, waiting: Waiting, standing: Standing) -> Scene:
-    """The scene of a waiting job; a plan names those that wait in the order in which they are served."""
-    views = {view.id: view for view in problem.snapshot.jobs}
-    before = []
-    for each in plan.waiting:
-        if each.job == job.id:
-            break
-        if each.job in views:
-            before.append((views[each.job], each))
-    return Scene(problem, job, waiting, standing, before)
 
 
 def caps_at(found: Scene, place: int) -> list[tuple[str, Change]]:

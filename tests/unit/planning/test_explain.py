@@ -3,9 +3,9 @@
 import pytest
 
 from federator.model.capacity import Shape
-from federator.model.changes import AskFor
+from federator.model.changes import AskFor, WaitUntil
 from federator.model.rules import CapRow, CapUnit, Period
-from federator.planning.explain import explain_waiting
+from federator.planning.explain import Aftermath, explain_waiting
 from federator.planning.greedy import plan_greedily
 from federator.planning.preview import preview
 from federator.planning.renting_helps import RENTING
@@ -175,3 +175,19 @@ def test_advice_that_would_change_nothing_is_not_given(monkeypatch: pytest.Monke
     same = ("the queue that it is in", (AskFor("ready", "queue", job.queue),))
     monkeypatch.setitem(RENTING, "no-need", lambda *_: same)
     assert not explain_waiting(problem, plan, "ready").remedies
+
+
+def test_far_back_in_a_long_line_it_is_told_how_long_it_waits_and_nothing_is_reckoned_for_all_before_it() -> (
+    None
+):
+    jobs = [a_job(f"job-{number:04}", gpus=4, submitted_at=NOW - 5000 + number) for number in range(450)]
+    problem = a_world(jobs, [a_pool()])
+    plan = plan_greedily(problem)
+    after = Aftermath(problem, plan)
+    near, far = plan.waiting[0].job, plan.waiting[-1].job
+    assert any("A100" in change for change in after.explain(near).changes)
+    (told,) = after.explain(far).remedies
+    (wait,) = told.changes
+    assert isinstance(wait, WaitUntil)
+    assert wait.at == plan.waiting[-1].expected_start_at
+    assert [view.id for view, _ in after.before(far)] == [each.job for each in plan.waiting[:-1]]
