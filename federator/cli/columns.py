@@ -28,7 +28,10 @@ RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
 
 
 def _job_gpus(row: JobRow) -> str:
-    """What it has or asks for, and of how much."""
+    """What it has, of how much; of one that waits all that it would take."""
+    if row.width and " of " not in row.width:
+        each = f" of {row.gpus:g}" if row.width.endswith("nodes") and row.gpus else ""
+        return f"{row.width}{each} {row.models}".strip()
     count = gpus(row.nodes, row.gpus, row.models)
     return f"{count} ({row.width})" if row.width else count
 

@@ -224,7 +224,8 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
         ("at", where),
         ("ranks", ", ".join(_ranks(detail))),
-        ("asks for", _asks_for(spec)),
+        ("asks for", _asks_for_any(spec)),
+        ("has", "" if detail.form is None or not spec.forms else _asks_for(spec.as_form(detail.form))),
         ("width", widths(spec) if detail.form is None else width_of(spec, detail.form)),
         ("runs", _runs(spec)),
         ("submitted", when_exactly(job.submitted_at, now)),
@@ -273,6 +274,21 @@ def _outcome(job: Job) -> str:
     late = ", deadline missed" if job.outcome.missed_deadline else ""
     detail = f": {job.outcome.detail}" if job.outcome.detail else ""
     return f"{job.outcome.reason}{code}{late}{detail}"
+
+
+def _asks_for_any(spec: JobSpec) -> str:
+    """What it asks for in each entry of its list; of a range of GPUs, all of them."""
+    forms = [spec.as_form(form) for form in range(1 + len(spec.forms or ()))]
+    options = [0, *(form.option for form in spec.forms or ())]
+    entries = []
+    for option in sorted(set(options)):
+        mine = [form for form, entry in zip(forms, options, strict=True) if entry == option]
+        counts = [form.resources.gpus.total for form in mine]
+        text = _asks_for(mine[0])
+        if min(counts) < max(counts):
+            text = f"{min(counts):g}-{max(counts):g} GPUs per node; at least {text}"
+        entries.append(text)
+    return ", or ".join(dict.fromkeys(entries))
 
 
 def _asks_for(spec: JobSpec) -> str:

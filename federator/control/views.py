@@ -156,7 +156,7 @@ class Views:
             priority=job.priority,
             nodes=has.nodes,
             gpus=has.resources.gpus.total,
-            models="|".join(has.resources.gpus.models),
+            models="|".join(has.resources.gpus.models if running and placement else _models(spec)),
             site=placement.site if placement else "",
             market=placement.market if placement else "",
             submitted_at=job.submitted_at,
@@ -317,6 +317,14 @@ class Views:
 
     def _last_placement(self, job: Job) -> Placement | None:
         return self._records.placements.get(job.placement or "")
+
+
+def _models(spec: JobSpec) -> tuple[str, ...]:
+    """The models that it would take, in whatever form; empty where any would do."""
+    forms = [spec.as_form(form).resources.gpus for form in range(1 + len(spec.forms or ()))]
+    if any(gpus.count and not gpus.models for gpus in forms):
+        return ()
+    return tuple(dict.fromkeys(model for gpus in forms for model in gpus.models))
 
 
 def _may_read(caller: Caller | None, job: Job) -> bool:

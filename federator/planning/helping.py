@@ -36,10 +36,10 @@ def helps(found: Scene) -> Remedy | None:
 
 
 def _more_hosts(found: Scene) -> Remedy | None:
-    """More hosts of a pool that it may use: as many as it and those before it need beyond what is free there."""
+    """More hosts of a pool that it may use (behind a very long line: the wait that is expected): as many as it and those before it need beyond what is free there."""
     best: tuple[int, int, int] | None = None
     if len(found.before) > MOST_LOOKS:
-        return None
+        return _until_start(found)
     for other in (*(job for job, _ in found.before), *(job for job, _ in found.standing.taken)):
         if other.of is None:
             found.world.meet(other)
@@ -216,8 +216,8 @@ def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
-    "busy": (_more_hosts, _until_start),
-    "held": (_shorter, _more_hosts, _until_start),
+    "busy": (_more_hosts,),
+    "held": (_shorter, _more_hosts),
     "queue-limit": (_caps, past_all),
     "budget": (_caps, past_all),
     "not-before": (_backoff,),

@@ -14,6 +14,7 @@ from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, Problem
 from federator.planning.burdens import burden
 from federator.planning.burst import Bursting, Case, NoCase
+from federator.planning.candidates import machines
 from federator.planning.changes import apply
 from federator.planning.prices import late_share
 from federator.planning.problem import World
@@ -110,14 +111,13 @@ def _step(
             else None
         )
     if reason.filter == "sold-out" and at.offer is not None:
-        rivals = sum(
-            1
-            for other, waiting in found.before
-            if waiting.reason == "sold-out" and place in world.open_to(other)
-        )
-        more = f"{1 + rivals} more of {at.shown} to be had"
-        return more, (
-            MoreHosts(at.key, 1 + rivals, in_gpus(at.gpus, shared=at.shared) * (1 + rivals), at.model),
+        more = machines(job, at)
+        for other, waiting in found.before:
+            open_ = [choice for choice in world.choices(other, place) if choice in world.open_to(other)]
+            if waiting.reason == "sold-out" and open_:
+                more += machines(world.as_form(other, open_[0]), at)
+        return f"{more} more of {at.shown} to be had", (
+            MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),
         )
     lift = RENTING.get(reason.filter)
     return lift(standing, job, place, reason) if lift is not None else None
