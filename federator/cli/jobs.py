@@ -12,15 +12,16 @@ from cyclopts import Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
+from federator.cli.asked import asks_for, asks_for_any
 from federator.cli.columns import event_columns, job_columns, labels
 from federator.cli.exits import USAGE
 from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
-from federator.cli.phrases import counted, gpus, plain, usd, when_exactly
+from federator.cli.phrases import counted, plain, usd, when_exactly
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
-from federator.kernel.quantities import format_duration, format_mib
+from federator.kernel.quantities import format_duration
 from federator.model.events import Event
 from federator.model.jobs import Job, JobSpec
 from federator.wire.http import JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted
@@ -224,8 +225,8 @@ def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
         ("at", where),
         ("ranks", ", ".join(_ranks(detail))),
-        ("asks for", _asks_for_any(spec)),
-        ("has", "" if detail.form is None or not spec.forms else _asks_for(spec.as_form(detail.form))),
+        ("asks for", asks_for_any(spec)),
+        ("has", "" if detail.form is None or not spec.forms else asks_for(spec.as_form(detail.form))),
         ("width", widths(spec) if detail.form is None else width_of(spec, detail.form)),
         ("runs", _runs(spec)),
         ("submitted", when_exactly(job.submitted_at, now)),
@@ -276,39 +277,11 @@ def _outcome(job: Job) -> str:
     return f"{job.outcome.reason}{code}{late}{detail}"
 
 
-def _asks_for_any(spec: JobSpec) -> str:
-    """What it asks for in each entry of its list; of a range of GPUs, all of them."""
-    forms = [spec.as_form(form) for form in range(1 + len(spec.forms or ()))]
-    options = [0, *(form.option for form in spec.forms or ())]
-    entries = []
-    for option in sorted(set(options)):
-        mine = [form for form, entry in zip(forms, options, strict=True) if entry == option]
-        counts = [form.resources.gpus.total for form in mine]
-        text = _asks_for(mine[0])
-        if min(counts) < max(counts):
-            text = f"{min(counts):g}-{max(counts):g} GPUs per node; at least {text}"
-        entries.append(text)
-    return ", or ".join(dict.fromkeys(entries))
-
-
-def _asks_for(spec: JobSpec) -> str:
-    wanted = spec.resources
-    count = gpus(spec.nodes, wanted.gpus.total, "|".join(wanted.gpus.models))
-    parts = [_counted(count, "GPU") if wanted.gpus.count else f"{spec.nodes} nodes" if spec.nodes > 1 else ""]
-    parts.append(_counted(f"{wanted.cpus_milli / 1000:g}", "CPU"))
-    parts.append(f"{format_mib(wanted.memory_mib)} memory" if wanted.memory_mib else "")
-    return ", ".join(part for part in parts if part) + (" per node" if spec.nodes > 1 else "")
-
-
 def _spent(job: Job) -> str:
     if not job.gpu_s and not job.spent_usd:
         return ""
     used = f"{job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s >= 360 else f"{job.gpu_s:.0f} GPU-seconds"
     return f"{usd(job.spent_usd)}, {used}"
-
-
-def _counted(count: str, what: str) -> str:
-    return f"{count} {what}" if count.split(" ", maxsplit=1)[0] == "1" else f"{count} {what}s"
 
 
 def _limits(job: Job) -> str:

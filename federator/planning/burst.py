@@ -262,7 +262,7 @@ class Bursting:
             return NoCase("too-late", text, f"a deadline {span(late_s)} later")
         again_s = self._again_s(job, place)
         if again_s and finish + again_s > deadline:
-            return self._unsafe(finish + again_s, deadline)
+            return _unsafe(self.world.now, finish + again_s, deadline)
         delay = at.offer.offer.delay_s if at.offer else 0.0
         spare = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * delay
         rent_at = now + max(0.0, spare) if at.offer and self.world.home_may_take(job) else now
@@ -276,15 +276,7 @@ class Bursting:
         on_demand = [self.world.now + self._fresh_s(job, p) for p in self._on_demand(job)]
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
-        return self._unsafe(case.finish_at + again_s, job.deadline_at)
-
-    def _unsafe(self, fallback_at: float, deadline: float) -> NoCase:
-        now, late = self.world.now, span(fallback_at - deadline)
-        text = (
-            f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
-            f"{late} after its deadline"
-        )
-        return NoCase("too-late", text, f"a deadline {late} later, or spot_policy: spot to take the risk")
+        return _unsafe(self.world.now, case.finish_at + again_s, job.deadline_at)
 
     def _again_s(self, job: JobView, place: int) -> float:
         """What the worst interruption costs in time: hearing of it, another machine, and the work again that was lost. 0 where nobody asks.
@@ -387,6 +379,15 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
+    late = span(fallback_at - deadline)
+    text = (
+        f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
+        f"{late} after its deadline"
+    )
+    return NoCase("too-late", text, f"a deadline {late} later, or spot_policy: spot to take the risk")
 
 
 def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
