@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.model.plans import Plan, Waiting
@@ -28,6 +29,8 @@ ROOM = {"busy", "held"}
 the_same_worlds = settings(
     max_examples=600, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )  # fmt: skip
+pytestmark = pytest.mark.timeout(900)
+"""A thousand plans and explanations take half a minute of a processor, and many times that where others use it too."""
 
 
 @dataclass
