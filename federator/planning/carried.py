@@ -146,10 +146,22 @@ class Carried:
         booked: list[int] = self.jobs["order"][: int(self.state["booked"][0])].tolist()
         return booked
 
+    @cached_property
+    def _now(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The jobs that start now, as they were booked."""
+        order = np.array(self.order, dtype=np.int64)
+        now: np.ndarray[Any, np.dtype[np.int64]] = order[self.jobs["starts"][order] != 0]
+        return now
+
+    def rents(self) -> tuple[str, ...]:
+        """Of those the ones that something is rented for."""
+        return tuple(
+            self.world.jobs[job].id for job in self._now[self.jobs["rents"][self._now] != 0].tolist()
+        )
+
     def starts(self) -> dict[str, int]:
         """Who starts now, and where."""
-        order = np.array(self.order, dtype=np.int64)
-        now = order[self.jobs["starts"][order] != 0]
+        now = self._now
         places = self.numbers.ways["choice"][self.jobs["way"][now]]
         jobs = self.world.jobs
         return {jobs[job].id: place for job, place in zip(now.tolist(), places.tolist(), strict=True)}

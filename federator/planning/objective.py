@@ -33,6 +33,8 @@ WORK = 500_000
 """Looks at one job and one place that greedy may take while it tries rentals: some 20 ms of the kernel, two seconds of plain Python."""
 STAGE_WORK = 1_000_000
 """As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
+CARRYING_OUT = 5_000
+"""What carrying out a decision takes besides, in looks: laying out its tables for the kernel, a fifth of a millisecond."""
 PROOF_WORK = 2_000_000
 """While a decision has taken less than this, rentals in it are each tried without."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
@@ -53,15 +55,12 @@ class Scored:
     schedule: Schedule
     caps: Caps
     later: Mapping[str, Case]
+    rents: tuple[str, ...] = ()
+    """Jobs that something is rented for."""
 
     def booking(self, job: str) -> Booking | None:
         """The job's place in the schedule that follows."""
         return self.schedule.bookings.get(job)
-
-    @property
-    def rents(self) -> tuple[str, ...]:
-        """Jobs that something is rented for."""
-        return tuple(job for job in self.starts if self.schedule.bookings[job].rents)
 
 
 @dataclass
@@ -134,7 +133,7 @@ class Evaluator:
         return self.score_plainly(starts) if carried is None else self._scored(carried)
 
     def _scored(self, carried: "Carried") -> Scored:
-        self.work.looks += carried.attempts
+        self.work.looks += CARRYING_OUT + carried.attempts
         terms = {name: round(carried.term(name), 6) for name in TERMS}
         if self.displacing is not None:
             terms[DISPLACED] = round(carried.displaced_usd(self.displacing), 6)
@@ -146,13 +145,14 @@ class Evaluator:
             schedule=carried.schedule(),
             caps=carried.caps(),
             later=carried.later(),
+            rents=carried.rents(),
         )
 
     def score_plainly(self, starts: Mapping[str, int]) -> Scored:
         """The same in plain Python: what the kernel is held to, and what there is while nothing is compiled."""
         plan = schedule(self.world, self.bursting, starts, self.order)
         assert plan.caps is not None, "the schedule has passed its first moment"
-        self.work.looks += plan.attempts
+        self.work.looks += CARRYING_OUT + plan.attempts
         costs: dict[str, Cost] = {}
         later: dict[str, Case] = {}
         for job in self.world.jobs:
@@ -171,7 +171,8 @@ class Evaluator:
             here = {job: booking for job, booking in plan.bookings.items() if job not in later}
             terms[DISPLACED] = self.displacing.of(here)
         terms = {name: round(value, 6) for name, value in terms.items()}
-        return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later)
+        rents = tuple(job for job in now if plan.bookings[job].rents)
+        return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later, rents)
 
     def _starts(self, booking: Booking) -> bool:
         """Whether the booking is a decision of now: a rental, or a start at once on capacity that is there.

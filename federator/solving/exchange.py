@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 
 from federator.model.snapshot import JobView
 from federator.planning.burst import Case
-from federator.planning.objective import Evaluator, Scored
+from federator.planning.objective import CARRYING_OUT, Evaluator, Scored
 from federator.planning.yard import Lot, need_of
 
 TRIALS = 80
 """Changes tried in one decision,"""
 LOOKS = 8_000
-"""and looks at a job and a place that all of them together may take."""
+"""and looks at a job and a place that all of them together may take, beyond what each takes at least."""
 DEAREST = 12
 """Jobs that are asked about in one round."""
 FEW = 8
@@ -36,7 +36,7 @@ def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
         again = False
         tried: list[Change] = []
         for starts, order in _changes(judge, best):
-            if trials >= TRIALS or judge.work.looks > until:
+            if trials >= TRIALS or judge.work.looks - CARRYING_OUT * trials > until:
                 return best, judge, trials
             if (starts, order) in tried:
                 continue

@@ -1,6 +1,6 @@
 """Tiny worlds in which one kind of constraint surely binds, and every decision can be tried: how near to the best the solver's plan is, kind by kind.
 
-Twenty fixed worlds of each kind that the stages were made with, and twenty that nobody had looked at. The solver's plan is the best of all in 19 of 20 at least, and mostly in all;
+Twenty fixed worlds of each kind that the stages were made with, and twenty more: those of gangs have been looked at since, the others not. The solver's plan is the best of all in 19 of 20 at least, and mostly in all;
 of the unseen worlds of gangs in 18. `ordered` (4 and 6) is not comparable: lists in order are kept whatever they cost. The solver's plan is never worse than
 greedy's, but for those lists. What is asked is one less than what was measured.
 """
