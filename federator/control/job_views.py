@@ -99,8 +99,8 @@ class JobViews:
         """How long it is expected to run in all, by what is known now, in seconds of form 0 at speed 1; None where nothing is to be learned."""
         if not self._history.corrects:
             return None
-        errors = self._history.leaning(job.queue, job.name, job.owner)
-        return runtime_quantiles(spec.estimate_s, self._history.runs(job.queue, job.name), errors=errors)
+        errors = self._history.leaning(job.queue, job.kin, job.owner)
+        return runtime_quantiles(spec.estimate_s, self._history.runs(job.queue, job.kin), errors=errors)
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""

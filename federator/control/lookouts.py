@@ -17,6 +17,8 @@ LOOK_S = 2.0
 """How often it is looked whether the line has become that long."""
 LIMIT_S = 120.0
 """What takes longer is given up."""
+MOST_CLASSES = 10_000
+"""Of a line: what is asked is put together on the event loop, some 15 µs for each."""
 REST = 1.0
 """It rests for so many times as long as it took: the processor is there for turns first."""
 
@@ -30,9 +32,9 @@ class Heads(NamedTuple):
 
 
 async def heads(observer: Observer, prices: dict[str, float]) -> Heads | None:
-    """What a plan of the whole line is made from. None where decisions see the whole line."""
+    """What a plan of the whole line is made from. None where decisions see the whole line, or it has too many classes."""
     found = await observer.line.heads()
-    if found is None:
+    if found is None or len(found[0]) > MOST_CLASSES:
         return None
     names, counts, words = found
     by_name = dict(zip(names, zip(counts, words, strict=True), strict=True))

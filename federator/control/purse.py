@@ -8,6 +8,7 @@ from federator.control.records import Records
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration, format_instant
 from federator.model.capacity import Lease, Market
+from federator.model.rules import Filter
 from federator.planning.warmth import saved_s, worth_keeping
 from federator.settings import LeaseSettings
 
@@ -46,14 +47,14 @@ class Purse:
     def warm(self, lease: Lease) -> Warm:
         """Until when it is kept though nothing runs there: while what is paid for lasts, and no longer than renting it anew would cost, or `idle_s`.
 
-        Longer where the times that others like it idled lately say that it will be needed soon enough.
+        Longer where the times that others like it idled lately say that it will be needed soon enough; not while renting is paused.
         """
         now, offer = self._clock.now(), lease.offer
         idle_since_at = lease.idle_since_at or now
         worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
         begun_at = lease.launched_at or lease.requested_at
         until_at = max(idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s)
-        if now < until_at or self._settings.warm_s <= 0:
+        if now < until_at or self._settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
             return Warm(until_at, "")
         saves_s = saved_s(offer, self._demand.run_s(lease, now))
         waits = self._demand.waits(lease, now)
@@ -65,6 +66,11 @@ class Purse:
             f"as long, one was needed by then {keeping.came} times, and renting anew costs {format_duration(saves_s)} of rent more"
         )
         return Warm(idle_since_at + keeping.until_s, because)
+
+    def _is_wanted(self, lease: Lease) -> bool:
+        """Whether the policy that it was rented under is still in force: else nothing speaks for renting anew."""
+        rules = self._records.policies.rules
+        return any(isinstance(rule, Filter) and rule.mode and rule.policy == lease.policy for rule in rules)
 
     def because(self, lease: Lease) -> str:
         """What ends it."""

@@ -104,7 +104,11 @@ class SeriesDesk:
         """Submit runs again, from the next one on that is due."""
 
         def resumed(now: float) -> dict[str, object]:
-            return {"paused_by": "", "next_at": series.every.first(now, series.anchor_at)}
+            next_at = series.every.first(now, series.anchor_at)
+            if next_at is not None and series.next_at is not None:
+                # Of what comes before that it is decided already, also where the clock has been put back.
+                next_at = max(next_at, series.next_at)
+            return {"paused_by": "", "next_at": next_at}
 
         return await self._change(caller, series, "resume", resumed)
 

@@ -23,8 +23,8 @@ NICKNAMES = {
 }
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-FARTHEST_DAYS = 9 * 366
-"""The 29th of February is at most eight years away."""
+FARTHEST_DAYS = 41 * 366
+"""The 29th of February is at most eight years away; that on a Sunday, which `29 2 */7` asks for, at most forty."""
 
 
 class Cron(NamedTuple):

@@ -6,6 +6,7 @@ import pytest
 from federator.control.history import History
 from federator.control.holdings import OVERDUE_S, STEPS, Holdings
 from federator.control.job_views import OVERDUE_SHARE, JobViews
+from federator.model.jobs import JobStatus
 from federator.model.placements import Order
 from tests.support.dispatch import SharedClock, World, make_world
 
@@ -137,3 +138,22 @@ async def test_where_nothing_is_learned_work_is_to_end_as_planned() -> None:
 def unlearned(world: World) -> Holdings:
     views = JobViews(world.core.records, History(corrects=False))
     return Holdings(world.core.records, views.imagined, views.whole_run)
+
+
+async def test_what_runs_of_a_series_is_forecast_by_its_runs_before() -> None:
+    world, _, job = await a_running_job()
+    history = History()
+    for name in ("nightly-1", "nightly-2"):
+        done = {"name": name, "series": "nightly", "status": JobStatus.SUCCEEDED}
+        history.learn(
+            msgspec.structs.replace(world.job(job), **done, started_at=0.0, finished_at=600.0),
+            world.core.records,
+        )
+    views = JobViews(world.core.records, history)
+    run = msgspec.structs.replace(world.job(job), name="nightly-3", series="nightly")
+    alone = msgspec.structs.replace(run, name="weekly-3", series="weekly")
+    spec = world.core.records.spec(run.spec_hash)
+    found, other = views.whole_run(run, spec), views.whole_run(alone, spec)
+    assert found is not None
+    assert other is not None
+    assert found.run_s < other.run_s

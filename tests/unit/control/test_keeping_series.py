@@ -1,5 +1,9 @@
 """What is kept of series: their newest runs, the folders of runs to come, and their numbers as long as a run has one."""
 
+import pytest
+
+from federator.control.series_keeping import forgotten_series
+from federator.ports import Transaction
 from tests.support.dispatch import ADA
 from tests.unit.control.test_series import HOUR, a_world, again_and_again, end_runs, names, runs, series
 
@@ -34,3 +38,27 @@ async def test_the_folder_of_runs_to_come_is_kept_and_an_ended_series_is_forgott
     world.clock.advance(7 * 24 * HOUR)
     await world.core.sweeper.sweep()
     assert not world.core.records.series
+
+
+async def test_a_series_that_is_submitted_again_just_before_it_is_forgotten_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await a_world()
+    await again_and_again(world, every="0 3 1 12 *")
+    await world.core.series.end(ADA, series(world))
+    world.clock.advance(9 * 24 * HOUR)
+    keys = forgotten_series(world.core.records, world.clock.now())
+    assert keys
+    commit = world.core.records.commit
+    begun: list[str] = []
+
+    async def meanwhile(transaction: Transaction) -> int:
+        if not begun and keys[0] in transaction.deletes:
+            begun.extend(keys)
+            await again_and_again(world, every="0 3 1 12 *")
+        return await commit(transaction)
+
+    monkeypatch.setattr(world.core.records, "commit", meanwhile)
+    await world.core.sweeper.sweep()
+    assert begun
+    assert series(world).ended_at is None

@@ -2,11 +2,13 @@
 
 from msgspec.structs import replace
 
+from federator.control.records import Flag
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.placements import Placement, PlacementStatus
 from federator.settings import LeaseSettings
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import OFFER, SharedClock, World, make_world
+from tests.unit.control.test_bursting import POLICIES
 from tests.unit.control.test_warm_machines import idle_since
 
 IDLE_S = LeaseSettings().idle_s
@@ -78,3 +80,15 @@ async def test_nobody_keeps_it_where_that_is_switched_off() -> None:
     world.clock.advance(10.0)
     await world.core.executor.step()
     assert not [each for each in world.leases() if each.status is LeaseStatus.READY]
+
+
+async def test_nobody_keeps_it_while_renting_is_paused_or_once_its_policy_is_gone() -> None:
+    for paused in (True, False):
+        world = await idle(*[8 * MINUTE] * 6, then_s=IDLE_S - 10.0)
+        if paused:
+            await world.put(Flag("burst-paused", True, "ada", world.clock.now()))
+        else:
+            await world.policies(POLICIES.replace("name: deadlines", "name: others"))
+        world.clock.advance(20.0)
+        await world.core.executor.step()
+        assert not [each for each in world.leases() if each.status is LeaseStatus.READY]

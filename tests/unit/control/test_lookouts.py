@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from federator.control import waiting_line
+from federator.control import lookouts, waiting_line
 from federator.control.lookouts import Lookouts
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Problem
@@ -48,15 +48,15 @@ async def test_the_next_windows_are_chosen_with_it(monkeypatch: pytest.MonkeyPat
     observer = world.core.turn._observer
     await observer.look()
     assert observer.line.outside == {}
-    lookouts = Lookouts(observer, here)
-    await lookouts.once()
+    asks = Lookouts(observer, here)
+    await asks.once()
     ((problem, counts),) = here.asked
     assert sum(counts) == 24
     assert len(problem.snapshot.jobs) == len(counts) == 6
     snapshot = await observer.look()
     assert observer.line.outside
     assert len(snapshot.jobs) <= 12
-    await lookouts.once()
+    await asks.once()
     assert here.asked[1][0].warm_prices, "the next one begins with the prices of the last"
 
 
@@ -87,10 +87,10 @@ async def test_an_old_one_is_not_used_nor_one_that_could_not_be_made(monkeypatch
 
 async def test_a_short_line_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     world, here = await crowded(monkeypatch, jobs=4), Here()
-    lookouts = Lookouts(world.core.turn._observer, here)
-    assert await lookouts.once() == 0.0
+    asks = Lookouts(world.core.turn._observer, here)
+    assert await asks.once() == 0.0
     assert here.asked == []
-    await lookouts.close()
+    await asks.close()
     assert here.closed
     await Lookouts(world.core.turn._observer, None).run()
 
@@ -108,3 +108,11 @@ async def test_a_child_makes_the_same_as_is_made_here(monkeypatch: pytest.Monkey
         assert child.restarts == 0
     finally:
         await child.close()
+
+
+async def test_a_line_of_too_many_classes_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would keep the event loop busy for too long."""
+    world, here = await crowded(monkeypatch), Here()
+    monkeypatch.setattr(lookouts, "MOST_CLASSES", 5)
+    assert await Lookouts(world.core.turn._observer, here).once() == 0.0
+    assert here.asked == []

@@ -377,3 +377,17 @@ async def test_there_is_a_limit_on_series() -> None:
     await again_and_again(world, env={"V": "2"})
     with pytest.raises(TooMany):
         await world.submit_all(ADA, name="another", every="6h")
+
+
+async def test_a_run_comes_once_though_the_clock_is_put_back_and_it_is_resumed() -> None:
+    world = await a_world()
+    await again_and_again(world, every="0 * * * *")
+    world.clock.advance(HOUR)
+    await world.core.series_runs.look()
+    await end_runs(world)
+    world.clock.at -= 60.0
+    await world.core.series.pause(ADA, series(world))
+    await world.core.series.resume(ADA, series(world))
+    world.clock.advance(120.0)
+    await world.core.series_runs.look()
+    assert names(world) == ["nightly-1"]

@@ -109,3 +109,8 @@ def test_a_day_of_every_minute_has_as_many() -> None:
     while (now := first_after(cron, "America/New_York", now)) < end:
         count += 1
     assert count == 1440
+
+
+def test_a_29th_of_february_on_a_sunday_is_found_though_it_is_decades_away() -> None:
+    after = first_after(parse_cron("0 0 29 2 */7"), "UTC", at("2088-03-01"))
+    assert after == at("2128-02-29")
