@@ -23,7 +23,7 @@ import msgspec
 from federator.control.decisions import DecisionLog
 from federator.control.money import jobs_with_counted_moves
 from federator.control.records import Changes, Records
-from federator.control.series_keeping import folders_of_series, forgotten_series, surplus_runs
+from federator.control.series_keeping import folders_of_series, surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
 from federator.model.capacity import LEASE_ENDED
@@ -272,8 +272,7 @@ class Retention:
 
     async def _drop_credentials(self) -> None:
         """Join tokens that nobody can use any more, people's tokens that have long expired, members of machines given back, series without runs."""
-        now, settings = self._clock.now(), self._settings
-        old = now - settings.promised_s
+        old = self._clock.now() - self._settings.promised_s
         keys = [
             f"join/{token.digest}" for token in self._records.join_tokens.values() if self._spent(token, old)
         ]
@@ -289,8 +288,7 @@ class Retention:
             if member.id not in busy and self._returned(member, old)
         ]
         await self._delete(keys)
-        # Looked at anew where a row moves meanwhile: whoever submits a series again just now has it.
-        await self._records.transact(lambda: Changes(deletes=forgotten_series(self._records, old)[:BATCH]))
+        await self._records.transact(partial(without_forgotten, self._records, old))
 
     def _spent(self, token: JoinToken, old: float) -> bool:
         """Expired long ago, and bound to no agent that is still there: one that is may ask again under its token."""
