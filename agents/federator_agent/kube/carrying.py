@@ -150,10 +150,10 @@ def _open_to_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     for top, folders, files in os.walk(folder):
-        for name in folders:
-            (Path(top) / name).chmod(0o777)
-        for name in files:
-            path = Path(top) / name
+        for path in (Path(top) / name for name in folders):
+            if not path.is_symlink():  # a job may have made it, to anywhere
+                path.chmod(0o777)
+        for path in (Path(top) / name for name in files):
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | 0o666)
 
