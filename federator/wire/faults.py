@@ -25,8 +25,8 @@ def every_fault(read: Callable[[object], object], value: object) -> list[Permane
             read(value)
         except Permanent as fault:
             path = fault.field or "$"
-            if path not in told:
-                faults.append(fault)
+            if path not in told and not any(each.startswith((f"{path}.", f"{path}[")) for each in told):
+                faults.append(fault)  # else it may only miss what was taken out of it
             while path in told:  # it is gone, and missed there: do without what it was a part of
                 path = path[: max(path.rfind("."), path.rfind("["), 0)]
             told.add(path)

@@ -21,6 +21,7 @@ def fields(document: object) -> list[str | None]:
         ({"run": "x", "a": 1, "b": 2}, ["$.a", "$.b"]),
         ({"run": "x", "resources": {"gpus": "?", "cpus": "?"}}, ["$.resources.gpus", "$.resources.cpus"]),
         ({"run": "x", "after": [{}], "nodes": "two"}, ["$.nodes", "$.after[0]"]),
+        ({"run": "x", "name": "a", "every": {"at": "@dayly"}}, ["$.every.at"]),
     ],
 )
 def test_each_fault_is_told_once(document: object, expected: list[str]) -> None:
