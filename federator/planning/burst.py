@@ -25,7 +25,7 @@ from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate, machines
 from federator.planning.caps import Caps
-from federator.planning.permits import worst_usd
+from federator.planning.permits import admits, worst_usd
 from federator.planning.problem import World
 from federator.planning.rulebook import matches
 from federator.planning.wording import moment, span
@@ -35,6 +35,7 @@ SAFETY_S = 60.0
 DELAY_SAFETY = 0.25
 INTERRUPTION_S = 180.0
 """From an interruption's notice until its job can start again: the notice itself, its results' way home, a turn."""
+EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
 NOW_S = 1.0
 """A latest start so close is now."""
 
@@ -104,7 +105,7 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
         self._of_class: dict[tuple[object, int], Case | NoCase] = {}
-        self._waiting_matters = any(permit.mode is BurstMode.THRESHOLD for permit in world.book.permits)
+        self._modes = {permit.mode for permit in world.book.permits}
         self._again: dict[tuple[object, int], float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
@@ -126,12 +127,16 @@ class Bursting:
 
     def _made(self, job: JobView, place: int) -> Case | NoCase:
         """Of jobs that are alike, and would all miss their deadline at home, one is asked about: what is said of it is true of all."""
-        if self._waiting_matters or not self._misses_at_home(job):
+        if not self.speaks_for_class(job):
             return self._make(self.world.as_form(job, place), place)
         alike = (self.world.key(job), place)
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
         return self._of_class[alike]
+
+    def speaks_for_class(self, job: JobView) -> bool:
+        """Whether its cases for offers are those of all of its class of which this is true."""
+        return BurstMode.THRESHOLD not in self._modes and self._misses_at_home(job)
 
     def no_need(self, job: JobView) -> bool:
         """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
@@ -140,8 +145,7 @@ class Bursting:
         about = (job.queue, job.owner, *sorted(job.labels.items()))
         if about not in self._deadlines_only:
             found = (permit for permit in self.world.book.permits if matches(permit.scope, job))
-            eager = (BurstMode.THRESHOLD, BurstMode.ALWAYS)
-            self._deadlines_only[about] = not any(p.for_waiting or p.mode in eager for p in found)
+            self._deadlines_only[about] = not any(p.for_waiting or p.mode in EAGER for p in found)
         return self._deadlines_only[about]
 
     def _misses_at_home(self, job: JobView) -> bool:
@@ -159,7 +163,7 @@ class Bursting:
 
     def required(self, job: JobView, caps: Caps) -> list[Case]:
         """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
-        if self.no_need(job):
+        if EAGER.isdisjoint(self._modes) or self.no_need(job):
             return []
         found = [
             c for p in self.world.offered(job) if isinstance(c := self.case(job, p), Case) and c.required
@@ -219,7 +223,7 @@ class Bursting:
             at, book = self.world.places[place], self.world.book
             found = book.permits_for(job, at)
             if at.offer is not None:
-                found = [permit for permit in found if book.in_force(permit) and _admits(permit, at)]
+                found = [permit for permit in found if book.in_force(permit) and admits(permit, at)]
             self._permits[about] = found
         return self._permits[about]
 
@@ -394,7 +398,3 @@ def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
     most = f"{permit.approval_above_usd or 0.0:.2f} USD"
     text = f"it could cost {case.committed_usd:.2f} USD in the worst case; policy {permit.policy} wants what is over {most} approved"
     return NoCase("approval", text, f"the platform team runs `federator burst approve {job.id}`")
-
-
-def _admits(permit: Filter, at: Candidate) -> bool:
-    return permit.max_price_usd_h is None or at.instance_usd_h <= permit.max_price_usd_h

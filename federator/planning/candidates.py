@@ -72,17 +72,17 @@ class Candidate:
         named = {node.partition("/")[0] for node in nodes}
         return frozenset(n for n, view in enumerate(self.views) if view.member in named)
 
-    @property
+    @cached_property
     def offer(self) -> OfferView | None:
         """The offer, when this is capacity that nobody rents yet."""
         return self.source if isinstance(self.source, OfferView) else None
 
-    @property
+    @cached_property
     def standing(self) -> PoolView | None:
         """The pool, when this is capacity that exists or boots; of several members, the first one's."""
         return self.source if isinstance(self.source, PoolView) else None
 
-    @property
+    @cached_property
     def rented(self) -> bool:
         """Whether money is paid for it by the hour: an offer, or the pool of a lease."""
         return self.market is not Market.OWNED

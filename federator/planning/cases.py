@@ -11,6 +11,8 @@ from federator.planning.burst import Bursting, Case
 from federator.planning.kernels import tables as t
 from federator.planning.ways import Numbers
 
+RANGES = ["first_case", "last_case", "first_required", "last_required"]
+
 
 class Cases(NamedTuple):
     """`later`, by index in `records`; those that are required now have none. `jobs` knows which records are whose."""
@@ -38,6 +40,7 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
     usable = np.zeros((len(world.jobs), most), dtype=np.uint8)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, Case] = {}
+    speakers: dict[int, tuple[int, list[int]]] = {}
     for index, job in enumerate(world.jobs if bursting is not None else ()):
         assert bursting is not None, "there is one"
         first = int(numbers.classes["first_way"][numbers.klass[index]])
@@ -46,9 +49,17 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
         offered = world.offered(job)
         if not offered or bursting.no_need(job):
             continue
+        klass = numbers.klass[index] if bursting.speaks_for_class(job) else -1
+        if klass in speakers:
+            speaker, usable[index, speakers[klass][1]] = speakers[klass][0], 1
+            jobs[RANGES][index] = jobs[RANGES][speaker]
+            continue
         found = [case for place in offered if isinstance(case := bursting.case(job, place), Case)]
         found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))
-        usable[index, [numbers.way(index, case.place) - first for case in found]] = 1
+        ways = [numbers.way(index, case.place) - first for case in found]
+        usable[index, ways] = 1
+        if klass >= 0:
+            speakers[klass] = index, ways
         now, value = [case for case in found if case.is_now(world.now)], world.book.value_usd(job)
         ahead = [case for case in found if not case.is_now(world.now) and case.cost_usd < value]
         own = jobs[index]

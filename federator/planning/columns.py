@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.model.snapshot import JobView
-from federator.planning.burst import Case
+from federator.planning.burst import Bursting, Case
 from federator.planning.candidates import machines
 from federator.planning.cap_rows import CapRows
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
@@ -115,6 +115,16 @@ def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
     return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
 
 
+def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, int]]:
+    """Of jobs of one class, those whose cases are not the same, in their order; and for how many each speaks."""
+    found: dict[str, tuple[JobView, int]] = {}
+    for job in jobs:
+        speaks_for = "" if bursting.speaks_for_class(job) else job.id
+        first, count = found.get(speaks_for, (job, 0))
+        found[speaks_for] = first, count + 1
+    return list(found.values())
+
+
 def build(evaluator: Evaluator, line: World | None = None) -> Columns:
     """Cut a world into columns and rows. `line`: all work, of which this world may show a part; rows that it could not fill are left out."""
     return _Builder(evaluator, line).build()
@@ -136,6 +146,7 @@ class _Builder:
         self.now = self.world.now
         self.lots = self.world.lots()
         self.line = self.world if line is None else line
+        self.is_offer = [at.offer is not None for at in self.world.places]
         self.caps = CapRows(self.world, self.line)
         self.standing = Standing(self.world, self.lots)
         self.rows: list[Terms] = []
@@ -168,14 +179,15 @@ class _Builder:
         places = self.world.open_to(members[0])
         able: dict[int, dict[int, int]] = {}
         for place in places:
-            if not self._offered(place) and (count := self._able(members, place)):
+            if not self.is_offer[self.world.place_of(place)] and (count := self._able(members, place)):
                 able.setdefault(self.world.form_of(place), {})[place] = count
         before = len(self.entries)
         for in_form in able.values():
             committed += self._starts(klass, in_form, serve)
-        needy = [job for job in members if not self.evaluator.bursting.no_need(job)]
+        bursting = self.evaluator.bursting
+        needy = _apart(bursting, (job for job in members if not bursting.no_need(job)))
         for place in places if needy else ():
-            if self._offered(place):
+            if self.is_offer[self.world.place_of(place)]:
                 committed += self._rented(klass, place, needy, serve)
         job = members[0]
         home = min((each.starts.cheapest_run_usd for each in self.entries[before:]), default=0.0)
@@ -184,9 +196,6 @@ class _Builder:
         serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
         self.rows.append(serve)
         self._required(klass, committed)
-
-    def _offered(self, place: int) -> bool:
-        return self.world.places[place].offer is not None
 
     def _able(self, members: Sequence[JobView], place: int) -> int:
         """How many of a class may use a place that exists: a lease is for those that have a case."""
@@ -209,14 +218,17 @@ class _Builder:
         committed: list[int] = (now + first).tolist()
         return committed
 
-    def _rented(self, klass: int, place: int, needy: Sequence[JobView], serve: Terms) -> list[int]:
+    def _rented(
+        self, klass: int, place: int, needy: Sequence[tuple[JobView, int]], serve: Terms
+    ) -> list[int]:
         """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
-        members, at = self.classes[klass], self.world.places[place]
-        cases = [c for job in needy if isinstance(c := self.evaluator.bursting.case(job, place), Case)]
+        members, at, case_of = self.classes[klass], self.world.places[place], self.evaluator.bursting.case
+        cases = [(c, of) for job, of in needy if isinstance(c := case_of(job, place), Case)]
         if not cases or members[0].id in self.world.forbidden or at.offer is None:
             return []
-        job, case = self.world.as_form(members[0], place), cases[0]
-        now, count = sum(1 for c in cases if c.is_now(self.now)), machines(job, at)
+        job, case = self.world.as_form(members[0], place), cases[0][0]
+        all_, now = sum(of for _, of in cases), sum(of for c, of in cases if c.is_now(self.now))
+        count = machines(job, at)
         most = min(now, at.offer.offer.available // count)
         wait_h = self.world.book.wait_usd_h(job) / 3600.0
         committed = []
@@ -228,20 +240,20 @@ class _Builder:
             self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
             self._available(place).add(column, float(count))
             committed.append(column)
-        if len(cases) > now and job.deadline_at is not None:
-            rent_at = next(c.rent_at for c in cases if not c.is_now(self.now))
+        if all_ > now and job.deadline_at is not None:
+            rent_at = next(c.rent_at for c, _ in cases if not c.is_now(self.now))
             start_s = rent_at - self.now + case.start_at - self.now
             risk = late_share(job, self.now + start_s, at.run_s(job))
             price = (
                 case.cost_usd + wait_h * (start_s + longer_s(job, at)) + self.world.book.value_usd(job) * risk
             )
-            column = self.pile.add(Kind.LATER, klass, place, price, len(cases) - now, start_s)
+            column = self.pile.add(Kind.LATER, klass, place, price, all_ - now, start_s)
             serve.add(column, 1.0)
             self.caps.rental(column, job, place, rent_at - self.now, now=False)
         if count > 1:
             return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
-        column = self.pile.add(Kind.SHARE, klass, place, share.total, len(cases))
+        column = self.pile.add(Kind.SHARE, klass, place, share.total, all_)
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
         self.caps.beside(column, job, place, case.start_at - self.now)

@@ -181,3 +181,8 @@ def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
 def ends_by(job: JobView, at: Candidate, now: float) -> float:
     """When the job has ended in the worst case, on what is rented already."""
     return max(now, at.ready_at or 0.0) + at.transfer(job).seconds + (job.max_duration_s or 0.0) + job.grace_s
+
+
+def admits(permit: Filter, at: Candidate) -> bool:
+    """Whether the policy lets something at this price be rented."""
+    return permit.max_price_usd_h is None or at.instance_usd_h <= permit.max_price_usd_h

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from copy import copy
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 """Filters that say something of the job and not of the moment."""
 _NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s", "of"})
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
+_class_fields = attrgetter(*_CLASS_FIELDS)
 
 
 PARTS = 3
@@ -47,6 +49,9 @@ PARTS = 3
 
 LATE, OPTION = 1_000, 10_000
 """Weights in `World.precedence`: more than a job has forms, and more than that."""
+
+
+_at = tuple.__getitem__
 
 
 class Places(tuple[Candidate, ...]):
@@ -60,7 +65,10 @@ class Places(tuple[Candidate, ...]):
 
     def __getitem__(self, choice: int) -> Candidate:  # type: ignore[override]
         """The place of a choice."""
-        return super().__getitem__(choice % len(self))
+        try:
+            return _at(self, choice)
+        except IndexError:  # in a form
+            return _at(self, choice % len(self))
 
 
 class World:
@@ -78,6 +86,9 @@ class World:
         pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
         offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
         self.places = Places((*pools, *offers))
+        first: dict[tuple[str, Market], int] = {}
+        self._as_fast_as = [first.setdefault((at.model, at.market), n) for n, at in enumerate(self.places)]
+        """By place: the first one where a job of one form without inputs runs for as long."""
         self._forms: dict[tuple[str, int], JobView] = {}
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
@@ -322,11 +333,13 @@ class World:
 
     def fastest_s(self, job: JobView, places: Iterable[int]) -> float | None:
         """The shortest run time over some choices."""
+        if not job.inputs and not (job.of or job).forms:
+            places = {self._as_fast_as[place] for place in places}
         return min((self.places[p].run_s(self.as_form(job, p)) for p in places), default=None)
 
     def _key(self, job: JobView) -> ClassKey:
         own = job.id if job.id in self._rented_for else ""
-        fields = (own, *(_hashable(getattr(job, name)) for name in _CLASS_FIELDS))
+        fields = (own, *(_hashable(value) if type(value) is dict else value for value in _class_fields(job)))
         return self._classes.setdefault(fields, len(self._classes))
 
     def _order(self, job: JobView) -> tuple[Any, ...]:
@@ -359,5 +372,5 @@ def weighted(queue: str, weights: dict[str, float]) -> str:
     return max(named, key=len, default=queue.split("/", 1)[0])
 
 
-def _hashable(value: object) -> object:
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+def _hashable(value: dict[Any, Any]) -> object:
+    return tuple(sorted(value.items()))

@@ -16,7 +16,8 @@ def wake_at(world: World, scored: Scored) -> float | None:
     times += [
         view.avoid_until_at for view in world.snapshot.offers if waiting and view.avoid_until_at is not None
     ]
-    times += [_threshold_at(world, job) for job in waiting]
+    if any(permit.after_wait_s is not None for permit in world.book.permits):
+        times += [_threshold_at(world, job) for job in waiting]
     if waiting:
         times += [at for rule in world.book.openings if (at := changes_at(rule, world.now)) is not None]
     times += next_changes_at(world.snapshot)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from federator.planning.columns import Columns, Kind
 from federator.planning.objective import Evaluator
-from federator.planning.yard import need_of
+from federator.planning.yard import Room, need_of
 
 Floats = NDArray[np.float64]
 
@@ -29,13 +29,18 @@ def fill(
         view = world.as_form(world.by_id[name], place)
         if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
             filled[name] = place
+    full: set[tuple[int, Room, int]] = set()
     for column in _in_turn(table, np.asarray(reduced)):
         place = int(table.place[column])
         for job in table.classes[table.klass[column]]:
             if job.id in filled or not _may(evaluator, job.id, place):
                 continue
             view = world.as_form(job, place)
-            if lots[place].take(need_of(view), view.nodes) is None:
+            asked = world.place_of(place), need_of(view), view.nodes
+            if asked in full:
+                break
+            if lots[place].take(asked[1], view.nodes) is None:
+                full.add(asked)  # what is free only becomes less
                 break
             filled[job.id] = place
     return filled
