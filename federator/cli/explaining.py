@@ -143,6 +143,8 @@ def _price_of_deadline(explanation: Explanation) -> Text | str:
     if explanation.deadline_at is None or not explanation.curve:
         return ""
     if explanation.deadline_usd is None:
+        if any(point.finish_low_at <= explanation.deadline_at for point in explanation.curve):
+            return Text("not sure: in time only if it runs shorter than planned", style="yellow")
         return Text("not possible: nothing that could begin now is done in time", style="red")
     if explanation.deadline_usd < CENT_USD:
         return "costs nothing"

@@ -233,6 +233,22 @@ def test_explain_draws_what_each_earlier_finish_costs_and_where_the_deadline_lie
     assert "between in 30m and in 2h" in out
 
 
+@pytest.mark.parametrize(
+    ("low_h", "said"), [(3, "not sure: in time only if"), (5, "not possible: nothing that")]
+)
+def test_a_deadline_that_no_plan_meets_may_still_be_met_by_a_run_shorter_than_planned(
+    federator: Command, fake: FakeDispatcher, low_h: int, said: str
+) -> None:
+    point = PricePoint(
+        site="acme", pool="h100", market=Market.ON_DEMAND, start_at=NOW, cost_usd=84.0, in_time=False,
+        finish_low_at=NOW + low_h * 3600, finish_at=NOW + 6 * 3600, finish_high_at=NOW + 8 * 3600,
+    )  # fmt: skip
+    fake.answer(
+        "GET /v1/jobs/train/explain", msgspec.structs.replace(explanation(), curve=(point,)), headers=TIME
+    )
+    assert said in federator("explain", "train").out
+
+
 def explanation() -> Explanation:
     return Explanation(
         job="job-1",
