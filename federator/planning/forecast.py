@@ -89,9 +89,9 @@ def lasts_s(forecast: RunForecast, ran_s: float) -> float:
     A run that has just begun is expected to take its typical time, without a margin, for what is free behind it is planned by this: who waits has a margin of his own.
     """
     typical_s = math.sqrt(forecast.low_s * forecast.high_s)
-    spread = math.log(forecast.high_s / forecast.low_s) / (2.0 * SHOWN)
-    if ran_s <= 0.0 or spread <= 0.0:
+    if ran_s <= 0.0 or not 0.0 < forecast.low_s < forecast.high_s:
         return max(typical_s, ran_s)
+    spread = math.log(forecast.high_s / forecast.low_s) / (2.0 * SHOWN)
     beyond = math.log(ran_s / typical_s) / spread
     if beyond > FAR:
         return ran_s * math.exp(spread * math.log(2.0) / beyond)

@@ -102,6 +102,7 @@ def work(world: World) -> list[TraceJob]:
             priority=50 if request.priority is None else request.priority,
             queue=request.queue or "default",
             owner=each.by,
+            value_usd=request.value_usd,
             cpus_milli=request.spec.resources.cpus_milli,
             memory_mib=request.spec.resources.memory_mib,
         )

@@ -47,7 +47,7 @@ def world() -> World:
 
 
 def test_a_job_runs_where_its_data_is_and_the_next_one_has_it_brought(world: World) -> None:
-    jobs = [job("first", inputs=(IMAGENET,)), job("second", inputs=(IMAGENET,), deadline_s=6600.0)]
+    jobs = [job(name, inputs=(IMAGENET,), deadline_s=6600.0, value_usd=100.0) for name in ("first", "second")]
     outcome = played(jobs, world)
     first, second = sorted(outcome.schedule.attempts, key=lambda row: row.job)
     assert {first.site, second.site} == {"hall", "shed"}
