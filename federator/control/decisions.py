@@ -179,6 +179,8 @@ class DecisionLog:
         return newest if at - newest.began_at < retention.decisions_checkpoint_s else None
 
     def _add(self, row: DecisionRow) -> None:
+        if row.id in self._rows:  # recorded while the index was read, or after a write whose answer was lost
+            return
         self._rows[row.id] = row
         self._runs.setdefault(row.checkpoint or row.id, []).append(row.id)
         self._size_bytes += row.size_bytes

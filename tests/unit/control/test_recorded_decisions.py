@@ -96,6 +96,17 @@ async def test_after_a_restart_a_run_begins_and_the_old_ones_are_read() -> None:
     ]
 
 
+async def test_what_is_recorded_while_the_index_is_read_is_known_once_and_dropped_once() -> None:
+    world, problem, plan = await _seen()
+    log = _log(world)
+    await log.record(*_next(problem, plan, 1))
+    size_bytes = log._size_bytes
+    await log.load_index()
+    assert ([row.id for row in log.rows()], log._size_bytes) == (["dec-0001"], size_bytes)
+    await log.drop_before(problem.snapshot.taken_at + 1e6)
+    assert log.rows() == []
+
+
 async def test_runs_are_dropped_whole_and_never_the_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "RUNS", 2)
     world, problem, plan = await _seen()
