@@ -22,7 +22,10 @@ PLACEMENT_KEYS = "placement/"
 
 
 class Board:
-    """The open placements of every member, kept up with the records."""
+    """The open placements of every member, kept up with the records.
+
+    A gang's member that has said that its part is over is not told of it again while the others go on: with an empty disk it would begin it anew.
+    """
 
     def __init__(self, rows: Rows, on_change: Callable[[str, str], None]) -> None:
         self._rows = rows
@@ -85,9 +88,10 @@ class Board:
             self._open[placement.id] = placement
         else:
             self._open.pop(placement.id, None)
+        over = {part.member for part in placement.parts if part.ended and part.stop_acknowledged}
         for member in dict.fromkeys(placement.members):
             held = self._held.setdefault(member, {})
-            if open_now:
+            if open_now and member not in over:
                 held[placement.id] = placement
             else:
                 held.pop(placement.id, None)

@@ -7,7 +7,7 @@ import pytest
 
 from federator.control.records import Changes, row_key
 from federator.hub import desired
-from federator.model.placements import Order, Placement, PlacementReport, PlacementStatus
+from federator.model.placements import Order, Part, Placement, PlacementReport, PlacementStatus
 from federator.wire import link
 from tests.unit.hub.agents import Agent, a_world, job_of, placement
 
@@ -156,6 +156,19 @@ async def test_work_given_up_without_the_sites_word_is_to_be_stopped_should_the_
     await world.put(row, job_of(row))
     await agents["north"].open()
     assert (await agents["north"].told()).entries[0].order is Order.STOP
+
+
+async def test_a_gangs_member_is_not_told_again_of_a_part_that_it_has_said_is_over() -> None:
+    """With an empty disk it would begin its ranks a second time, while those of other members go on."""
+    world, agents = await a_world("north", "north-2")
+    over = Part(member="north", status=PlacementStatus.SUCCEEDED, stop_acknowledged=True)
+    running = Part(member="north-2", status=PlacementStatus.RUNNING)
+    row = placement("plc-1", "north", "north-2", status=PlacementStatus.RUNNING, parts=(over, running))
+    await world.put(row, job_of(row))
+    for agent in agents.values():
+        await agent.open()
+    assert (await agents["north"].told()).entries == ()
+    assert [entry.order for entry in (await agents["north-2"].told()).entries] == [Order.RUN]
 
 
 async def test_a_placement_is_not_forgotten_before_its_last_status_is_acknowledged() -> None:
