@@ -42,6 +42,8 @@ class _Kept(NamedTuple):
     """A view, and what it was made of."""
 
     job: Job
+    revision: int
+    """Of its row: a row that is written again as it was has a new one, and an action that names the old one is stale."""
     policies: int
     """Their version."""
     runs: int
@@ -132,9 +134,9 @@ class JobViews:
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
         runs, errors = self._history.learned(job.queue, job.kin), self._errors(job)
-        made_of = (job, policies, runs, errors)
+        made_of = (job, self._records.revision_of(job), policies, runs, errors)
         kept = self._kept.get(job.id)
-        if kept is None or kept.job is not job or kept[1:4] != made_of[1:]:
+        if kept is None or kept.job is not job or kept[1:5] != made_of[1:]:
             kept = _Kept(*made_of, self.of(job))
         if kept.view.behind_s != behind_s:
             kept = kept._replace(view=msgspec.structs.replace(kept.view, behind_s=behind_s))

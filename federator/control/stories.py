@@ -56,13 +56,11 @@ class Stories:
         """The job's row, its event and its outcome. An attempt that is not the job's present one counts only if it succeeded."""
         report, placement, job = told
         if job.terminal:
-            changes.put(job)
-        elif report.status is PlacementStatus.SUCCEEDED:
+            return
+        if report.status is PlacementStatus.SUCCEEDED:
             self._succeed(changes, told)
         elif job.placement == placement.id:
             self._stories[report.status](changes, told)
-        else:
-            changes.put(job)
 
     def _succeed(self, changes: Changes, told: Told) -> None:
         """Any attempt's success completes the job; a newer copy is told to stop, for nothing."""

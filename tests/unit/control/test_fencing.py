@@ -138,6 +138,25 @@ async def test_a_late_word_of_the_old_attempt_does_not_disturb_the_new_one(
     assert (owed is not None) == (said is PlacementStatus.RUNNING), "only what may still run is owed a stop"
 
 
+async def test_a_late_word_that_changes_nothing_of_the_job_does_not_write_its_row() -> None:
+    world = await a_world()
+    lab = await world.add_site("lab")
+    lab.report(self_fencing=True)
+    job = await world.submit(**STOP)
+    await world.core.turn.once()
+    first = world.placement(job)
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    world.clock.advance(2 * WITHIN_S)
+    await world.core.fences.step()
+    waits = world.job(job)
+    before = world.core.records.revision_of(waits)
+    lab.connect()
+    await lab.say(first, PlacementStatus.STOPPED, cause=Cause.STOPPED)
+    assert world.core.records.placements[first.id].status is PlacementStatus.STOPPED
+    assert world.job(job) is waits
+    assert world.core.records.revision_of(waits) == before
+
+
 @pytest.mark.parametrize("heard", [PlacementStatus.STARTING, PlacementStatus.RUNNING])
 async def test_the_use_of_an_attempt_that_was_given_up_is_booked_once_whenever_it_becomes_known(
     heard: PlacementStatus,
