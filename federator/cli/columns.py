@@ -7,7 +7,7 @@ from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd
 from federator.kernel.quantities import format_instant
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
-from federator.model.jobs import in_gpus
+from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
@@ -119,7 +119,9 @@ def pool_columns() -> tuple[Column[PoolRow], ...]:
         Column("HOSTS", lambda row: str(row.pool.nodes), right=True),
         Column(
             "GPUS/HOST",
-            lambda row: "1, shared" if row.pool.shared else str(row.pool.gpus_per_node),
+            lambda row: (
+                f"{_gpus_of(row.pool, row.pool.gpus_per_node)}{', shared' if row.pool.shared else ''}"
+            ),
             right=True,
         ),
         Column("LENT", lambda row: _gpus_of(row.pool, row.pool.lent_gpus), right=True),
@@ -138,7 +140,7 @@ def _free(row: PoolRow) -> str:
     shapes = [each for each in row.free if each.gpus and each.count]
     if row.pool.nodes == 1 and len(shapes) == 1 and shapes[0].count == 1:
         return _gpus_of(row.pool, shapes[0].gpus)
-    what = "GPU" if row.pool.shared else "host"
+    what = "host" if not row.pool.shared else "GPU" if row.pool.gpus_per_node == WHOLE_MILLI else "part"
     return (
         ", ".join(
             f"{_gpus_of(row.pool, each.gpus)} on {'each of ' if each.count > 1 else ''}{counted(each.count, what)}"

@@ -215,6 +215,7 @@ class Observer:
             open=not of.because,
             closed_because=of.because,
             shared=bool(pool.shared),
+            cut_milli=pool.cut_milli or 0,
             **_lease_fields(of.lease, self.slack_s),
         )
         return _as_held(_PoolKept(pool, here, -math.inf, view), report, now)

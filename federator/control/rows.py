@@ -137,6 +137,7 @@ def _pool_row(pool: PoolView, inventory: Inventory, records: Records) -> PoolRow
         free=pool.free,
         lent_gpus=lent,
         shared=pool.shared or UNSET,
+        cut_milli=pool.cut_milli or UNSET,
     )
     return PoolRow(
         pool=reported,

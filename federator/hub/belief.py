@@ -62,8 +62,11 @@ def _check_pool(pool: Pool, where: str) -> None:
     _short(pool.name + pool.model, f"{where}.name")
     _between(pool.nodes, 0, MAX_HOSTS, f"{where}.nodes")
     _between(pool.gpus_per_node, 0, MAX_GPUS_PER_NODE, f"{where}.gpus_per_node")
-    if pool.shared and pool.gpus_per_node != WHOLE_MILLI:
+    if pool.shared and not pool.cut_milli and pool.gpus_per_node != WHOLE_MILLI:
         raise Invalid(f"is not {WHOLE_MILLI}, for GPUs that are shared", field=f"{where}.gpus_per_node")
+    if pool.shared:
+        _between(pool.gpus_per_node, 1, WHOLE_MILLI, f"{where}.gpus_per_node")
+    _between(pool.cut_milli or 0, 0, pool.gpus_per_node if pool.shared else 0, f"{where}.cut_milli")
     _between(pool.lent_gpus, 0, pool.nodes * pool.gpus_per_node, f"{where}.lent_gpus")
     for name in ("gpu_memory_mib", "cpus_milli_per_node", "memory_mib_per_node"):
         _between(getattr(pool, name), 0, MAX_NUMBER, f"{where}.{name}")

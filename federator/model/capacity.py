@@ -63,6 +63,8 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """GPUs that the site lends at this hour, busy or free."""
     shared: bool | msgspec.UnsetType = msgspec.UNSET
     """Its GPUs are shared: each is a host of its own, and all counts of GPUs here and in `free` are thousandths of one. Unset, so that dispatchers from before read it: they are not."""
+    cut_milli: int | msgspec.UnsetType = msgspec.UNSET
+    """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. Unset: any part."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

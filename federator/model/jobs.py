@@ -79,6 +79,12 @@ def in_gpus(count: int, *, shared: bool) -> float:
     return tidy(count / WHOLE_MILLI) if shared else count
 
 
+def cuts_of(share_milli: int, cut_milli: int) -> int:
+    """How many parts of that size are what is asked for, to a twentieth of one; 0: it is not a whole number of them."""
+    cuts = (share_milli + cut_milli // 2) // cut_milli
+    return cuts if 20 * abs(cuts * cut_milli - share_milli) <= cut_milli else 0
+
+
 def tidy(gpus: float) -> float:
     """A sum of GPUs and of parts, to the thousandth; a whole number as such, for people and programs that expect one."""
     return int(gpus) if gpus == int(gpus) else round(gpus, 3)

@@ -231,6 +231,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """For a lease: for how long it may be paid beyond the last end of its work: slack and teardown."""
     shared: bool = False
     """Its GPUs are shared: each is a host of its own, and all counts of GPUs here, in `free` and in `busy` are thousandths of one."""
+    cut_milli: int = 0
+    """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
 
     @property
     def key(self) -> str:

@@ -54,6 +54,8 @@ class Candidate:
     """What is known of data and links; None: nothing."""
     shared: bool = False
     """Its GPUs are shared: each is a host of its own, and is counted in thousandths."""
+    cut_milli: int = 0
+    """They are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
 
     @property
     def shown(self) -> str:
@@ -169,6 +171,7 @@ def make(view: PoolView) -> tuple[object, ...]:
         view.gpu_memory_mib,
         view.gpus_per_node,
         view.shared,
+        view.cut_milli,
         view.cpus_milli_per_node,
         view.memory_mib_per_node,
         tuple(sorted(view.labels.items())),
@@ -232,6 +235,7 @@ def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candid
         shut=tuple(each for each in views if not each.open) if usable[0].open else (),
         data=data,
         shared=view.shared,
+        cut_milli=view.cut_milli,
     )
 
 

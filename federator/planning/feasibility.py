@@ -11,7 +11,7 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
 from federator.kernel.quantities import format_mib
-from federator.model.jobs import APART, in_gpus
+from federator.model.jobs import APART, cuts_of, in_gpus
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning import permits
 from federator.planning.asking import Answer, Ground, Rejection, Test
@@ -145,14 +145,24 @@ def _gpu_memory(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if not job.gpus or job.shared == at.shared:
+    if not job.gpus or (job.shared == at.shared and _cut_fits(job, at)):
         return None
+    if job.shared and at.shared:
+        part = in_gpus(at.cut_milli, shared=True)
+        asks = f"the job asks for {gpus(in_gpus(job.gpus, shared=True))}"
+        return f"its GPUs are cut into parts of {part:g}, and {asks}", f"ask for {gpus(part)}"
     if not job.shared:
         # A part is of one GPU; half of what needs eight would be no small change, and nodes apart have no parts yet.
         change = "ask for part of a GPU (0.5)" if job.gpus == 1 and job.together != APART else ""
         return "its GPUs are shared, and the job asks for whole ones", change
     change = "ask for a whole GPU" if at.gpus else ""
     return "the job asks for part of a GPU, and none there is shared", change
+
+
+def _cut_fits(job: JobView, at: Candidate) -> bool:
+    """Whether parts of that size, on one GPU each rank, are what the job asks for: nobody gets more than is booked."""
+    ranks = max(1, job.ranks_in_one)
+    return not at.cut_milli or cuts_of(job.gpus // ranks, at.cut_milli) > 0
 
 
 def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -174,8 +184,9 @@ def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
 def _gpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.gpus <= at.gpus:
         return None
-    change = f"ask for {gpus(at.gpus)} per node" if at.gpus else ""
-    return f"the job asks for {gpus(job.gpus)} per node; a host there has {at.gpus}", change
+    change = f"ask for {gpus(in_gpus(at.gpus, shared=at.shared))} per node" if at.gpus else ""
+    asks, has = (in_gpus(count, shared=at.shared) for count in (job.gpus, at.gpus))
+    return f"the job asks for {gpus(asks)} per node; a host there has {has}", change
 
 
 def _cpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -268,7 +279,7 @@ FILTERS: tuple[Test, ...] = (
     Test("gpu-memory", "The job asks for more memory per GPU.", _gpu_memory),
     Test(
         "shared-gpus",
-        "The job asks for part of a GPU and none there is shared; or it asks for whole ones, and they are.",
+        "The job asks for part of a GPU and none there is shared, or cut into such parts; or it asks for whole ones, and they are.",
         _shared_gpus,
     ),
     Test(

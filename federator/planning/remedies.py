@@ -227,11 +227,12 @@ def _memory(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
 
 
 def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """Half a GPU instead of one, or a whole one instead of a part."""
+    """Half a GPU instead of one, or such a part as they are cut into; or a whole one instead of a part."""
     if not at.gpus:
         return ()
     ranks = max(1, job.ranks_in_one)
-    count = HALF if at.shared else ranks * math.ceil(job.gpus / ranks / WHOLE_MILLI)
+    whole = ranks * math.ceil(job.gpus / ranks / WHOLE_MILLI)
+    count = ranks * (at.cut_milli or HALF) if at.shared else whole
     return (*_ask(job, "shared", at.shared), *_ask(job, "gpus", count))
 
 

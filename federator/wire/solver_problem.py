@@ -233,9 +233,11 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     nodes: Hosts = 1
     """Hosts, busy or free."""
     gpus_per_node: Count = 0
-    """GPUs of each host; 1000 where they are `shared`."""
+    """GPUs of each host; where they are `shared` thousandths of one, 1000 unless it is a part that is a host."""
     shared: bool = False
     """Its GPUs are shared: each is a host of its own with a share of CPUs and memory, and GPUs, free and busy, are counted in thousandths."""
+    cut_milli: Count = 0
+    """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
     cpus_milli_per_node: Count = 0
     """CPUs of each host, in thousandths of a core."""
     memory_mib_per_node: Count = 0

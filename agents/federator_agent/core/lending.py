@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources
+from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources, cuts_of, in_gpus
 from federator.model.sites import LocalWork
 
 SHARED_POOL = "{}-shared"
@@ -33,6 +33,10 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of its GPUs on their host, where it is one host and they are not those from 0 on."""
     shares: int = 0
     """So many GPUs of each machine are shared: each is a host of its own in this pool, of which jobs get parts. 0: its GPUs are not shared."""
+    host_milli: int = WHOLE_MILLI
+    """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it."""
+    cut_milli: int = 0
+    """Of shared GPUs: a rank gets whole parts of so many thousandths. 0: any part."""
 
     @property
     def on_machine(self) -> int:
@@ -59,6 +63,11 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
         if gpus.count and bool(gpus.share_milli) != bool(self.shares):
             shares = "shares its GPUs in parts" if self.shares else "shares none of its GPUs"
             return f"pool {self.name} {shares}"
+        if gpus.share_milli and self.cut_milli and not cuts_of(gpus.share_milli, self.cut_milli):
+            part = in_gpus(self.cut_milli, shared=True)
+            return f"pool {self.name} has parts of {part} GPUs, not {gpus.total}"
+        if gpus.share_milli and gpus.share_milli > self.host_milli:
+            return f"a host of pool {self.name} has {in_gpus(self.host_milli, shared=True)} GPUs, not {gpus.total}"
         if gpus.count and gpus.models and self.model.lower() not in {model.lower() for model in gpus.models}:
             return f"pool {self.name} has {self.model or 'no'} GPUs, not {'|'.join(gpus.models)}"
         if gpus.count and self.gpu_memory_mib < gpus.memory_mib:
@@ -71,6 +80,14 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
             if needs > has:
                 return f"a host of pool {self.name} has {has} {what}, not {needs}"
         return ""
+
+
+def _as_cut(need: Resources, pool: HostPool) -> Resources:
+    """What a rank is given there: whole parts, where its GPUs are cut into such."""
+    if not need.gpus.share_milli or not pool.cut_milli:
+        return need
+    milli = cuts_of(need.gpus.share_milli, pool.cut_milli) * pool.cut_milli
+    return replace(need, gpus=replace(need.gpus, share_milli=milli))
 
 
 def with_shares(pool: HostPool, shares: int) -> list[HostPool]:
@@ -282,8 +299,11 @@ def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterabl
     hosts = free_hosts(seen.hosts.get(pool.name, ()), new, by_number=False)
     if not pool.gpus_per_node:
         return hosts if not site.lend.pools or pool.name in site.lend.pools else []
-    ours = sum(len(slot.gpus) for slots in held.values() for slot in slots if slot.pool == pool.name)
     total = lent_gpus(site, pool)
+    if pool.shares:
+        ours = sum(slot.share_milli for slots in held.values() for slot in slots if slot.pool == pool.name)
+        return _lent_parts(hosts, pool, total * pool.host_milli - ours) if total else []
+    ours = sum(len(slot.gpus) for slots in held.values() for slot in slots if slot.pool == pool.name)
     left, lent = max(0, total - ours), []
     for host in hosts:
         gpus = host.gpus[:left]
@@ -292,10 +312,21 @@ def free_seen(site: Site, pool: HostPool, seen: Seen, held: Mapping[str, Iterabl
     return lent if total else []
 
 
+def _lent_parts(hosts: Iterable[Host], pool: HostPool, left_milli: int) -> list[Host]:
+    """Of hosts with parts of GPUs so many thousandths, in whole parts."""
+    cut, lent = pool.cut_milli or 1, []
+    for host in hosts:
+        milli = max(0, min(host.share_milli, left_milli)) // cut * cut
+        left_milli -= milli
+        lent.append(replace(host, gpus=host.gpus if milli else (), share_milli=milli))
+    return lent
+
+
 def seat_together(
     hosts: list[Host], pool: HostPool, ranks: tuple[int, ...], need: Resources, together: str
 ) -> tuple[Slot, ...] | None:
     """As `seat`; but all on one host, or each on a host of its own, where the job says so."""
+    need = _as_cut(need, pool)
     if together != ON_ONE_HOST:
         return seat(hosts, pool, ranks, need, apart=together == APART)
     fullest = sorted(hosts, key=lambda host: (host.free_gpus, host.cpus_milli, host.name))

@@ -6,7 +6,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.model.capacity import Pool, Shape
-from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import GpuPart, SiteReport
 from federator.wire.needs import FORMS, TOGETHER
 from federator_agent.core.events import Now
@@ -80,7 +79,9 @@ def site_report(state: State, now: Now) -> SiteReport:
 
 
 def _parts(state: State) -> tuple[GpuPart, ...]:
-    """Who has which part of which shared GPU."""
+    """Who has which part of which shared GPU. Of a site with a scheduler of its own, that alone knows which."""
+    if state.seen is not None:
+        return ()
     held = sorted(held_slots(state.records).items())
     return tuple(
         GpuPart(slot.pool, slot.gpus[0], name, slot.rank, slot.share_milli)
@@ -97,7 +98,7 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         for host in (free_now(state, pool, state.records) if lends else ())
         if host.gpus or host.cpus_milli
     )
-    unit = WHOLE_MILLI if pool.shares else 1
+    unit = pool.host_milli if pool.shares else 1
     return Pool(
         name=pool.name,
         model=pool.model,
@@ -109,6 +110,7 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         free=tuple(Shape(*size, count=count) for size, count in sorted(free.items())),
         lent_gpus=_lent_gpus(state, pool) * unit if lends else 0,
         shared=True if pool.shares else UNSET,
+        cut_milli=pool.cut_milli or UNSET,
     )
 
 

@@ -51,6 +51,9 @@ def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
         )
     if job.gpus and job.shared != (target.pool is not None and target.pool.shared):
         yield Fault(PERMISSION, f"{target.key} {'has no shared GPUs' if job.shared else 'shares its GPUs'}")
+    cut, part = target.pool.cut_milli if target.pool is not None else 0, job.gpus / max(1, job.ranks_in_one)
+    if job.shared and cut and abs(part - max(1, round(part / cut)) * cut) > cut / 20:
+        yield Fault(PERMISSION, f"{target.key} cuts its GPUs into parts of {cut}, the job wants {part:g}")
     unwanted = {"spot": Market.ON_DEMAND, "on-demand": Market.SPOT}.get(job.spot_policy)
     if target.market is unwanted:
         yield Fault(

@@ -71,3 +71,18 @@ async def test_nodes_apart_need_as_many_hosts() -> None:
     await world.turn()
     assert world.placement(fits).members == ("lab", "lab")
     assert world.job(never).placement is None
+
+
+async def test_a_gpu_that_is_cut_takes_only_jobs_that_ask_for_what_it_is_cut_into() -> None:
+    world = await make_world()
+    site = await world.add_site("lab", nodes=4, gpus=500)
+    site.pool = replace(site.pool, shared=True, cut_milli=500)
+    site.report()
+    half = await world.submit(resources={"gpus": 0.5}, estimate="1h")
+    never = await world.submit(resources={"gpus": 0.3}, estimate="1h")
+    squeezed = await world.submit(resources={"gpus": "0.3..1"}, estimate="1h")
+    await world.turn()
+    assert world.placement(half).gpus == 0.5
+    assert world.job(never).placement is None
+    assert "cut into parts of 0.5" in str(await world.core.views.explain(world.job(never)))
+    assert world.placement(squeezed).gpus == 0.5

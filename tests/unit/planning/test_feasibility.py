@@ -52,6 +52,20 @@ CASES: list[Case] = [
     ("shared-gpus", a_job(gpus=500, shared=True), a_pool(), (), "none there is shared"),
     ("shared-gpus", a_job(), a_pool(shared=True, gpus_per_node=1000), (), "the job asks for whole ones"),
     ("shared-gpus", a_job(gpus=500, shared=True), an_offer(), BURST, "none there is shared"),
+    (
+        "shared-gpus",
+        a_job(gpus=300, shared=True),
+        a_pool(shared=True, gpus_per_node=500, cut_milli=500),
+        (),
+        "its GPUs are cut into parts of 0.5, and the job asks for 0.3 GPUs",
+    ),
+    (
+        "gpus-per-node",
+        a_job(gpus=1000, shared=True),
+        a_pool(shared=True, gpus_per_node=500, cut_milli=500),
+        (),
+        "asks for 1 GPU per node; a host there has 0.5",
+    ),
     ("together", a_job(nodes=2, together="rack"), a_pool(), (), "no label says which rack its hosts are in"),
     (
         "together",
