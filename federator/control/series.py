@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from federator.control.acceptance import Acceptance
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
+from federator.control.tokens import tokenless
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
@@ -97,7 +98,12 @@ class SeriesDesk:
 
     async def pause(self, caller: Caller, series: Series) -> SeriesDetail:
         """Submit no runs. One that is there goes on; one that is owed is left out."""
-        paused: dict[str, object] = {"paused_by": caller.name, "owed_at": None}
+        paused: dict[str, object] = {
+            "paused_by": caller.name,
+            "paused_because": "",
+            "vouched_by": "",
+            "owed_at": None,
+        }
         return await self._change(caller, series, "pause", lambda _now: paused)
 
     async def resume(self, caller: Caller, series: Series) -> SeriesDetail:
@@ -108,7 +114,8 @@ class SeriesDesk:
             if next_at is not None and series.next_at is not None:
                 # Of what comes before that it is decided already, also where the clock has been put back.
                 next_at = max(next_at, series.next_at)
-            return {"paused_by": "", "next_at": next_at}
+            vouched_by = caller.name if series.owner in tokenless(self._records, now) else ""
+            return {"paused_by": "", "paused_because": "", "vouched_by": vouched_by, "next_at": next_at}
 
         return await self._change(caller, series, "resume", resumed)
 

@@ -18,10 +18,12 @@ from federator.control.intake import PART, Intake
 from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.control.series import newest_run, running
+from federator.control.tokens import tokenless
 from federator.kernel.errors import FederatorError, Transient
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_instant
-from federator.model.identity import Caller, Role
+from federator.model.events import Event
+from federator.model.identity import Caller, Role, Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
 from federator.wire.jobfile import JobRequest, read_job
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 60.0
 """Clocks are put right: so often it is looked whether something is due."""
+DISPATCHER = "dispatcher"
+"""Who has paused a series that nobody has."""
 AGAIN_S = 15.0
 """After so long a run is tried again that could not be taken for now."""
 
@@ -43,12 +47,15 @@ class SeriesRuns:
         self._acceptance = acceptance
         self._intake = intake
         self._news = asyncio.Event()
+        self._tokenless: set[str] = set()
+        """People none of whose tokens is valid any more, as of the last look."""
         records.subscribe(self._hear)
 
     def _hear(self, changes: Changes) -> None:
         rows = changes.rows.values()
         if any(
-            isinstance(row, Series) or (isinstance(row, Job) and row.series and row.terminal) for row in rows
+            isinstance(row, Series | Token) or (isinstance(row, Job) and row.series and row.terminal)
+            for row in rows
         ):
             self._news.set()
 
@@ -65,6 +72,7 @@ class SeriesRuns:
 
     async def look(self) -> float | None:
         """Submit what is due; returns when to look again, if ever."""
+        self._tokenless = tokenless(self._records, self._scribe.clock.now())
         times = [await self._see_to(key) for key in tuple(self._records.series)]
         return min((at for at in times if at is not None), default=None)
 
@@ -96,7 +104,11 @@ class SeriesRuns:
         """The series as it is now, with the run that it owes if that can start."""
         changes, now = Changes(), self._scribe.clock.now()
         former = self._records.series[key]
+        if former.status is SeriesStatus.ACTIVE and former.owner in self._tokenless and not former.vouched_by:
+            return self._paused(former)
         series, submits = look(former, now, running(self._records, former))
+        if series.vouched_by and series.owner not in self._tokenless:
+            series = replace(series, vouched_by="")
         if submits and series.owed_at is not None:
             run = series.run(series.runs + 1)
             try:
@@ -107,6 +119,21 @@ class SeriesRuns:
                 series = replace(series.noted(now, f"{run} was refused: {error.describe()}"), owed_at=None)
         if series != former:
             changes.put(series)
+        return changes
+
+    def _paused(self, series: Series) -> Changes:
+        """Whom nobody lets in any more has nothing submitted either."""
+        changes = Changes()
+        because = f"of {series.owner}'s tokens none is valid any more"
+        told = f"series {series.name} is paused: {because}"
+        changes.put(replace(series, paused_by=DISPATCHER, paused_because=because, owed_at=None))
+        last = newest_run(self._records, series)
+        if last:
+            changes.put(self._scribe.event(last[0], "series", told))
+        else:
+            ids, now = self._scribe.ids, self._scribe.clock.now()
+            changes.put(Event(id=ids.new("ev"), job="", at=now, kind="series", status="", text=told))
+        self._scribe.act(changes, DISPATCHER, told, queue=series.queue, owner=series.owner)
         return changes
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:

@@ -181,8 +181,7 @@ class Tokens:
         return _answer(secret, token)
 
     def _valid(self, token: Token | JoinToken) -> bool:
-        revoked = isinstance(token, Token) and token.revoked
-        return not revoked and (token.expires_at is None or token.expires_at > self.clock.now())
+        return is_valid(token, self.clock.now())
 
     def _ended(self, token: Token | JoinToken, in_s: float) -> Token | JoinToken:
         """The same token, over at once or that much later; never later than it would have been."""
@@ -228,6 +227,18 @@ class Tokens:
             )
             changes.put(*rows, entry)
         return changes
+
+
+def tokenless(records: Records, now: float) -> set[str]:
+    """The people of whose tokens none is valid any more. Who never had one is none of them: where no tokens are asked for there are none."""
+    tokens = records.tokens.values()
+    return {token.name for token in tokens} - {token.name for token in tokens if is_valid(token, now)}
+
+
+def is_valid(token: Token | JoinToken, now: float) -> bool:
+    """Whether it opens anything: it is neither revoked nor expired."""
+    revoked = isinstance(token, Token) and token.revoked
+    return not revoked and (token.expires_at is None or token.expires_at > now)
 
 
 def digest_of(secret: str) -> str:

@@ -127,6 +127,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of the newest run's jobs."""
     filling: Filling | None = None
     paused_by: str = ""
+    paused_because: str = ""
+    """Of a series that the dispatcher has paused by itself: why."""
+    vouched_by: str = ""
+    """Who has resumed it while its owner had no token: until there is one again it goes on all the same."""
     ended_at: float | None = None
     ended_because: str = ""
     notes: tuple[Note, ...] = ()
@@ -215,7 +219,8 @@ def said(series: Series, now: float, running: str) -> str:
     if series.ended_at is not None:
         return f"ended: {series.ended_because}"
     if series.paused_by:
-        return f"paused by {series.paused_by}: no runs are submitted until it is resumed"
+        because = f": {series.paused_because}; no runs" if series.paused_because else ": no runs"
+        return f"paused by {series.paused_by}{because} are submitted until it is resumed"
     parts = []
     if series.owed_at is not None:
         waits = f"waits for {running} to end" if running else "is to be submitted"

@@ -52,8 +52,9 @@ class Story:
         return self.world.core.records.series["ada/again"]
 
     def runs(self) -> list[Job]:
+        """By their numbers: ids of one millisecond are in no order across a restart."""
         found = self.world.core.records.runs.get("ada/again", {})
-        return [found[name] for name in sorted(found)]
+        return sorted(found.values(), key=lambda job: int(job.name.rpartition("-")[2]))
 
     async def do(self, what: str, value: Any) -> None:
         core = self.world.core

@@ -1,5 +1,6 @@
 """Series: runs come when they are due, once each, whoever leads; what does not come is said, and why."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from federator.control.intake import PART
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.kernel.quantities import parse_instant
-from federator.model.events import LedgerEntry
+from federator.model.events import Event, LedgerEntry
 from federator.model.jobs import Job, JobStatus
 from federator.model.series import Series
 from federator.store.memory import MemoryStore
+from federator.wire.http import TokenRequest
 from tests.support.dispatch import ADA, ADMIN, BOB, SharedClock, World, make_world
+from tests.support.waiting import until
 
 HOUR = 3600.0
 MIDNIGHT = parse_instant("2026-03-01T00:00:00Z")
@@ -391,3 +394,79 @@ async def test_a_run_comes_once_though_the_clock_is_put_back_and_it_is_resumed()
     world.clock.advance(120.0)
     await world.core.series_runs.look()
     assert names(world) == ["nightly-1"]
+
+
+async def timeline(world: World, job_id: str) -> list[Event]:
+    return await world.core.views.events(job_id, None)
+
+
+async def a_token(world: World, name: str = "ada", expires_in: str = "") -> None:
+    request = TokenRequest(name=name, role="user", expires_in=expires_in)
+    await world.core.admission.create_token(ADMIN, request)
+
+
+async def test_it_is_paused_once_its_owner_has_no_token_and_goes_on_when_somebody_resumes_it() -> None:
+    world = await a_world()
+    await a_token(world)
+    await again_and_again(world)
+    await pass_time(world, 6)
+    assert names(world) == ["nightly-1", "nightly-2"]
+    await world.core.admission.revoke(ADMIN, "ada")
+    await pass_time(world, 6)
+    assert names(world) == ["nightly-1", "nightly-2"]
+    assert because(world) == (
+        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until it is resumed"
+    )
+    told = "series nightly is paused: of ada's tokens none is valid any more"
+    assert [event.text for event in await timeline(world, runs(world)[-1].id) if event.kind == "series"] == [
+        told
+    ]
+    assert ("dispatcher", told) in [(line.who, line.what) async for line in _ledger(world)]
+    await world.core.series.resume(ADMIN, series(world))
+    await pass_time(world, 12)
+    assert names(world) == ["nightly-1", "nightly-2", "nightly-3", "nightly-4", "nightly-5"]
+    await a_token(world)
+    await pass_time(world, 1)
+    await world.core.admission.revoke(ADMIN, "ada")
+    await pass_time(world, 6)
+    assert series(world).paused_by == "dispatcher", "what an admin vouched for was the time without a token"
+    await a_token(world)
+    await world.core.series.resume(ADA, series(world))
+    await pass_time(world, 6)
+    assert names(world)[5:] == ["nightly-6"]
+
+
+async def test_a_token_that_expires_ends_what_was_lent_with_it() -> None:
+    world = await a_world()
+    await a_token(world, expires_in="2h")
+    await again_and_again(world)
+    await pass_time(world, 7)
+    assert names(world) == ["nightly-1"]
+    assert "none is valid any more" in because(world)
+
+
+async def test_another_token_of_its_owner_is_enough() -> None:
+    world = await a_world()
+    await a_token(world, expires_in="2h")
+    await a_token(world)
+    await again_and_again(world)
+    await pass_time(world, 7)
+    assert names(world) == ["nightly-1", "nightly-2"]
+
+
+async def test_a_revoked_token_is_seen_to_at_once() -> None:
+    """Long before the next run is due."""
+    world = await a_world()
+    await a_token(world)
+    await again_and_again(world, every={"interval": "6h", "start": "2026-04-01T00:00:00Z"})
+    loop = asyncio.create_task(world.core.series_runs.run())
+    try:
+        await world.core.series_runs.look()
+        await world.core.admission.revoke(ADMIN, "ada")
+        await until(lambda: series(world).paused_by == "dispatcher")
+    finally:
+        loop.cancel()
+    events = [event for event in await timeline(world, "") if event.kind == "series"]
+    assert [event.text for event in events] == [
+        "series nightly is paused: of ada's tokens none is valid any more"
+    ]
