@@ -110,12 +110,13 @@ class SeriesDesk:
         """Submit runs again, from the next one on that is due."""
 
         def resumed(now: float) -> dict[str, object]:
-            next_at = series.every.first(now, series.anchor_at)
-            if next_at is not None and series.next_at is not None:
-                # Of what comes before that it is decided already, also where the clock has been put back.
-                next_at = max(next_at, series.next_at)
             vouched_by = caller.name if series.owner in tokenless(self._records, now) else ""
-            return {"paused_by": "", "paused_because": "", "vouched_by": vouched_by, "next_at": next_at}
+            return {
+                "paused_by": "",
+                "paused_because": "",
+                "vouched_by": vouched_by,
+                "next_at": series.next(now),
+            }
 
         return await self._change(caller, series, "resume", resumed)
 
@@ -258,7 +259,7 @@ def _times(every: Recurrence, former: Series, now: float) -> dict[str, object]:
     if same:
         return {"every": every}
     anchor_at = every.start_at if every.start_at is not None else former.anchor_at
-    next_at = every.first(now, anchor_at)
+    next_at = former.next(now, every, anchor_at)
     if next_at is None:
         raise Invalid("leaves no time for a run", field="$.every.end", remedy="write a later one")
     return {"every": every, "anchor_at": anchor_at, "next_at": next_at, "owed_at": None}

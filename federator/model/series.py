@@ -16,6 +16,8 @@ from federator.kernel.quantities import format_duration, format_instant
 
 NOTES = 20
 """So much of what became of its times is kept with a series."""
+BACK_S = 3600.0
+"""A clock that is put back by no more than that is waited for; by one that is put back further, times begin anew."""
 LATE_S = 60.0
 """A run that is submitted later than that after it was due is told to be late."""
 EDGE = 1e-6
@@ -61,7 +63,7 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
             just_before_at = math.nextafter(begin_at, 0.0)
             return self._open(first_after(parse_cron(self.cron), self.timezone, just_before_at))
         ticks = math.ceil((begin_at - anchor_at) / self.interval_s - EDGE)
-        return self._open(anchor_at + max(0, ticks) * self.interval_s)
+        return self._open(anchor_at + ticks * self.interval_s)
 
     def after(self, at: float, anchor_at: float) -> float | None:
         """The next time after `at`; None: there is none."""
@@ -119,6 +121,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals are counted from here."""
     next_at: float | None
     """The first time that nothing was decided of yet; None: no more runs are due."""
+    decided_at: float = 0.0
+    """When that was decided: of all times up to then."""
     owed_at: float | None = None
     """When a run was due that is still to be submitted."""
     runs: int = 0
@@ -142,6 +146,18 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         if self.ended_at is not None:
             return SeriesStatus.ENDED
         return SeriesStatus.PAUSED if self.paused_by else SeriesStatus.ACTIVE
+
+    def next(
+        self, now: float, every: Recurrence | None = None, anchor_at: float | None = None
+    ) -> float | None:
+        """The first time from now on that nothing was decided of, also where it goes on with other times. None: there is none."""
+        every = every or self.every
+        anchor_at = self.anchor_at if anchor_at is None else anchor_at
+        first_at = every.first(now, anchor_at)
+        if first_at is None or not now <= self.decided_at <= now + BACK_S:
+            return first_at
+        after_at = every.after(self.decided_at, anchor_at)
+        return None if after_at is None else max(first_at, after_at)
 
     def run(self, number: int) -> str:
         """The name of a run."""
@@ -168,7 +184,7 @@ def look(series: Series, now: float, running: str) -> Look:
     """
     if series.status is not SeriesStatus.ACTIVE:
         return Look(series, submits=False)
-    series = _come_due(series, now, running)
+    series = _come_due(_put_back(series, now), now, running)
     every, owed_at = series.every, series.owed_at
     if owed_at is None:
         if series.next_at is None:
@@ -195,8 +211,27 @@ def _come_due(series: Series, now: float, running: str) -> Series:
         )
     if running and every.overlap is Overlap.SKIP:
         series = series.noted(now, f"{_due(due_at)} is skipped: {running} is not over")
-        return replace(series, next_at=every.after(now, series.anchor_at), owed_at=None)
-    return replace(series, next_at=every.after(now, series.anchor_at), owed_at=due_at)
+        due_at = None
+    next_at = every.after(now, series.anchor_at)
+    return replace(series, next_at=next_at, decided_at=now, owed_at=due_at)
+
+
+def _put_back(series: Series, now: float) -> Series:
+    """Of a clock that was far ahead when something was decided, nothing is left: what was due by it would be waited for as long."""
+    ahead_s = max(series.decided_at, series.changed_at) - now
+    if ahead_s <= BACK_S or series.next_at is None:
+        return series
+    series = series.noted(
+        now, f"the clock was put back by {format_duration(ahead_s)}: times count from now on"
+    )
+    owed_at = series.owed_at if series.owed_at is not None and series.owed_at <= now else None
+    return replace(
+        series,
+        next_at=series.next(now),
+        owed_at=owed_at,
+        decided_at=now,
+        changed_at=min(series.changed_at, now),
+    )
 
 
 def _due(at: float) -> str:

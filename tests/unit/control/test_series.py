@@ -470,3 +470,38 @@ async def test_a_revoked_token_is_seen_to_at_once() -> None:
     assert [event.text for event in events] == [
         "series nightly is paused: of ada's tokens none is valid any more"
     ]
+
+
+@pytest.mark.parametrize("every", ["6h", "0 */6 * * *"])
+async def test_runs_come_again_after_the_clock_was_far_ahead_and_was_put_back(every: str) -> None:
+    world = await a_world()
+    await again_and_again(world, every=every, finish_within="5h")
+    await pass_time(world, 1)
+    world.clock.at += 3650 * 24 * HOUR
+    await pass_time(world, 1)
+    world.clock.at -= 3650 * 24 * HOUR
+    await pass_time(world, 13)
+    due = [job.due_at for job in runs(world)]
+    assert len(due) == 4
+    assert due[2:] == [MIDNIGHT + 6 * HOUR, MIDNIGHT + 12 * HOUR]
+    assert any(note.startswith("the clock was put back by") for note in notes(world))
+
+
+async def test_a_series_that_was_begun_while_the_clock_was_far_ahead_begins_when_it_is_put_back() -> None:
+    world = await a_world()
+    world.clock.at += 3650 * 24 * HOUR
+    await again_and_again(world)
+    world.clock.at -= 3650 * 24 * HOUR
+    await pass_time(world, 12)
+    assert len(names(world)) == 2
+
+
+async def test_a_time_that_was_decided_of_gets_no_second_run_by_other_times() -> None:
+    world = await a_world()
+    await again_and_again(world)
+    await world.core.series_runs.look()
+    await end_runs(world)
+    await again_and_again(world, every="1h")
+    await world.core.series_runs.look()
+    assert names(world) == ["nightly-1"]
+    assert series(world).next_at == MIDNIGHT + HOUR
