@@ -97,6 +97,11 @@ CATALOGUE = (
         "Actions of plans, by kind and by what became of them.",
         ("kind", "result"),
     ),
+    Metric(
+        "federator_series_faults_total",
+        MetricType.COUNTER,
+        "Looks at a series that ended in an unforeseen error; each is logged, and the series is tried again.",
+    ),
     Metric("federator_alerts_total", MetricType.COUNTER, "Alerts that were raised, by kind.", ("kind",)),
     Metric(
         "federator_alerts_undelivered_total",

@@ -26,6 +26,7 @@ from federator.model.events import Event
 from federator.model.identity import Caller, Role, Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
+from federator.telemetry import METRICS
 from federator.wire.jobfile import JobRequest, read_job
 
 log = logging.getLogger(__name__)
@@ -77,22 +78,51 @@ class SeriesRuns:
         return min((at for at in times if at is not None), default=None)
 
     async def _see_to(self, key: str) -> float | None:
-        """One series; when it wants to be looked at again."""
+        """One series; when it wants to be looked at again. What is wrong with it holds up no other."""
         series = self._records.series.get(key)
         if series is None:
             return None
         try:
-            if series.filling is not None:
-                await self._fill(key, series.filling)
-            await self._records.transact(partial(self._step, key))
-            series = self._records.series[key]
-            if series.filling is not None:
-                await self._fill(key, series.filling)
-            if series.owed_at is not None and series.every.overlap is Overlap.REPLACE:
-                await self._end_last(series)
+            return await self._tend(key, series)
         except Transient as error:
             log.warning("series %s: %s", key, error)
             return self._scribe.clock.now() + AGAIN_S
+        except Exception as error:
+            log.exception("series %s: it is tried again", key)
+            METRICS.count("federator_series_faults_total")
+            # Anybody may read notes: not what the error says, which may quote the file.
+            await self._tell(
+                key,
+                f"{type(error).__name__} while it was seen to, see the dispatcher's log; it is tried again",
+            )
+            return self._scribe.clock.now() + LONGEST_WAIT_S
+
+    async def _tell(self, key: str, text: str) -> None:
+        """Among the series' notes, if they at least can be written."""
+
+        def compute() -> Changes:
+            changes, series = Changes(), self._records.series.get(key)
+            if series is not None:
+                noted = series.noted(self._scribe.clock.now(), text)
+                if noted is not series:
+                    changes.put(noted)
+            return changes
+
+        try:
+            await self._records.transact(compute)
+        except Exception as error:  # noqa: BLE001 - the fault itself is logged already
+            log.warning("series %s: nor could that be noted with it: %s", key, error)
+
+    async def _tend(self, key: str, series: Series) -> float | None:
+        """Submit what is due of it; when it wants to be looked at again."""
+        if series.filling is not None:
+            await self._fill(key, series.filling)
+        await self._records.transact(partial(self._step, key))
+        series = self._records.series[key]
+        if series.filling is not None:
+            await self._fill(key, series.filling)
+        if series.owed_at is not None and series.every.overlap is Overlap.REPLACE:
+            await self._end_last(series)
         if series.status is not SeriesStatus.ACTIVE:
             return None
         again_at = None

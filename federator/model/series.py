@@ -209,11 +209,12 @@ def _come_due(series: Series, now: float, running: str) -> Series:
         series = series.noted(
             now, f"{_due(series.owed_at)} is given up: another was due before it could start"
         )
+    owed_at: float | None = due_at
     if running and every.overlap is Overlap.SKIP:
         series = series.noted(now, f"{_due(due_at)} is skipped: {running} is not over")
-        due_at = None
+        owed_at = None
     next_at = every.after(now, series.anchor_at)
-    return replace(series, next_at=next_at, decided_at=now, owed_at=due_at)
+    return replace(series, next_at=next_at, decided_at=now, owed_at=owed_at)
 
 
 def _put_back(series: Series, now: float) -> Series:

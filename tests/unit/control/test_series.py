@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from federator.control.intake import PART
+from federator.control.series_runs import LONGEST_WAIT_S
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.kernel.quantities import parse_instant
 from federator.model.events import Event, LedgerEntry
 from federator.model.jobs import Job, JobStatus
 from federator.model.series import Series
 from federator.store.memory import MemoryStore
+from federator.telemetry import METRICS
 from federator.wire.http import TokenRequest
 from tests.support.dispatch import ADA, ADMIN, BOB, SharedClock, World, make_world
 from tests.support.waiting import until
@@ -356,11 +358,11 @@ async def test_a_run_of_many_tasks_is_completed_by_a_successor(monkeypatch: pyte
     await again_and_again(world, array=f"0-{tasks - 1}")
 
     async def dies(*_: object) -> None:
-        raise KeyError
+        raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
         patch.setattr(world.core.series_runs, "_fill", dies)
-        with pytest.raises(KeyError):
+        with pytest.raises(asyncio.CancelledError):
             await world.core.series_runs.look()
     assert len(runs(world)) == PART
     await world.core.series.pause(ADA, series(world))
@@ -505,3 +507,32 @@ async def test_a_time_that_was_decided_of_gets_no_second_run_by_other_times() ->
     await world.core.series_runs.look()
     assert names(world) == ["nightly-1"]
     assert series(world).next_at == MIDNIGHT + HOUR
+
+
+async def test_a_fault_of_one_series_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await a_world()
+    await again_and_again(world)
+    await world.submit_all(ADA, name="other", every="6h", resources={"gpus": 1})
+    looked = world.core.series_runs._step
+
+    def step(key: str) -> Any:
+        if key == "ada/nightly":
+            raise ZeroDivisionError("division by zero")
+        return looked(key)
+
+    before = METRICS.value("federator_series_faults_total") or 0.0
+    with monkeypatch.context() as patch:
+        patch.setattr(world.core.series_runs, "_step", step)
+        again_at = await world.core.series_runs.look()
+    assert world.core.records.series["ada/other"].runs == 1
+    assert notes(world) == [
+        "ZeroDivisionError while it was seen to, see the dispatcher's log; it is tried again"
+    ]
+    assert notes(world)[0] in because(world)
+    assert METRICS.value("federator_series_faults_total") == before + 1
+    assert "ada/nightly" in caplog.text
+    assert again_at == world.clock.now() + LONGEST_WAIT_S
+    await world.core.series_runs.look()
+    assert names(world) == ["nightly-1"]
