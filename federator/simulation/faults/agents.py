@@ -117,7 +117,7 @@ class AgentLife:
         match instruction:
             case do.Persist(changes):
                 self.host.disk.append(changes)
-                self._note_seats(changes)
+                self._note(changes)
             case do.KeepRenewal(boot_s):
                 self.host.disk.renewed = (self.host.boot_id, boot_s)
             case do.SendStatuses(reports):
@@ -152,11 +152,13 @@ class AgentLife:
             case do.Discard(placement):
                 self.host.discard(placement)
 
-    def _note_seats(self, changes: Sequence[Change]) -> None:
-        """What this member's disk says that it holds."""
-        for change in changes:
-            if isinstance(change, RecordChange) and change.record.slots:
-                self._truth.seated.add((change.record.entry.placement, self.host.member))
+    def _note(self, changes: Sequence[Change]) -> None:
+        """What this member's disk says that it holds, and that it ends."""
+        for record in (change.record for change in changes if isinstance(change, RecordChange)):
+            if record.slots:
+                self._truth.seated.add((record.entry.placement, self.host.member))
+            if record.stop is not None:
+                self._truth.means_to_end(record.entry.placement, self.host.member)
 
     def _stop_staging(self, placement: str) -> None:
         task = self._staging.pop(placement, None)

@@ -86,6 +86,8 @@ class Truth:
         """Placements of which all ranks have come to their own good end."""
         self._unseen: set[tuple[str, str]] = set()
         """Attempts of which a member has forgotten everything before the store knew that it had begun with them."""
+        self._meant_s: dict[tuple[str, str], float] = {}
+        """When a member's disk first said that it ends its part of a placement."""
         self._plan = plan
         self._loop = loop
         self._journal = journal
@@ -129,6 +131,15 @@ class Truth:
                 known = placement.part(member) or placement
                 if known.status is PlacementStatus.ASSIGNED:
                     self._unseen.add((placement.id, member))
+
+    def means_to_end(self, placement: str, member: str) -> None:
+        """Its agent has written down that it ends its part, and asks its ranks to as soon as it can."""
+        self._meant_s.setdefault((placement, member), self._loop.time())
+
+    def meant_to_end(self, rank: "RealRank") -> bool:
+        """Whether it ended after that was written. Even if it was never asked: an agent that died in between cannot tell its end from that of work that has saved itself."""
+        meant_s = self._meant_s.get((rank.placement, rank.member))
+        return meant_s is not None and rank.ended_s is not None and meant_s <= rank.ended_s
 
     # -- what ranks say -----------------------------------------------------------------------------------------------
 

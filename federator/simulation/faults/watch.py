@@ -143,7 +143,9 @@ class Watch:
                 self._judge_loss(placement)
 
     def _judge_loss(self, placement: Placement) -> None:
-        """A good end that is not known as one: only if what would have told of it is gone."""
+        """A good end that is not known as one: only if what would have told of it is gone, or if it was being ended."""
         ranks = self._truth.ever(placement.id).values()
-        if not any(self._truth.hosts[rank.member].forgot(rank) for rank in ranks):
+        if not any(
+            self._truth.hosts[rank.member].forgot(rank) or self._truth.meant_to_end(rank) for rank in ranks
+        ):
             self._truth.find(1, f"{placement.id} has come to a good end and counts as {placement.status}")
