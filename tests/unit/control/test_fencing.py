@@ -142,7 +142,7 @@ async def test_a_late_word_that_changes_nothing_of_the_job_does_not_write_its_ro
     world = await a_world()
     lab = await world.add_site("lab")
     lab.report(self_fencing=True)
-    job = await world.submit(**STOP)
+    job = await world.submit(on_disconnect=STOP["on_disconnect"])
     await world.core.turn.once()
     first = world.placement(job)
     world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)

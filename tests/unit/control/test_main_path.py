@@ -271,19 +271,6 @@ async def test_a_repeated_status_changes_nothing(world: World) -> None:
     assert world.core.records.revision == before
 
 
-async def test_a_waiting_job_whose_row_is_written_again_as_it_was_starts_all_the_same() -> None:
-    """What a turn keeps of it names the row's revision, which is a new one then: else its plans are stale for ever."""
-    world = await make_world()
-    job = await world.submit()
-    await world.turn()
-    waits = world.job(job)
-    await world.put(waits)
-    assert world.job(job) is waits
-    await world.add_site("lab")
-    await world.turn()
-    assert world.job(job).status is JobStatus.RUNNING
-
-
 async def test_a_restart_goes_on_from_the_store(world: World) -> None:
     running = await world.submit(resources={"gpus": 4})
     await world.turn()

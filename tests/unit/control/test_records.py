@@ -8,9 +8,11 @@ import pytest
 from federator.control.records import Changes, Records, Spec
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Permanent
+from federator.model.jobs import JobStatus
 from federator.model.sites import Site, SiteKind
 from federator.ports import Put, Transaction
 from federator.store.memory import MemoryStore
+from tests.support.dispatch import make_world
 
 
 async def records() -> Records:
@@ -97,3 +99,16 @@ async def test_a_row_that_cannot_be_read_is_named_and_nothing_starts(value: byte
     await store.commit(Transaction(puts=(Put("site/north", value),)))
     with pytest.raises(Permanent, match=r"row site/north of the store cannot be read.*backup"):
         await Records(store).load()
+
+
+async def test_a_waiting_job_whose_row_is_written_again_as_it_was_starts_all_the_same() -> None:
+    """What a turn keeps of it names the row's revision, which is a new one then: else its plans are stale for ever."""
+    world = await make_world()
+    job = await world.submit()
+    await world.turn()
+    waits = world.job(job)
+    await world.put(waits)
+    assert world.job(job) is waits
+    await world.add_site("lab")
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
