@@ -9,22 +9,14 @@ rest at that one; the evaluator charges a schedule likewise, for all that it has
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.planning.bookings import Booking
-from federator.planning.buckets import BUCKETS, BUCKETS_H
-from federator.planning.hours import EDGES_H, free_hours
+from federator.planning.buckets import BUCKETS
+from federator.planning.growing import Floats, Ints
+from federator.planning.hours import EDGES_H, free_hours, hours_row
 from federator.planning.problem import World
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 EDGES_S: Floats = EDGES_H * 3600.0
-
-
-def hours_row(place: str, bucket: int) -> str:
-    """The name of the row of a place's GPU-hours in a bucket."""
-    return f"hours/{place}/{BUCKETS_H[bucket]:g}h"
 
 
 class Displacing:

@@ -17,7 +17,8 @@ from federator.planning.problem import World
 from federator.planning.starts import Starts
 from federator.planning.yard import Lot
 
-KINDS = (("hours", 1.0), ("core-hours", 1e-3), ("gib-hours", 1.0 / 1024.0))
+GPU_HOURS = "hours"
+KINDS = ((GPU_HOURS, 1.0), ("core-hours", 1e-3), ("gib-hours", 1.0 / 1024.0))
 """Names of the rows, and their units in what hosts are counted in: GPUs, milli-cores, MiB. Small numbers, since solvers like them alike."""
 EDGES_H = np.array(BUCKETS_H)
 WIDTHS_H = np.diff(EDGES_H)
@@ -56,13 +57,16 @@ def hour_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry], line:
             binding = demand.may_bind(free, shared=world.places[place].shared)
         for kind, (name, unit) in enumerate(KINDS):
             if binding[kind, bucket]:
-                low = BUCKETS_H[bucket]
-                row = Terms(
-                    f"{name}/{world.places[place].key}/{low:g}h", -np.inf, unit * float(free[kind, bucket])
-                )
+                row_name = hours_row(world.places[place].key, bucket, name)
+                row = Terms(row_name, -np.inf, unit * float(free[kind, bucket]))
                 row.extend(columns[begin:end], hours[begin:end] * (unit * asks[entry[begin:end], kind]))
                 rows.append(row)
     return [row for row in rows if row]
+
+
+def hours_row(place: str, bucket: int, kind: str = GPU_HOURS) -> str:
+    """The name of the row of a place's hours in a bucket."""
+    return f"{kind}/{place}/{BUCKETS_H[bucket]:g}h"
 
 
 _NO_HOURS: Floats = np.zeros((len(KINDS), BUCKETS))

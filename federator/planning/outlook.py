@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Outside
+from federator.planning.growing import Floats, Ints
+from federator.planning.hours import GPU_HOURS
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LEAST = 1e-6
 """Less of anything is nothing."""
 MORE = 2
 """Of a class of which some start now, so many more are taken for starting soon: a relaxed plan has parts of jobs."""
-SHARED_ROWS = "hours/"
+SHARED_ROWS = f"{GPU_HOURS}/"
 """Names of rows that are shared with those outside begin with it."""
 
 

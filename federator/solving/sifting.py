@@ -22,6 +22,7 @@ from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 
 from federator.planning.columns import Columns
 from federator.planning.growing import Floats, Ints
+from federator.planning.outlook import SHARED_ROWS
 from federator.solving.packed import Packed
 
 Bools = NDArray[np.bool_]
@@ -121,7 +122,7 @@ def hours_of(table: Columns, rows: Ints) -> Floats:
     """In how many hours what these rows are about is there; infinite where that is not GPU-hours of a bucket."""
     names = [table.rows[row].name for row in rows.tolist()]
     ends = [
-        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith("hours/") else "inf" for name in names
+        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith(SHARED_ROWS) else "inf" for name in names
     ]
     return np.array([float(end) for end in ends])
 
