@@ -52,9 +52,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 AGAIN_S = 1.0
+"""Real seconds after which a store that did not answer is asked again."""
 LOOKOUT_NICENESS = 15
 """Turns go before plans of the whole line."""
-"""Real seconds after which a store that did not answer is asked again."""
 GC_THRESHOLD = (20_000, 20, 20)
 """Python's own makes a dispatcher spend a sixth of a large submission on looking for cycles, of which there are next to none."""
 ADDRESS_FILE = "address"

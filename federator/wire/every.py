@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from federator.kernel.cron import first_after, parse_cron
+from federator.kernel.cron import parse_cron
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
 from federator.model.series import Overlap, Recurrence
@@ -81,7 +81,7 @@ def _recurrence(value: object, now: float) -> Recurrence:
         else None
     )
     when = (
-        _cron(given["at"], "$.every.at", zone)
+        _cron(given["at"], "$.every.at")
         if "at" in given
         else _interval(given["interval"], "$.every.interval")
     )
@@ -100,7 +100,7 @@ def _recurrence(value: object, now: float) -> Recurrence:
 def _when(value: object, path: str) -> Recurrence:
     """`6h`, or five fields of cron."""
     if isinstance(value, str) and (" " in value.strip() or value.startswith("@")):
-        return _cron(value, path, "UTC")
+        return _cron(value, path)
     return _interval(value, path)
 
 
@@ -108,9 +108,9 @@ def _interval(value: object, path: str) -> Recurrence:
     return Recurrence(interval_s=fields.duration_s(value, path, low_s=SHORTEST_S))
 
 
-def _cron(value: object, path: str, zone: str) -> Recurrence:
+def _cron(value: object, path: str) -> Recurrence:
     text = " ".join(fields.text(value, path, limit=200).split())
-    first_after(_parsed(parse_cron, text, path), zone, 0.0)
+    _parsed(parse_cron, text, path)
     return Recurrence(cron=text)
 
 
