@@ -6,73 +6,24 @@ from typing import Any
 import pytest
 
 from federator.control.intake import PART
-from federator.control.series_runs import LONGEST_WAIT_S
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
-from federator.kernel.quantities import parse_instant
-from federator.model.events import Event, LedgerEntry
-from federator.model.jobs import Job, JobStatus
-from federator.model.series import Series
+from federator.model.jobs import JobStatus
 from federator.store.memory import MemoryStore
-from federator.telemetry import METRICS
-from federator.wire.http import TokenRequest
-from tests.support.dispatch import ADA, ADMIN, BOB, SharedClock, World, make_world
-from tests.support.waiting import until
-
-HOUR = 3600.0
-MIDNIGHT = parse_instant("2026-03-01T00:00:00Z")
-
-
-async def a_world(**fields: Any) -> World:
-    """Midnight, at a site with four GPUs."""
-    world = await make_world(clock=SharedClock(at=MIDNIGHT), **fields)
-    await world.add_site("lab")
-    return world
-
-
-async def again_and_again(world: World, **fields: Any) -> Series:
-    """Submit ada's series `nightly`."""
-    given = {"name": "nightly", "every": "6h", "estimate": "1h", "resources": {"gpus": 1}, **fields}
-    answer = await world.submit_all(ADA, **given)
-    assert (answer.jobs, answer.series) == ((), "nightly")
-    return series(world)
-
-
-def series(world: World) -> Series:
-    return world.core.records.series["ada/nightly"]
-
-
-def runs(world: World) -> list[Job]:
-    """Its jobs, oldest first."""
-    found = world.core.records.runs.get("ada/nightly", {})
-    return [found[name] for name in sorted(found)]
-
-
-def names(world: World) -> list[str]:
-    return [job.name for job in runs(world)]
-
-
-def notes(world: World) -> list[str]:
-    return [note.text for note in series(world).notes]
-
-
-def because(world: World) -> str:
-    return world.core.series.row(series(world)).because
-
-
-async def pass_time(world: World, hours: float, *, ends: bool = True) -> None:
-    """Let so many hours pass, one look after each; `ends`: runs are over before the next look."""
-    for _ in range(round(hours)):
-        world.clock.advance(HOUR)
-        await world.core.series_runs.look()
-        if ends:
-            await end_runs(world)
-
-
-async def end_runs(world: World) -> None:
-    await world.turn()
-    for job in runs(world):
-        if job.status is JobStatus.RUNNING:
-            await world.sites["lab"].finish(job.id)
+from tests.support.dispatch import ADA, ADMIN, BOB, SharedClock, make_world
+from tests.unit.control.series_story import (
+    HOUR,
+    MIDNIGHT,
+    a_world,
+    again_and_again,
+    because,
+    end_runs,
+    ledger,
+    names,
+    notes,
+    pass_time,
+    runs,
+    series,
+)
 
 
 async def test_an_interval_begins_at_once_and_goes_on() -> None:
@@ -305,17 +256,9 @@ async def test_what_is_done_to_it_is_in_the_ledger() -> None:
     world = await a_world()
     await again_and_again(world)
     await world.core.series.pause(ADA, series(world))
-    lines = [entry async for entry in _ledger(world)]
+    lines = [entry async for entry in ledger(world)]
     assert [line.what for line in lines] == ["submit series nightly", "pause series nightly"]
     assert {line.who for line in lines} == {"user:ada"}
-
-
-async def _ledger(world: World) -> Any:
-    import msgspec  # noqa: PLC0415 - of this one test
-
-    page = await world.core.records.store.range("ledger/", limit=100)
-    for item in page.items:
-        yield msgspec.json.decode(item.value, type=LedgerEntry)
 
 
 async def test_a_run_that_is_refused_is_said_and_the_next_comes() -> None:
@@ -394,145 +337,5 @@ async def test_a_run_comes_once_though_the_clock_is_put_back_and_it_is_resumed()
     await world.core.series.pause(ADA, series(world))
     await world.core.series.resume(ADA, series(world))
     world.clock.advance(120.0)
-    await world.core.series_runs.look()
-    assert names(world) == ["nightly-1"]
-
-
-async def timeline(world: World, job_id: str) -> list[Event]:
-    return await world.core.views.events(job_id, None)
-
-
-async def a_token(world: World, name: str = "ada", expires_in: str = "") -> None:
-    request = TokenRequest(name=name, role="user", expires_in=expires_in)
-    await world.core.admission.create_token(ADMIN, request)
-
-
-async def test_it_is_paused_once_its_owner_has_no_token_and_goes_on_when_somebody_resumes_it() -> None:
-    world = await a_world()
-    await a_token(world)
-    await again_and_again(world)
-    await pass_time(world, 6)
-    assert names(world) == ["nightly-1", "nightly-2"]
-    await world.core.admission.revoke(ADMIN, "ada")
-    await pass_time(world, 6)
-    assert names(world) == ["nightly-1", "nightly-2"]
-    assert because(world) == (
-        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until it is resumed"
-    )
-    told = "series nightly is paused: of ada's tokens none is valid any more"
-    assert [event.text for event in await timeline(world, runs(world)[-1].id) if event.kind == "series"] == [
-        told
-    ]
-    assert ("dispatcher", told) in [(line.who, line.what) async for line in _ledger(world)]
-    await world.core.series.resume(ADMIN, series(world))
-    await pass_time(world, 12)
-    assert names(world) == ["nightly-1", "nightly-2", "nightly-3", "nightly-4", "nightly-5"]
-    await a_token(world)
-    await pass_time(world, 1)
-    await world.core.admission.revoke(ADMIN, "ada")
-    await pass_time(world, 6)
-    assert series(world).paused_by == "dispatcher", "what an admin vouched for was the time without a token"
-    await a_token(world)
-    await world.core.series.resume(ADA, series(world))
-    await pass_time(world, 6)
-    assert names(world)[5:] == ["nightly-6"]
-
-
-async def test_a_token_that_expires_ends_what_was_lent_with_it() -> None:
-    world = await a_world()
-    await a_token(world, expires_in="2h")
-    await again_and_again(world)
-    await pass_time(world, 7)
-    assert names(world) == ["nightly-1"]
-    assert "none is valid any more" in because(world)
-
-
-async def test_another_token_of_its_owner_is_enough() -> None:
-    world = await a_world()
-    await a_token(world, expires_in="2h")
-    await a_token(world)
-    await again_and_again(world)
-    await pass_time(world, 7)
-    assert names(world) == ["nightly-1", "nightly-2"]
-
-
-async def test_a_revoked_token_is_seen_to_at_once() -> None:
-    """Long before the next run is due."""
-    world = await a_world()
-    await a_token(world)
-    await again_and_again(world, every={"interval": "6h", "start": "2026-04-01T00:00:00Z"})
-    loop = asyncio.create_task(world.core.series_runs.run())
-    try:
-        await world.core.series_runs.look()
-        await world.core.admission.revoke(ADMIN, "ada")
-        await until(lambda: series(world).paused_by == "dispatcher")
-    finally:
-        loop.cancel()
-    events = [event for event in await timeline(world, "") if event.kind == "series"]
-    assert [event.text for event in events] == [
-        "series nightly is paused: of ada's tokens none is valid any more"
-    ]
-
-
-@pytest.mark.parametrize("every", ["6h", "0 */6 * * *"])
-async def test_runs_come_again_after_the_clock_was_far_ahead_and_was_put_back(every: str) -> None:
-    world = await a_world()
-    await again_and_again(world, every=every, finish_within="5h")
-    await pass_time(world, 1)
-    world.clock.at += 3650 * 24 * HOUR
-    await pass_time(world, 1)
-    world.clock.at -= 3650 * 24 * HOUR
-    await pass_time(world, 13)
-    due = [job.due_at for job in runs(world)]
-    assert len(due) == 4
-    assert due[2:] == [MIDNIGHT + 6 * HOUR, MIDNIGHT + 12 * HOUR]
-    assert any(note.startswith("the clock was put back by") for note in notes(world))
-
-
-async def test_a_series_that_was_begun_while_the_clock_was_far_ahead_begins_when_it_is_put_back() -> None:
-    world = await a_world()
-    world.clock.at += 3650 * 24 * HOUR
-    await again_and_again(world)
-    world.clock.at -= 3650 * 24 * HOUR
-    await pass_time(world, 12)
-    assert len(names(world)) == 2
-
-
-async def test_a_time_that_was_decided_of_gets_no_second_run_by_other_times() -> None:
-    world = await a_world()
-    await again_and_again(world)
-    await world.core.series_runs.look()
-    await end_runs(world)
-    await again_and_again(world, every="1h")
-    await world.core.series_runs.look()
-    assert names(world) == ["nightly-1"]
-    assert series(world).next_at == MIDNIGHT + HOUR
-
-
-async def test_a_fault_of_one_series_stops_no_other(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = await a_world()
-    await again_and_again(world)
-    await world.submit_all(ADA, name="other", every="6h", resources={"gpus": 1})
-    looked = world.core.series_runs._step
-
-    def step(key: str) -> Any:
-        if key == "ada/nightly":
-            raise ZeroDivisionError("division by zero")
-        return looked(key)
-
-    before = METRICS.value("federator_series_faults_total") or 0.0
-    with monkeypatch.context() as patch:
-        patch.setattr(world.core.series_runs, "_step", step)
-        again_at = await world.core.series_runs.look()
-    assert world.core.records.series["ada/other"].runs == 1
-    assert notes(world) == [
-        "ZeroDivisionError while it was seen to, see the dispatcher's log; it is tried again"
-    ]
-    assert notes(world)[0] in because(world)
-    assert METRICS.value("federator_series_faults_total") == before + 1
-    assert "ada/nightly" in caplog.text
-    assert again_at == world.clock.now() + LONGEST_WAIT_S
     await world.core.series_runs.look()
     assert names(world) == ["nightly-1"]
