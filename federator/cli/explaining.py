@@ -57,7 +57,8 @@ def preview(
     if path is None:
         raise Invalid("no job file", field="FILE", remedy="write federator preview job.yaml")
     job = read_one(path)
-    answer, now = ask(connection, lambda client: client.preview(job.document))
+    with job.told_in_lines():
+        answer, now = ask(connection, lambda client: client.preview(job.document))
     if output in ("json", "yaml"):
         show_data(answer, output)
         return

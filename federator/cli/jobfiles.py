@@ -6,11 +6,13 @@ again, with its own clock.
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid, Permanent
-from federator.wire.faults import every_fault, in_lines, raise_all
+from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.yamltext import Document, read_documents
 
@@ -28,6 +30,23 @@ class WrittenJob(NamedTuple):
     """Where it begins in its file."""
     notes: tuple[str, ...] = ()
     """What its author may not expect."""
+    lines: Mapping[str, int] = {}
+    """Of each value in it, by its path."""
+
+    def line_of(self, field: str) -> int:
+        """Where that field is written, or what would hold it."""
+        return line_at(self.lines or {"$": self.line}, field)
+
+    @contextmanager
+    def told_in_lines(self) -> Iterator[None]:
+        """What the dispatcher refuses, with the line of the file in front."""
+        try:
+            yield
+        except Permanent as error:
+            if not error.field:
+                raise
+            message = f"line {self.line_of(error.field)}: {error.message}"
+            raise type(error)(message, field=error.field, remedy=error.remedy) from None
 
 
 def read_jobs(path: Path) -> list[WrittenJob]:
@@ -81,7 +100,7 @@ def checked(document: Document, folder: Path) -> WrittenJob:
     assert isinstance(value, dict)
     notes = read_job(document.value, now=0.0).notes
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
-    return WrittenJob(kept, workdir, document.lines["$"], notes)
+    return WrittenJob(kept, workdir, document.lines["$"], notes, document.lines)
 
 
 def _read(path: Path) -> tuple[str, Path]:

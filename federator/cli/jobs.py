@@ -69,11 +69,12 @@ def submit(
         print(f"note: {plain(note)}", file=sys.stderr)
     submit_these = _submit_many if len(jobs) > 1 else _submit_one
     results, _ = ask(connection, lambda client: submit_these(client, jobs))
-    return _show_submitted(results, output, lines=[job.line for job in jobs])
+    return _show_submitted(results, output, jobs)
 
 
 async def _submit_one(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
-    return [SubmitResult(1, submitted=await client.submit(jobs[0].document, workdir=jobs[0].workdir))]
+    with jobs[0].told_in_lines():
+        return [SubmitResult(1, submitted=await client.submit(jobs[0].document, workdir=jobs[0].workdir))]
 
 
 async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
@@ -88,8 +89,8 @@ async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitR
     return [result async for result in client.submit_many(documents)]
 
 
-def _show_submitted(results: list[SubmitResult], output: Output, *, lines: list[int]) -> int:
-    """What became of each. `lines`: where each job begins in its file; a result's own number counts the jobs that were sent."""
+def _show_submitted(results: list[SubmitResult], output: Output, jobs: list[WrittenJob]) -> int:
+    """What became of each. A result's own number counts the jobs that were sent."""
     if output in ("json", "yaml"):
         show_data(
             [result.submitted or result.problem for result in results]
@@ -97,20 +98,22 @@ def _show_submitted(results: list[SubmitResult], output: Output, *, lines: list[
             else results[0].submitted,
             output,
         )
-    refused = [lines[result.line - 1] for result in results if result.submitted is None]
+    refused = [jobs[result.line - 1].line for result in results if result.submitted is None]
     for result in results:
         if result.submitted is None:
             problem = result.problem
             where = f"{problem.field}: " if problem and problem.field else ""
             said = f"{where}{problem.detail if problem else 'not answered'}"
-            print(f"error: line {lines[result.line - 1]}: {plain(said)}", file=sys.stderr)
+            line = jobs[result.line - 1].line_of(problem.field or "$" if problem else "$")
+            print(f"error: line {line}: {plain(said)}", file=sys.stderr)
         elif output in ("table", "wide"):
             print("\n".join(result.submitted.jobs) or result.submitted.name)
             _say_submitted(result.submitted, quiet=len(results) > MANY)
     if refused and len(results) > 1:
         where = ", ".join(str(line) for line in refused[:MANY]) + (", …" if len(refused) > MANY else "")
+        which = "the jobs that begin at lines" if len(refused) > 1 else "the job that begins at line"
         print(
-            f"{len(results) - len(refused)} of {len(results)} accepted; refused: line{'s' if len(refused) > 1 else ''} {where}",
+            f"{len(results) - len(refused)} of {len(results)} accepted; refused: {which} {where}",
             file=sys.stderr,
         )
     return USAGE if refused else 0

@@ -4,7 +4,7 @@ Readers raise at the first fault. So the document is read again without what was
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from federator.kernel.errors import FederatorError, Permanent
@@ -48,20 +48,22 @@ def raise_all(faults: list[Permanent]) -> None:
 
 def in_lines(document: Document, faults: list[Permanent]) -> list[Permanent]:
     """The same errors as they stand in the document, each with its line in front."""
-    return [with_line(document, fault) for fault in sorted(faults, key=lambda f: _line_of(document, f.field))]
+    return [
+        with_line(document, fault) for fault in sorted(faults, key=lambda f: line_at(document.lines, f.field))
+    ]
 
 
 def with_line(document: Document, error: ErrorType) -> ErrorType:
     """The same error, with the line in front."""
-    line = _line_of(document, error.field)
+    line = line_at(document.lines, error.field)
     return type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy)
 
 
-def _line_of(document: Document, path: str | None) -> int:
+def line_at(lines: Mapping[str, int], path: str | None) -> int:
     """The line of the longest known path at or above `path`."""
-    while path and path not in document.lines:
+    while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return document.lines[path or "$"]
+    return lines[path or "$"]
 
 
 def _without(value: object, steps: list[str | int]) -> object:

@@ -72,7 +72,10 @@ def test_many_jobs_of_a_file_go_as_lines(federator: Command, fake: FakeDispatche
     ran = federator("submit", str(file))
     assert ran.code == 2
     assert ran.out.splitlines() == [f"job-{n}" for n in range(1, 30)]
-    assert ran.err == "error: line 30: $.value: too dear\n29 of 30 accepted; refused: line 30\n"
+    assert (
+        ran.err
+        == "error: line 30: $.value: too dear\n29 of 30 accepted; refused: the job that begins at line 30\n"
+    )
     assert len(fake.of("POST /v1/jobs")[0].body.splitlines()) == 30
 
 
@@ -85,7 +88,10 @@ def test_a_refused_job_is_named_by_its_line_in_the_file(
     lines = [SubmitResult(1, Submitted(("job-1",), "one")), SubmitResult(2, problem=problem)]
     fake.answer("POST /v1/jobs", b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     ran = federator("submit", str(file))
-    assert ran.err == "error: line 5: $.value: too dear\n1 of 2 accepted; refused: line 5\n"
+    assert (
+        ran.err
+        == "error: line 6: $.value: too dear\n1 of 2 accepted; refused: the job that begins at line 5\n"
+    )
 
 
 def test_all_that_is_wrong_with_a_job_file_is_told_at_once(
