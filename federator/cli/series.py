@@ -94,6 +94,8 @@ def begun(submitted: Submitted) -> str:
     due = "no more runs are due"
     if submitted.next_at is not None:
         due = f"next run at {format_instant(submitted.next_at)}"
+    if submitted.paused:
+        due = f"{submitted.paused} (federator series resume {submitted.series})"
     same = "is as it was" if submitted.repeated else "submitted"
     return f"series {submitted.series} {same}, {due}; next: federator series show {submitted.series}"
 

@@ -56,8 +56,14 @@ class SeriesDesk:
 
         await self._records.transact(compute)
         series = self._records.series[key]
+        paused = series.status is SeriesStatus.PAUSED
         return Submitted(
-            jobs=(), name=series.name, repeated=repeated[0], series=series.name, next_at=series.next_at
+            jobs=(),
+            name=series.name,
+            repeated=repeated[0],
+            series=series.name,
+            next_at=None if paused else series.next_at,
+            paused=said(series, self._scribe.clock.now(), "") if paused else "",
         )
 
     def _from(self, caller: Caller, request: JobRequest, former: Series | None) -> Series:

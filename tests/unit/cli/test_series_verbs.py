@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from federator.cli.series import begun
 from federator.model.series import Note, Recurrence
-from federator.wire.http import JobPage, SeriesDetail, SeriesRow, Submitted
+from federator.wire.http import JobPage, Problem, SeriesDetail, SeriesRow, SubmitResult, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import NOW, row
 from tests.unit.cli.conftest import Command
@@ -87,3 +90,41 @@ def test_the_list_of_series(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/series", [SERIES])
     assert "nightly" in federator("series", "--mine", "--ended").out
     assert fake.of("GET /v1/series")[-1].query == {"mine": "true", "ended": "true"}
+
+
+def test_a_file_for_a_paused_series_says_that_no_run_comes() -> None:
+    answer = Submitted(
+        (), "nightly", series="nightly", paused="paused by ada: no runs are submitted until it is resumed"
+    )
+    assert begun(answer) == (
+        "series nightly submitted, paused by ada: no runs are submitted until it is resumed"
+        " (federator series resume nightly); next: federator series show nightly"
+    )
+
+
+@pytest.mark.parametrize("verb", ["submit", "preview"])
+def test_what_the_dispatcher_refuses_has_its_line(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path, verb: str
+) -> None:
+    """By its clock an end may be past that a file's reader knows nothing of."""
+    file = tmp_path / "job.yaml"
+    file.write_text("run: x\nname: nightly\nevery:\n  interval: 6h\n  end: 2025-01-01T00:00:00Z\n")
+    problem = Problem(
+        "about:blank", "Invalid", 422, "leaves no time for a run", "invalid", field="$.every.end"
+    )
+    fake.answer("POST /v1/jobs" if verb == "submit" else "POST /v1/preview", problem, 422)
+    ran = federator(verb, str(file))
+    assert ran.code != 0
+    assert "$.every.end: line 5: leaves no time for a run" in ran.err
+
+
+def test_of_many_that_are_sent_each_refusal_has_its_line(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("run: x\n---\nrun: y\nqueue: nowhere\n")
+    problem = Problem("about:blank", "Invalid", 422, "no queue 'nowhere'", "invalid", field="$.queue")
+    lines = (SubmitResult(1, submitted=Submitted(("job-1",), "x")), SubmitResult(2, problem=problem))
+    fake.answer("POST /v1/jobs", b"\n".join(msgspec.json.encode(line) for line in lines), 200)
+    ran = federator("submit", str(file))
+    assert "error: line 4: $.queue: no queue 'nowhere'" in ran.err

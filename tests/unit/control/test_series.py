@@ -223,6 +223,18 @@ async def test_it_can_be_paused_and_resumed() -> None:
     assert [job.due_at for job in runs(world)] == [MIDNIGHT + 6 * HOUR]
 
 
+async def test_a_file_for_a_paused_one_is_answered_by_that() -> None:
+    world = await a_world()
+    await again_and_again(world)
+    await world.core.series.pause(ADA, series(world))
+    answer = await world.submit_all(ADA, name="nightly", every="6h", env={"V": "2"})
+    assert answer.paused == "paused by ada: no runs are submitted until it is resumed"
+    assert answer.next_at is None
+    await world.core.series.resume(ADA, series(world))
+    answer = await world.submit_all(ADA, name="nightly", every="6h", env={"V": "3"})
+    assert (answer.paused, answer.next_at) == ("", MIDNIGHT)
+
+
 async def test_it_can_be_ended_and_begun_again_under_its_numbers() -> None:
     world = await a_world()
     await again_and_again(world)
