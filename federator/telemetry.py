@@ -90,6 +90,12 @@ CATALOGUE = (
         MetricType.COUNTER,
         "Turns in which the solver was late, died or answered nonsense, so that greedy's plan stood.",
     ),
+    Metric(
+        "federator_outlooks_total",
+        MetricType.COUNTER,
+        "Plans of a whole line that is longer than a window, by what came of it: `made`, or `none` where the line has too many classes or it took too long.",
+        ("result",),
+    ),
     Metric("federator_turn_seconds", MetricType.HISTOGRAM, "Real seconds that a turn took."),
     Metric(
         "federator_actions_total",

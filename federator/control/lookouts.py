@@ -5,6 +5,7 @@ next one is there. One that is old, or none, costs only quality: windows are the
 """
 
 import asyncio
+import logging
 from typing import NamedTuple
 
 from federator.control.observation import Observer
@@ -12,6 +13,9 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import Problem
 from federator.planning.outlook import expected
 from federator.ports import Lookout
+from federator.telemetry import METRICS
+
+log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
 """How often it is looked whether the line has become that long."""
@@ -19,6 +23,10 @@ LIMIT_S = 120.0
 """What takes longer is given up."""
 MOST_CLASSES = 10_000
 """Of a line: what is asked is put together on the event loop, some 15 µs for each."""
+LIKE = 0.1
+"""While the number of classes of a line is within this share of one that there was no outlook for, none is asked for,"""
+AGAIN_S = 600.0
+"""unless so many seconds have passed: sites may have gone meanwhile, or what failed may work again."""
 REST = 1.0
 """It rests for so many times as long as it took: the processor is there for turns first."""
 
@@ -31,12 +39,20 @@ class Heads(NamedTuple):
     words: list[int]
 
 
-async def heads(observer: Observer, prices: dict[str, float]) -> Heads | None:
-    """What a plan of the whole line is made from. None where decisions see the whole line, or it has too many classes."""
-    found = await observer.line.heads()
-    if found is None or len(found[0]) > MOST_CLASSES:
-        return None
-    names, counts, words = found
+Line = tuple[list[str], list[int], list[int]]
+"""As `WaitingLine.heads` has it."""
+
+
+class _Vain(NamedTuple):
+    """A line that there was no outlook for."""
+
+    classes: int
+    at_s: float
+
+
+def _heads(observer: Observer, prices: dict[str, float], line: Line) -> Heads:
+    """What a plan of the whole line is made from."""
+    names, counts, words = line
     by_name = dict(zip(names, zip(counts, words, strict=True), strict=True))
     snapshot = observer.snapshot(only=by_name)
     kept = [by_name[job.id] for job in snapshot.jobs]
@@ -51,6 +67,7 @@ class Lookouts:
         """`lookout` None: there is never an outlook."""
         self._observer, self._lookout = observer, lookout
         self._prices: dict[str, float] = {}
+        self._vain: _Vain | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,20 +79,54 @@ class Lookouts:
 
     async def once(self) -> float:
         """Ask for one, if the line is longer than a window; seconds that it took."""
-        asked = await heads(self._observer, self._prices)
-        if asked is None or self._lookout is None:
+        line = await self._observer.line.heads()
+        if line is None or self._lookout is None:
+            self._vain = None
             self._observer.line.expect(None)
             return 0.0
-        began_s = asyncio.get_running_loop().time()
+        classes = len(line[0])
+        if self._in_vain(classes):
+            return 0.0
+        if classes > MOST_CLASSES:
+            self._keep(None, classes, f"has more than {MOST_CLASSES} classes")
+            return 0.0
+        began_s = _now_s()
+        asked = _heads(self._observer, self._prices, line)
         found = await self._lookout.look_ahead(asked.problem, asked.counts, limit_s=LIMIT_S)
-        self._keep(found)
-        self._observer.line.expect(None if found is None else expected(found, asked.words))
-        return asyncio.get_running_loop().time() - began_s
+        took_s = _now_s() - began_s
+        known = None if found is None else expected(found, asked.words)
+        self._keep(found, classes, f"has {classes} classes: too many for its places, or it took too long")
+        self._observer.line.expect(known)
+        return took_s
 
-    def _keep(self, found: Outlook | None) -> None:
+    def _in_vain(self, classes: int) -> bool:
+        """Whether there was none for a line much like this one."""
+        vain = self._vain
+        if vain is None or _now_s() - vain.at_s >= AGAIN_S:
+            return False
+        return abs(classes - vain.classes) <= LIKE * vain.classes
+
+    def _keep(self, found: Outlook | None, classes: int, why: str) -> None:
+        METRICS.count("federator_outlooks_total", result="none" if found is None else "made")
         self._prices = {} if found is None else found.prices
+        if found is not None:
+            self._vain = None
+            return
+        log.warning(
+            "no outlook of the line, which %s: windows are chosen in the published order; it is asked for again once that"
+            " changes by %.0f %%, or in %.0f min",
+            why,
+            100 * LIKE,
+            AGAIN_S / 60,
+        )
+        self._vain = _Vain(classes, _now_s())
+        self._observer.line.expect(None)
 
     async def close(self) -> None:
         """End what makes them."""
         if self._lookout is not None:
             await self._lookout.close()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

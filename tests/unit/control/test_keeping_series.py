@@ -5,7 +5,7 @@ import pytest
 from federator.control.series_keeping import forgotten_series
 from federator.ports import Transaction
 from tests.support.dispatch import ADA
-from tests.unit.control.test_series import HOUR, a_world, again_and_again, end_runs, names, runs, series
+from tests.unit.control.series_story import HOUR, a_world, again_and_again, end_runs, names, runs, series
 
 
 async def test_of_runs_that_are_over_the_newest_are_kept_and_all_for_seven_days() -> None:

@@ -11,6 +11,7 @@ from federator.model.snapshot import Problem
 from federator.planning import window
 from federator.solving.child import ChildSolver
 from federator.solving.outlook import look_ahead
+from federator.telemetry import METRICS
 from tests.support.dispatch import World, make_world
 from tests.support.waiting import PATIENCE_S
 
@@ -110,9 +111,36 @@ async def test_a_child_makes_the_same_as_is_made_here(monkeypatch: pytest.Monkey
         await child.close()
 
 
-async def test_a_line_of_too_many_classes_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would keep the event loop busy for too long."""
+async def test_a_line_of_too_many_classes_asks_for_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would keep the event loop busy for too long. That is told, once."""
     world, here = await crowded(monkeypatch), Here()
     monkeypatch.setattr(lookouts, "MOST_CLASSES", 5)
-    assert await Lookouts(world.core.turn._observer, here).once() == 0.0
+    before = METRICS.value("federator_outlooks_total", result="none") or 0.0
+    asks = Lookouts(world.core.turn._observer, here)
+    for _ in range(3):
+        assert await asks.once() == 0.0
     assert here.asked == []
+    assert METRICS.value("federator_outlooks_total", result="none") == before + 1
+    assert caplog.text.count("more than 5 classes") == 1
+
+
+async def test_where_there_is_none_it_is_asked_for_again_once_the_line_has_changed_by_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, here = await crowded(monkeypatch), Here(any_=False)
+    asks = Lookouts(world.core.turn._observer, here)
+    for _ in range(3):
+        await asks.once()
+    assert len(here.asked) == 1
+    await world.submit(resources={"gpus": "A100:1"}, estimate="9h")
+    await asks.once()
+    assert len(here.asked) == 2, "seven classes instead of six"
+    await asks.once()
+    assert len(here.asked) == 2
+    monkeypatch.setattr(lookouts, "AGAIN_S", 0.0)
+    here.any = True
+    await asks.once()
+    await asks.once()
+    assert len(here.asked) == 4, "and as often as ever once there is one"
