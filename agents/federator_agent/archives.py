@@ -5,12 +5,14 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 """
 
 import contextlib
+import errno
 import glob
 import math
 import os
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from federator.kernel.errors import Invalid
 
@@ -110,9 +112,43 @@ def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
     files = sorted({file for pattern in patterns for file in _matches(root, pattern)})
     with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
         for file in files:
-            with contextlib.suppress(FileNotFoundError):
-                tar.add((root / file).resolve(), arcname=file, recursive=False)
+            _add(tar, root, file)
     return len(files)
+
+
+def _add(tar: tarfile.TarFile, root: Path, file: str) -> None:
+    """One file, if it is there yet. A job may run while it is packed, and put a link in the place of what was looked at: then it is left out."""
+    try:
+        content = _opened(root, (root / file).resolve())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return
+        raise
+    with content:
+        info = tar.gettarinfo(arcname=file, fileobj=content)
+        if info.isreg():
+            tar.addfile(info, content)
+        elif info.islnk():
+            tar.addfile(info)
+
+
+def _opened(root: Path, path: Path) -> BinaryIO:
+    """A file below a directory, reached through no link. Raises `OSError`, and `ValueError` for a path that is not below it."""
+    *folders, name = path.relative_to(root).parts
+    with contextlib.ExitStack() as held:
+
+        def below(at: int, part: str, flags: int) -> int:
+            return os.open(part, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=at)
+
+        at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        held.callback(os.close, at)
+        for folder in folders:
+            at = below(at, folder, os.O_DIRECTORY)
+            held.callback(os.close, at)
+        # Opening a pipe waits for who writes to it.
+        return os.fdopen(below(at, name, os.O_NONBLOCK), "rb")
 
 
 def _matches(root: Path, pattern: str) -> set[str]:

@@ -112,3 +112,40 @@ def test_outputs_are_files_inside_the_work_directory_each_once(tmp_path: Path) -
         inner = tar.extractfile("results/inner")
         assert inner is not None
         assert inner.read() == b"results/deep/b"
+
+
+@pytest.mark.parametrize("swapped", ["results", "results/step"])
+def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    """The agent may be root, and the job is not: between the look and the opening lies all that is packed before."""
+    work, secret = tmp_path / "work", tmp_path / "secret"
+    for folder in (work / "results", secret):
+        folder.mkdir(parents=True)
+        (folder / "step").write_text(folder.name)
+    (work / "kept").write_text("kept")
+    looked = archives._matches
+
+    def then_swap(root: Path, pattern: str) -> set[str]:
+        found = looked(root, pattern)
+        (work / swapped).rename(tmp_path / "aside")
+        (work / swapped).symlink_to(secret / Path(swapped).relative_to("results"))
+        return found
+
+    monkeypatch.setattr(archives, "_matches", then_swap)
+    archives.pack(work, ("**",), tmp_path / "packed.tar.gz")
+    with tarfile.open(tmp_path / "packed.tar.gz") as packed:
+        assert packed.getnames() == ["kept"]
+
+
+def test_a_link_put_there_at_the_last_moment_is_not_opened(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "real").mkdir(parents=True)
+    (work / "real" / "step").write_text("1")
+    (work / "link").symlink_to(work / "real")
+    (work / "real" / "other").symlink_to(work / "real" / "step")
+    with archives._opened(work, work / "real" / "step") as file:
+        assert file.read() == b"1"
+    for path in (work / "link" / "step", work / "real" / "other"):
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            archives._opened(work, path)
