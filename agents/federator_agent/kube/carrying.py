@@ -22,6 +22,8 @@ from federator_agent.spool import write_durably
 
 FOLDER = "/federator"
 CACHE = f"{FOLDER}/cache"
+GATE = f"{FOLDER}/gate"
+"""What the side container and the agent write there, the job's container may only read."""
 LOOK_S = 0.25
 ALIVE_S = 60.0
 STALE_S = 3600.0
@@ -43,7 +45,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same, and this is the one that moves it: it is over when the agent says so, since the others write there too."""
     limit_bytes: int | None = None
     """Of all inputs in the cache; None: a share of the disk."""
-    gate: str = f"{FOLDER}/gate"
+    gate: str = GATE
+    job: str = f"{FOLDER}/job"
+    """Where the job's container writes what it has to say."""
     cache: str = CACHE
 
 
@@ -118,7 +122,7 @@ class Carrying:
             return False
         with contextlib.suppress(FileNotFoundError, ValueError):
             try:
-                os.kill(int((self._gate / "pid").read_text()), 0)
+                os.kill(int((Path(self._order.job) / "pid").read_text()), 0)
             except ProcessLookupError:
                 return True
             except PermissionError:

@@ -17,7 +17,10 @@ from federator_agent.kube.manifests import SIDE
 
 CHUNK_BYTES = 64 * 1024
 WRONG_POD, MAIN_OVER, UNBROUGHT = 97, 98, 99
-_CHECK = f'[ "$FEDERATOR_POD_UID" = "$1" ] || exit {WRONG_POD}; cd /federator; '
+# What is in `gate` is ours, and the job's container may only read it; what that has to say is in `job`. Pods of earlier agents have one folder for both.
+_CHECK = (
+    f'[ "$FEDERATOR_POD_UID" = "$1" ] || exit {WRONG_POD}; cd /federator; job=job; [ -d job ] || job=gate; '
+)
 # Argument 2: bytes of the archive that comes in; 3: something, where data is brought besides.
 STAGE = (
     _CHECK
@@ -48,9 +51,9 @@ if [ ! -e gate/staged ]; then
   : >gate/staged
 fi
 echo staged
-while [ ! -e gate/ready ]; do
+while [ ! -e $job/ready ]; do
 """
-    + f'  if [ -s gate/pid ] && ! kill -0 "$(cat gate/pid)" 2>/dev/null; then exit {MAIN_OVER}; fi\n'
+    + f'  if [ -s $job/pid ] && ! kill -0 "$(cat $job/pid)" 2>/dev/null; then exit {MAIN_OVER}; fi\n'
     + """  sleep 0.1
 done
 echo ready
@@ -59,7 +62,7 @@ echo ready
 # Argument 2: what the wrapper reads before it runs the command.
 OPEN = _CHECK + """[ -e gate/go ] || { printf '%s\\n' "$2" >gate/go.$$ && mv gate/go.$$ gate/go; }"""
 LOOK = _CHECK + "[ ! -e gate/go ] || cat gate/go"
-SIGNAL = _CHECK + """pid=$(cat gate/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid"; }"""
+SIGNAL = _CHECK + """pid=$(cat $job/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid"; }"""
 LIST = _CHECK + "cd work && find . -type f -print0"
 # Argument 2: bytes of the list of names that comes in, one a line. What comes out is one archive after another: not every tar reads names from a file.
 PACK = (

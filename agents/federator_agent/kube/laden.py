@@ -14,13 +14,16 @@ from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Load, load_of
-from federator_agent.kube.carrying import CACHE, FOLDER, Order
+from federator_agent.data.sources import scheme_of
+from federator_agent.kube.carrying import CACHE, FOLDER, GATE, Order
 from federator_agent.kube.manifests import CHECKPOINTS, DATA_NOTE, mount, pod_name, verbatim
 from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume
 from federator_agent.runtime import Surroundings
 
 CLAIM = f"{FOLDER}/claim"
 """The whole claim on which checkpoints outlive their pods, as the side container sees it."""
+APART = "MKNOD"
+"""A capability that jobs can do without."""
 MEMORY = ".federator"
 """What is known there of the jobs' directories."""
 
@@ -53,7 +56,7 @@ def _order(record: Record, rank: int, load: Load, limit_bytes: int | None, *, on
         pod=pod_name(record.entry.placement, rank),
         load=replace(load, part=first if on_claim else rank),
         checkpoints=f"{CLAIM}/{record.entry.job}" if on_claim else CHECKPOINTS,
-        memory=f"{CLAIM}/{MEMORY}" if on_claim else f"{FOLDER}/memory",
+        memory=f"{CLAIM}/{MEMORY}" if on_claim else f"{GATE}/memory",
         follows=on_claim and rank != first,
         leads=on_claim and rank == first and len(record.entry.ranks) > 1,
         limit_bytes=limit_bytes,
@@ -62,12 +65,18 @@ def _order(record: Record, rank: int, load: Load, limit_bytes: int | None, *, on
 
 def _address(pod: dict[str, Any], order: Order, data: KubeData) -> None:
     main, side = pod["spec"]["containers"]
+    _keep_apart(main, side)
     volumes = _volumes(data)
     bare = replace(order, load=replace(order.load, inputs=()))
     words = (msgspec.json.encode(bare).decode(), *order.load.inputs)
     side["image"] = data.image
     side["args"] += [verbatim(word) for word in words]
-    side["volumeMounts"] += [mount(name, each.path) for name, each in volumes]
+    # It writes the cache, and the others only where a job has its checkpoints there.
+    writes = scheme_of(order.load.uri) == "file" and not order.follows
+    side["volumeMounts"] += [
+        mount(name, each.path) | ({} if writes or each.path == CACHE else {"readOnly": True})
+        for name, each in volumes
+    ]
     if order.checkpoints.startswith(CLAIM):
         side["volumeMounts"].append(mount("checkpoints", CLAIM))
     if data.secret:
@@ -76,6 +85,14 @@ def _address(pod: dict[str, Any], order: Order, data: KubeData) -> None:
     pod["spec"]["volumes"] += [{"name": name} | _source(each) for name, each in volumes]
     if order.load.uri and not order.follows:
         pod["metadata"]["annotations"][DATA_NOTE] = order.load.uri
+
+
+def _keep_apart(main: dict[str, Any], side: dict[str, Any]) -> None:
+    """Both may be root, and see each other's processes: of one that may do more than itself, a process sees neither the environment, where the secret is, nor the
+    files. So the job lacks something that the other has, and that it misses least.
+    """
+    main["securityContext"] = {"capabilities": {"drop": [APART]}}
+    side["securityContext"] = {"capabilities": {"add": [APART]}}
 
 
 def _volumes(data: KubeData) -> list[tuple[str, KubeVolume]]:

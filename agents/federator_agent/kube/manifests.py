@@ -18,7 +18,7 @@ from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
-from federator_agent.kube.carrying import FOLDER, inputs_of
+from federator_agent.kube.carrying import FOLDER, GATE, inputs_of
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500
@@ -149,7 +149,7 @@ def _main(
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
     where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
     environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
-    mounts = [mount("federator", FOLDER)]
+    mounts = [mount("federator", FOLDER), mount("gate", GATE) | {"readOnly": True}]
     if needs.shm_mib:
         mounts.append(mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
     if settings.checkpoints:
@@ -176,12 +176,12 @@ def _side(spec: JobSpec, settings: KubeSettings) -> dict[str, Any]:
         ],
         # A rank that asks for a whole node must fit on a whole node.
         "resources": {"requests": {"cpu": "0", "memory": "0"}},
-        "volumeMounts": [mount("federator", FOLDER)],
+        "volumeMounts": [mount("federator", FOLDER), mount("gate", GATE)],
     }
 
 
 def _volumes(spec: JobSpec, settings: KubeSettings) -> list[dict[str, Any]]:
-    volumes: list[dict[str, Any]] = [{"name": "federator", "emptyDir": {}}]
+    volumes: list[dict[str, Any]] = [{"name": name, "emptyDir": {}} for name in ("federator", "gate")]
     if spec.resources.shm_mib:
         size = {"medium": "Memory", "sizeLimit": f"{spec.resources.shm_mib}Mi"}
         volumes.append({"name": "shm", "emptyDir": size})

@@ -4,8 +4,8 @@
 cd /federator
 stay=$1
 shift
-mkdir -p gate work
-chmod 1777 gate
+mkdir -p gate job work
+chmod 1777 job
 chmod 777 work
 carrier=
 trap 'exit 0' TERM
@@ -13,12 +13,13 @@ if [ $# -gt 0 ]; then
   : >gate/notes
   (
     tries=0
-    until python3 -m federator_agent.kube.carrying "$@" 2>carrying.err; do
+    # -P: the job writes in this folder, and nothing that it puts there is to be imported.
+    until python3 -P -m federator_agent.kube.carrying "$@" 2>gate/carrying.err; do
       code=$?
-      cat carrying.err >&2
+      cat gate/carrying.err >&2
       tries=$((tries + 1))
       if [ $tries -ge 5 ]; then
-        said="what moves its data ended with exit code $code: $(tail -n 1 carrying.err)"
+        said="what moves its data ended with exit code $code: $(tail -n 1 gate/carrying.err)"
         printf 'REFUSED\n%s\n' "$said" >gate/unbrought.new && mv gate/unbrought.new gate/unbrought
         printf 'its last checkpoint could not be pushed: %s\n' "$said" >gate/saved.new && mv gate/saved.new gate/saved
         exit 1
@@ -32,7 +33,7 @@ if [ $# -gt 0 ]; then
 fi
 : >gate/made
 while [ ! -e gate/leave ]; do
-  if [ -z "$stay" ] && [ -s gate/pid ] && ! kill -0 "$(cat gate/pid)" 2>/dev/null; then break; fi
+  if [ -z "$stay" ] && [ -s job/pid ] && ! kill -0 "$(cat job/pid)" 2>/dev/null; then break; fi
   sleep 0.2
 done
 if [ -n "$carrier" ]; then

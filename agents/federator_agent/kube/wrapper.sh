@@ -3,6 +3,7 @@
 # Arguments: the set-up script, or nothing; then the command.
 folder=/federator
 gate=$folder/gate
+job=$folder/job
 setup=$1
 shift
 notes() { :; }
@@ -13,7 +14,7 @@ wait_for() {
   done
 }
 wait_for $gate/made
-echo $$ >$gate/pid.new && mv $gate/pid.new $gate/pid
+echo $$ >$job/pid.new && mv $job/pid.new $job/pid
 if [ -e $gate/notes ]; then
   # What is said of its data while that is brought belongs into its log.
   exec 3<$gate/notes
@@ -33,7 +34,7 @@ if [ -n "$setup" ]; then
     exit $code
   fi
 fi
-: >$gate/ready
+: >$job/ready
 wait_for $gate/go
 if [ -e $gate/resumes ] && [ "$FEDERATOR_RESUME" = 0 ]; then export FEDERATOR_RESUME=1; fi
 . $gate/go

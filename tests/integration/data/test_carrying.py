@@ -25,11 +25,12 @@ class Pod:
         self.gate = folder / "gate"
         self.gate.mkdir(parents=True)
         (self.gate / "notes").touch()
-        own = {name: str(folder / name) for name in ("gate", "cache", "checkpoints", "memory")}
+        own = {name: str(folder / name) for name in ("gate", "job", "cache", "checkpoints", "memory")}
         self.order = Order(pod=name, **{**own, **fields})
         self.job = subprocess.Popen(["sleep", "1000"])
         self._processes = [self.job]
-        (self.gate / "pid").write_text(str(self.job.pid))
+        (folder / "job").mkdir()
+        (folder / "job" / "pid").write_text(str(self.job.pid))
 
     def begin(self) -> subprocess.Popen[bytes]:
         """As `side.sh` does."""

@@ -107,6 +107,40 @@ async def test_a_pod_that_is_deleted_takes_away_what_its_job_saves_at_its_end(
     assert [*(tmp_path / "kept" / record.entry.job).glob("latest-*")]
 
 
+async def test_a_job_that_is_root_gets_at_nothing_of_what_moves_its_data(
+    world: RuntimeWorld, tmp_path: Path
+) -> None:
+    """They share their processes and a folder: it looks into every process, leaves modules where the other starts, and ends it, so that it starts again."""
+    spec = world.spec(
+        f"""
+top=root
+echo 'open("{tmp_path}/run", "w")' >/federator/msgspec.py
+for each in /proc/[0-9]*; do
+  tr '\\0' '\\n' <$each/environ | grep FEDERATOR_TEST_PYTHON
+  touch $each/$top/federator/cache/poison
+  case $(cat $each/comm) in python*) carrier="$carrier ${{each#/proc/}}" ;; esac
+done
+echo stolen >/federator/gate/saved
+kill -9 $carrier && echo ended
+echo 1 >"$FEDERATOR_CHECKPOINT_DIR/step"
+""",
+        checkpoint=Checkpoint(uri=f"file://{tmp_path}/kept", every_s=1000.0),
+    )
+    record = await world.run(spec)
+    (end,) = await world.over(record)
+    said, log = await world.runtime.push_last(record, spec), world.log(record)
+    assert end.exit_code == 0
+    assert "ended\n" in log
+    got = {
+        "the secret": "FEDERATOR_TEST_PYTHON=" in log,
+        "its files": (tmp_path / "cache" / "poison").exists(),
+        "its process": (tmp_path / "run").exists(),
+        "its word": said,
+    }
+    assert not any(got.values()), got
+    assert [*(tmp_path / "kept" / record.entry.job).glob("latest-*")]
+
+
 async def test_an_image_that_cannot_move_data_refuses_the_job(testbed: Bed, tmp_path: Path) -> None:
     """The job may go elsewhere: it is the site that is at fault."""
     data = KubeData(image=testbed.image)

@@ -67,12 +67,32 @@ def test_the_job_reads_what_the_side_container_writes(around: Surroundings) -> N
     main, side = (
         {each["mountPath"]: each for each in one["volumeMounts"]} for one in pod["spec"]["containers"]
     )
-    for path in ("/data", "/federator/cache"):
-        assert main[path]["readOnly"]
-        assert "readOnly" not in side[path]
+    assert main["/data"]["readOnly"]
+    assert side["/data"]["readOnly"], "nothing is saved there"
+    assert main["/federator/cache"]["readOnly"]
+    assert "readOnly" not in side["/federator/cache"]
+    assert main["/federator/gate"]["readOnly"]
+    assert "readOnly" not in side["/federator/gate"]
     sources = {each["name"]: each for each in pod["spec"]["volumes"]}
     assert sources[main["/data"]["name"]]["persistentVolumeClaim"] == {"claimName": "sets"}
     assert sources[main["/federator/cache"]["name"]]["hostPath"]["path"] == "/var/cache"
+
+
+def test_where_the_job_saves_itself_is_written(around: Surroundings) -> None:
+    spec = JobSpec(name="job", run="x", checkpoint=Checkpoint(uri="file:///data/saved"))
+    (pod,) = _pods(around, spec, data=DATA)
+    main, side = (
+        {each["mountPath"]: each for each in one["volumeMounts"]} for one in pod["spec"]["containers"]
+    )
+    assert main["/data"]["readOnly"]
+    assert "readOnly" not in side["/data"]
+
+
+def test_the_job_can_do_less_than_what_moves_its_data(around: Surroundings) -> None:
+    """Or else, both being root, it could read the other's secret and write its files, through /proc."""
+    (pod,) = _pods(around, JobSpec(name="job", run="x", inputs=(Input("file:///data/y"),)), data=DATA)
+    main, side = (one["securityContext"]["capabilities"] for one in pod["spec"]["containers"])
+    assert main["drop"] == side["add"]
 
 
 def test_a_job_without_data_has_a_plain_pod(around: Surroundings) -> None:
