@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.secured import Secured
 from tests.support.waiting import PATIENCE_S
+from tests.testbeds.required import need
 
 ROOT = Path(__file__).parents[2]
 INSTALLER = ROOT / "agents/install/install.sh"
@@ -153,10 +154,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_done(
     assert not (tmp_path / "tree").exists()
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_has_nothing_to_say_of_the_units(unit: Path, tmp_path: Path) -> None:
     """But that the programs are not there; and it is told so by pointing it to one that is."""
+    need("" if shutil.which("systemd-analyze") else "systemd-analyze cannot be found; install systemd")
     copy = tmp_path / unit.name
     copy.write_text(unit.read_text().replace("/opt/federator/bin/", "/bin/true --"))
     assert run("systemd-analyze", "verify", "--man=no", str(copy)).stdout == ""
