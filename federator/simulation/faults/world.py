@@ -29,8 +29,6 @@ from federator.wire.link import JoinRequest
 ROOT = Caller(name="root", role=Role.ADMIN)
 RESTART_S = (1.0, 60.0)
 """An init system starts a process again within that time."""
-REBOOT_S = (30.0, 300.0)
-JOIN_AGAIN_S = 10.0
 
 
 class World:
