@@ -22,6 +22,7 @@ COMMIT, LAUNCH, TERMINATE = "commit", "launch", "terminate"
 DEEDS_OF_DISPATCHERS = ("", "", COMMIT, COMMIT, LAUNCH, TERMINATE)
 DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks", "Collect", "SendStatuses")
 """Names of the machine's instructions."""
+SERIES_SHARE, MOST_RUNS = 0.25, 30
 
 
 class Strike(StrEnum):
@@ -108,6 +109,8 @@ class SeriesPlan(msgspec.Struct, frozen=True, kw_only=True):
     times: int
     """So often it is due, before it ends."""
     overlap: str = "skip"
+    deeds: tuple[Deed, ...] = ()
+    """Its user pauses, resumes or ends it, or submits the same file again."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +184,7 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
         budget_usd=min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed)),
         limits={"small": chance.choice((2, 3, 4))},
         solver=chance.random() < 0.08,
+        series=_series(seed, faults_s),
     )
 
 
@@ -188,6 +192,38 @@ def _tight_usd(seed: int) -> float:
     """In half of all worlds there is money for one machine at a time, or two, so that it is the budget that says no; else there is no such bound. By a chance of its own."""
     chance = random.Random(f"budget/{seed}")
     return chance.choice((6.0, 8.0, 12.0)) if chance.random() < 0.5 else math.inf
+
+
+def _series(seed: int, faults_s: float) -> tuple[SeriesPlan, ...]:
+    """In one world of four a job or two come again and again. By a chance of its own, so that the other worlds are what they were before there were any."""
+    chance = random.Random(f"series/{seed}")
+    many = chance.choice((1, 1, 2)) if chance.random() < SERIES_SHARE else 0
+    return tuple(_one_series(chance, f"again{number}", faults_s) for number in range(many))
+
+
+def _one_series(chance: random.Random, name: str, faults_s: float) -> SeriesPlan:
+    every_s = chance.choice((300.0, 900.0, 1800.0))
+    run_s = every_s * chance.uniform(0.1, 1.6)
+    job = JobPlan(
+        name=name,
+        submit_s=chance.uniform(0.0, 0.5) * faults_s,
+        run_s=run_s,
+        max_duration_s=run_s * chance.choice((0.6, 2.0, 4.0, 4.0)),
+        stubborn=chance.random() < 0.2,
+        fails=chance.choice((0, 0, 0, 1)),
+    )
+    verbs = [chance.choice(("pause", "again", "end")) for _ in range(chance.choice((0, 0, 1, 2)))]
+    deeds = [Deed(chance.uniform(0.0, 0.4) * faults_s, verb) for verb in verbs]
+    deeds += [
+        Deed(deed.after_s + chance.uniform(5.0, 3000.0), "resume") for deed in deeds if deed.verb == "pause"
+    ]
+    return SeriesPlan(
+        job=job,
+        every_s=every_s,
+        times=min(MOST_RUNS, round(chance.uniform(0.4, 1.0) * faults_s / every_s)),
+        overlap=chance.choice(("skip", "queue", "replace")),
+        deeds=tuple(sorted(deeds, key=lambda deed: deed.after_s)),
+    )
 
 
 def _hosts(chance: random.Random, size: Size, *, renting: bool) -> tuple[HostPlan, ...]:

@@ -22,6 +22,8 @@ from federator.wire.jobfile import JobRequest, read_job, read_job_text
 
 T = TypeVar("T")
 AGAIN_S = (1.0, 10.0)
+SOON_S = 60.0
+"""The first run of a series is due so long after its user thought of it."""
 NONSENSE = (
     "",
     "run: [",
@@ -81,35 +83,36 @@ class Users:
             self._network.loop.create_task(self._do(self._chance.choice(ids), deed))
 
     async def submit_series(self, series: SeriesPlan) -> None:
-        """Submit a job that comes again and again."""
+        """Submit a job that comes again and again, and see to it afterwards."""
         await asyncio.sleep(series.job.submit_s)
+        request = _repeated(series, ORIGIN_AT + asyncio.get_running_loop().time() + SOON_S)
         self.patient += 1
-
-        async def ask(server: Dispatcher) -> str:
-            core = server.serving()
-            now_at = core.clock.now()
-            every = Recurrence(
-                interval_s=series.every_s,
-                start_at=now_at,
-                end_at=now_at + series.times * series.every_s,
-                overlap=Overlap(series.overlap),
-            )
-            file = {
-                "name": series.job.name,
-                "run": "true",
-                "resources": {"gpus": series.job.gpus},
-                "max_duration": f"{series.job.max_duration_s:.0f}s",
-            }
-            request = read_job(file, now=now_at)
-            again = replace(request, repeated=Repeated(every, msgspec.json.encode(file).decode()))
-            answer = await core.intake.submit(USER, again, client_id=None, body_hash="")
-            return answer.series
-
         try:
-            name = await self.ask(ask)
+            name = await self.ask(partial(_submit_series, request))
         finally:
             self.patient -= 1
         self._journal.note("user", f"series {name} is accepted")
+        for deed in series.deeds:
+            self._network.loop.create_task(self._do_to_series(name, deed, request))
+
+    async def _do_to_series(self, name: str, deed: Deed, request: JobRequest) -> None:
+        await asyncio.sleep(deed.after_s)
+        if deed.verb == "again":
+            await self.ask(partial(_submit_series, request))
+            self._journal.note("user", f"series {name} is submitted again")
+        else:
+            await self._change_series(name, deed.verb)
+
+    async def _change_series(self, name: str, verb: str) -> None:
+        async def ask(server: Dispatcher) -> str:
+            desk = server.serving().series
+            change = {"pause": desk.pause, "resume": desk.resume, "end": desk.end}[verb]
+            return (await change(USER, desk.find(USER, name))).series.status
+
+        try:
+            self._journal.note("user", f"{verb} series {name}: {await self.ask(ask)}")
+        except Conflict as error:
+            self._journal.note("user", f"{verb} series {name}: {error.message[:60]}")
 
     async def ask(self, ask: Callable[[Dispatcher], Awaitable[T]]) -> T:
         """Of whoever leads, again and again until there is an answer. Raises what the answer is."""
@@ -142,10 +145,13 @@ class Users:
             self._truth.find(12, f"this was accepted: {text[:80]!r}")
 
     async def release_all(self) -> None:
-        """Nothing is to stay held: see what is, and release it."""
+        """Nothing is to stay held or paused: see what is, and release it."""
         held = [name for name, job in self._truth.rows.jobs.items() if job.status is JobStatus.HELD]
         for name in held:
             await self._verb(name, "release")
+        paused = [each.name for each in self._truth.rows.series.values() if each.paused_by]
+        for name in paused:
+            await self._change_series(name, "resume")
 
     async def _do(self, job_id: str, deed: Deed) -> None:
         await asyncio.sleep(deed.after_s)
@@ -176,6 +182,29 @@ class Users:
             self._truth.find(12, f"{verb} {job_id} is answered with {error!r}")
         else:
             self._journal.note("user", f"{verb} {job_id[-6:]}: {status}")
+
+
+async def _submit_series(request: JobRequest, server: Dispatcher) -> str:
+    answer = await server.serving().intake.submit(USER, request, client_id=None, body_hash="")
+    return answer.series
+
+
+def _repeated(series: SeriesPlan, start_at: float) -> JobRequest:
+    every = Recurrence(
+        interval_s=series.every_s,
+        start_at=start_at,
+        end_at=start_at + series.times * series.every_s,
+        overlap=Overlap(series.overlap),
+    )
+    job = series.job
+    file = {
+        "name": job.name,
+        "run": "true",
+        "resources": {"gpus": job.gpus},
+        "max_duration": f"{job.max_duration_s:.0f}s",
+    }
+    request = read_job(file, now=start_at)
+    return replace(request, repeated=Repeated(every, msgspec.json.encode(file).decode()))
 
 
 def _request(job: JobPlan, now_at: float) -> JobRequest:

@@ -3,10 +3,12 @@
 As in `truth`, nothing is asked of a dispatcher while it works. Only when all faults are over is it asked what its users would ask: what waits and why.
 """
 
+import math
+
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.model.placements import Placement, PlacementStatus
-from federator.model.series import Series
+from federator.model.series import Series, SeriesStatus, series_key
 from federator.ports import Transaction
 from federator.simulation.faults.clouds import Cloud, over
 from federator.simulation.faults.journal import Journal
@@ -29,10 +31,9 @@ class Watch:
 
     def written(self, transaction: Transaction) -> None:
         """Judge the rows that were just written."""
-        known = dict.fromkeys(
-            put.key.removeprefix("job/") for put in transaction.puts if put.key.startswith("job/")
-        )
-        before = {name: self._truth.rows.jobs.get(name) for name in known}
+        rows, keys = self._truth.rows, [put.key.partition("/") for put in transaction.puts]
+        before = {name: rows.jobs.get(name) for prefix, _, name in keys if prefix == "job"}
+        former = {name: rows.series.get(name) for prefix, _, name in keys if prefix == "series"}
         for row in self._truth.rows.take(transaction):
             self.moved_s = self._truth.now_s
             if isinstance(row, Job):
@@ -43,6 +44,7 @@ class Watch:
                 self._lease(row)
             else:
                 self._series(row)
+                self._none_is_passed_over(row, former[series_key(row.owner, row.name)])
 
     def _job(self, job: Job, before: Job | None) -> None:
         if before is None or before.status is not job.status:
@@ -78,6 +80,22 @@ class Watch:
             self._truth.find(2, f"two runs of {series.name} are for one time")
         if sum(job.status not in TERMINAL for job in jobs) > 1:
             self._truth.find(2, f"two runs of {series.name} are open at once")
+
+    def _none_is_passed_over(self, series: Series, former: Series | None) -> None:
+        """Of each time that is decided of now there is a run, or one is owed; or there is a new word, why not."""
+        if former is None or former.next_at is None or former.every != series.every:
+            return
+        if SeriesStatus.PAUSED in (former.status, series.status) or "cancelled" in series.ended_because:
+            return
+        due: list[float | None] = [former.owed_at]
+        at: float | None = former.next_at
+        while at is not None and at < (series.next_at or math.inf):
+            due.append(at)
+            at = former.every.after(at, former.anchor_at)
+        had = {job.due_at for job in self._truth.rows.jobs.values() if job.series == series.name}
+        lost = [each for each in due if each is not None and each not in {*had, series.owed_at}]
+        if lost and series.notes == former.notes:
+            self._truth.find(1, f"of {series.name} what is due at {lost} has no run, and nobody says why")
 
     def _lease(self, lease: Lease) -> None:
         self._journal.note(

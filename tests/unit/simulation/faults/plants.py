@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from federator.control import executor, fencing, gangs, leadership, progress, records, sweeper
+from federator.control import executor, fencing, gangs, leadership, progress, records, series_runs, sweeper
 from federator.control.records import Changes
 from federator.kernel import ids
+from federator.model import series
 from federator.model.placements import Order, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
@@ -204,6 +205,23 @@ def forget_a_budget(patch: Patch) -> None:
     patch.setattr(dispatchers, "compile_set", lavish)
 
 
+def pass_over_what_was_due_meanwhile(patch: Patch) -> None:
+    """What a series was due for while nobody looked has no run, and nobody is told."""
+    come_due = series._come_due
+
+    def forgetful(now_is: Any, now: float, running: str) -> Any:
+        if now_is.next_at is not None and now - now_is.next_at > 10.0:
+            return replace(now_is, next_at=now_is.every.after(now, now_is.anchor_at))
+        return come_due(now_is, now, running)
+
+    patch.setattr(series, "_come_due", forgetful)
+
+
+def look_at_no_run_before(patch: Patch) -> None:
+    """A run of a series is submitted whether the last one is over or not."""
+    patch.setattr(series_runs, "running", lambda _records, _series: "")
+
+
 class Plant(NamedTuple):
     """What is planted, and the first seed, from 0 on, that finds it."""
 
@@ -228,6 +246,8 @@ PLANTS: tuple[Plant, ...] = (
     Plant(seat_on_what_is_taken, 0),
     Plant(forget_a_queue_limit, 1),
     Plant(forget_a_budget, 2),
+    Plant(pass_over_what_was_due_meanwhile, 33),
+    Plant(look_at_no_run_before, 13),
 )
 
 

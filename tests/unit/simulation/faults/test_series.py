@@ -56,5 +56,6 @@ def test_each_time_has_one_run_or_a_word_why_it_has_none(
     had = {job.due_at for job in rows.jobs.values() if job.series == "again"}
     due = [(series.every.start_at or 0.0) + number * EVERY_S for number in range(TIMES)]
     assert had <= set(due)
+    due = [at for at in due if at >= series.created_at]
     assert len(had) == series.runs > 1
     assert [at for at in due if at not in had and not told(series, at)] == []
