@@ -151,7 +151,7 @@ SITE_FILE_PARTS = {
         Written("tolerations", "`[{key: gpu, operator: Exists}]`", "none", "Taints of nodes that are used all the same. That of the GPU resource always is, for jobs with GPUs."),
         Written("start_within", "`5m`", "`5m`", "All pods of a placement have a node by then, or all are taken back."),
         Written("checkpoints", "`shared-claim`, `none`", "`none`", "The claim on a volume of all nodes on which checkpoints outlive their pod."),
-        Written("pools", "a list", "one of each GPU product, and `cpu`", "Each a `name` and a `selector` of node labels; also `model`, `gpu_memory` and `resource`, which are looked up on the nodes when left out."),
+        Written("pools", "a list", "one of each GPU product, of each sort of its parts, and `cpu`", "Each a `name` and a `selector` of node labels; also `model`, `gpu_memory`, the `resource` that counts its GPUs or parts of such (left out: `nvidia.com/gpu`), and `part`, which of a GPU each unit of that is. What is left out is looked up on the nodes."),
         Written("data", "`{image: federator:latest, secret: s3, cache: {host_path: /var/cache/federator}, volumes: [{path: /data, claim: datasets}]}`", "no data is brought", "How pods get `inputs`, and their checkpoints reach `checkpoint.uri`. `image`: of the side container of such pods, with `federator[agent,aws]` in it; needed. `secret`: whose keys are its variables, such as credentials for S3. `cache`: where inputs are kept for later jobs, a `claim` or a `host_path` of each node; without, they go with the pod. `volumes`: what `file:///` addresses lead to."),
         Written("kueue_queue", "`research`", "–", "The local queue of Kueue that admits the pods, a gang as one group. Never tried on a real Kueue."),
     ),

@@ -69,12 +69,21 @@ def device_environment(slot: Slot) -> dict[str, str]:
     values = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if not slot.share_milli:
         return values
-    values["FEDERATOR_GPU_SHARE"] = f"{slot.share_milli / WHOLE_MILLI:g}"
+    values |= share_environment(slot)
     values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{slot.share_milli * 100 / WHOLE_MILLI:g}"
     if slot.share_mib:
-        values["FEDERATOR_GPU_MEMORY_MIB"] = str(slot.share_mib)
         # By the numbers of the GPUs that it sees: the one is 0.
         values["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={slot.share_mib}M"
+    return values
+
+
+def share_environment(slot: Slot) -> dict[str, str]:
+    """How much of a GPU a rank has; nothing where its GPUs are its own."""
+    if not slot.share_milli:
+        return {}
+    values = {"FEDERATOR_GPU_SHARE": f"{slot.share_milli / WHOLE_MILLI:g}"}
+    if slot.share_mib:
+        values["FEDERATOR_GPU_MEMORY_MIB"] = str(slot.share_mib)
     return values
 
 

@@ -34,7 +34,7 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     shares: int = 0
     """So many GPUs of each machine are shared: each is a host of its own in this pool, of which jobs get parts. 0: its GPUs are not shared."""
     host_milli: int = WHOLE_MILLI
-    """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it."""
+    """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it. Parts of one machine may be seen as one `Host`."""
     cut_milli: int = 0
     """Of shared GPUs: a rank gets whole parts of so many thousandths. 0: any part."""
 

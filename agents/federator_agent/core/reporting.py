@@ -93,11 +93,11 @@ def _parts(state: State) -> tuple[GpuPart, ...]:
 
 def _pool(state: State, pool: HostPool, at: float) -> Pool:
     lends = state.site.lend.open_at(at)
-    free = Counter(
-        (host.free_gpus, host.cpus_milli, host.memory_mib)
-        for host in (free_now(state, pool, state.records) if lends else ())
-        if host.gpus or host.cpus_milli
-    )
+    free = Counter[tuple[int, int, int]]()
+    for host in free_now(state, pool, state.records) if lends else ():
+        if host.gpus or host.cpus_milli:
+            count, size = _as_hosts(pool, host)
+            free[size] += count
     unit = pool.host_milli if pool.shares else 1
     return Pool(
         name=pool.name,
@@ -112,6 +112,14 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         shared=True if pool.shares else UNSET,
         cut_milli=pool.cut_milli or UNSET,
     )
+
+
+def _as_hosts(pool: HostPool, host: Host) -> tuple[int, tuple[int, int, int]]:
+    """As how many hosts it is told, and what is free on each: where each part of a GPU is one, what is beside them is divided among them."""
+    count = max(1, host.free_gpus // pool.host_milli) if pool.shares else 1
+    beside = (host.cpus_milli, pool.cpus_milli_per_node), (host.memory_mib, pool.memory_mib_per_node)
+    cpus_milli, memory_mib = (min(free // count, most) for free, most in beside)
+    return count, (host.free_gpus // count, cpus_milli, memory_mib)
 
 
 def unchanged(before: SiteReport | None, after: SiteReport) -> bool:

@@ -4,35 +4,32 @@ A request is counted as the scheduler counts it: containers added up, an init co
 not ready, cordoned, or tainted against us are left out: what runs there goes on, and nothing new is sent.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from federator.model.sites import LocalWork
+from federator_agent.core.dividing import Sort, left, most
 from federator_agent.core.lending import Host, HostPool, Seen
+from federator_agent.kube.lots import CPU_POOL, NVIDIA, Lot, lots_of, taint_keys
 from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
-from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool, KubeSettings
-from federator_agent.nvml import Gpu
+from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings
 
-CPU_POOL = "cpu"
-"""Where nodes without GPUs go when no pools are configured."""
 PLACEMENT_LABEL = "federator/placement"
 SITE_LABEL = "federator/site"
 RANK_LABEL = "federator/rank"
 AGENT_LABEL = "federator/agent"
 """Whose it is: another agent of a site of that name, or of another federation, may use the same namespace."""
-_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
-    """How much: of a pod, what it asks for."""
+    """How much: of a pod, what it asks for. `devices`: by the name of their resource."""
 
     cpus_milli: int = 0
     memory_mib: int = 0
-    gpus: int = 0
+    devices: dict[str, int] = {}
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
@@ -45,11 +42,9 @@ class Use(msgspec.Struct, frozen=True, gc=False):
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
-    """A node that takes work: its pool, and what its pods may ask for altogether."""
+    """A node that takes work: what it offers, and what its pods may ask for altogether."""
 
-    pool: str
-    model: str
-    gpu_memory_mib: int
+    lots: tuple[Lot, ...]
     size: Size
     pods: int
 
@@ -60,6 +55,8 @@ class PoolPlace(NamedTuple):
     selector: dict[str, str]
     without: tuple[str, ...] = ()
     resource: str = GPU_RESOURCE
+    part_milli: int = 0
+    """A unit of the resource is so many thousandths of a GPU; 0: all of one."""
 
 
 class Cluster:
@@ -68,58 +65,43 @@ class Cluster:
     def __init__(self, settings: KubeSettings, site: str) -> None:
         self._settings = settings
         self._site = site
-        self._resources = {pool.resource for pool in settings.pools} or {GPU_RESOURCE}
+        self._resources = {pool.resource for pool in settings.pools}
+
+    def lots(self, node: Node) -> tuple[Lot, ...]:
+        """What a node offers, whether or not it takes work now."""
+        return lots_of(node, self._settings.pools)
 
     def machine(self, node: Node) -> Machine | None:
         """A node as it counts; None: it takes no work of ours."""
-        pool = self._pool_of(node.metadata.labels)
-        if pool is None or not node.ready or node.spec.unschedulable:
+        lots = self.lots(node)
+        if not lots or not node.ready or node.spec.unschedulable:
             return None
-        if any(not self._tolerated(taint, pool.resource) for taint in node.spec.taints):
+        keys = {key for lot in lots for key in taint_keys(lot.resource)}
+        if any(not self._tolerated(taint, keys) for taint in node.spec.taints):
             return None
-        free, labels = node.status.allocatable, node.metadata.labels
-        product, memory = labels.get(PRODUCT_LABEL, ""), labels.get(MEMORY_LABEL, "")
-        gpus = int(quantity(free.get(pool.resource, "0")))
-        return Machine(
-            pool=pool.name,
-            model=(pool.model or Gpu(0, product).model.upper()) if gpus else "",
-            gpu_memory_mib=(pool.gpu_memory_mib or int(quantity(memory))) if gpus else 0,
-            size=Size(
-                int(quantity(free.get("cpu", "0")) * 1000),
-                int(quantity(free.get("memory", "0")) / 2**20),
-                gpus,
-            ),
-            pods=int(quantity(free.get("pods", "110"))),
-        )
+        has = node.status.allocatable
+        size = Size(int(quantity(has.get("cpu", "0")) * 1000), int(quantity(has.get("memory", "0")) / 2**20))
+        return Machine(lots=lots, size=size, pods=int(quantity(has.get("pods", "110"))))
 
-    def _pool_of(self, labels: Mapping[str, str]) -> KubePool | None:
-        for pool in self._settings.pools:
-            if pool.selector.items() <= labels.items():
-                return pool
-        if self._settings.pools:
-            return None
-        product = labels.get(PRODUCT_LABEL)
-        if product is None:
-            return KubePool(name=CPU_POOL, selector={})
-        return KubePool(name=pool_name(product), selector={PRODUCT_LABEL: product})
-
-    def _tolerated(self, taint: Taint, resource: str) -> bool:
+    def _tolerated(self, taint: Taint, keys: Collection[str]) -> bool:
         return (
             taint.effect not in ("NoSchedule", "NoExecute")
-            or taint.key == resource
+            or taint.key in keys
             or any(_tolerates(each, taint) for each in self._settings.tolerations)
         )
 
-    def place(self, pool: str, products: Iterable[str]) -> PoolPlace | None:
-        """How pods are sent to a pool. `products`: the GPU products that nodes are labelled with."""
+    def place(self, pool: str, lots: Iterable[Lot]) -> PoolPlace | None:
+        """How pods are sent to a pool. `lots`: what all nodes offer."""
+        of_pool = [lot for lot in lots if lot.pool == pool]
+        part_milli = max((lot.part_milli for lot in of_pool), default=0)
         for each in self._settings.pools:
             if each.name == pool:
-                return PoolPlace(each.selector, (), each.resource)
+                return PoolPlace(each.selector, (), each.resource, part_milli)
         if self._settings.pools:
             return None
         if pool == CPU_POOL:
             return PoolPlace({}, (PRODUCT_LABEL,))
-        return next((PoolPlace({PRODUCT_LABEL: each}) for each in products if pool_name(each) == pool), None)
+        return next((PoolPlace(lot.selector, (), lot.resource, part_milli) for lot in of_pool), None)
 
     def use(self, pod: Pod) -> Use | None:
         """A pod as it counts; None: it has no node, or nothing of it runs any more."""
@@ -133,34 +115,49 @@ class Cluster:
 
     def seen(self, machines: Mapping[str, Machine], uses: Iterable[Use], trouble: str = "") -> Seen:
         """What there is and what of it is free."""
-        taken: dict[str, list[int]] = {}
+        taken: dict[str, _Taken] = {}
         bound, local = set(), Counter[tuple[str, int]]()
         for use in uses:
-            each = taken.setdefault(use.node, [0, 0, 0, 0])
-            size = use.size
-            each[0] += size.cpus_milli
-            each[1] += size.memory_mib
-            each[2] += size.gpus
-            each[3] += 1
+            taken.setdefault(use.node, _Taken()).add(use.size)
             if use.placement:
                 bound.add((use.placement, use.rank))
-            elif size.gpus and use.node in machines:
-                local[machines[use.node].pool, size.gpus] += 1
+            elif use.node in machines:
+                for lot in machines[use.node].lots:
+                    if units := use.size.devices.get(lot.resource, 0):
+                        local[lot.pool, lot.part_milli * units or units] += 1
         hosts: dict[str, list[Host]] = {}
         for name, machine in sorted(machines.items()):
-            hosts.setdefault(machine.pool, []).append(_free(name, machine, taken.get(name, (0, 0, 0, 0))))
+            for pool, host in _free(name, machine, taken.get(name, _Taken())):
+                hosts.setdefault(pool, []).append(host)
+        pools, uneven = _pools(machines.values())
+        health = "; ".join(
+            [f"the cluster is not seen as it is: {trouble}"] * bool(trouble)
+            + [
+                f"GPUs of pool {name} are not all cut alike: give each sort a pool of its own"
+                for name in uneven
+            ]
+        )
         return Seen(
-            pools=_pools(machines.values()),
-            hosts={pool: tuple(free) for pool, free in hosts.items()},
+            pools=pools,
+            hosts={pool.name: tuple(hosts[pool.name]) for pool in pools if pool.name in hosts},
             bound=frozenset(bound),
             local_work=tuple(LocalWork(pool, nodes, gpus) for (pool, gpus), nodes in sorted(local.items())),
-            health=f"the cluster is not seen as it is: {trouble}" if trouble else "ok",
+            health=health or "ok",
         )
 
 
-def pool_name(product: str) -> str:
-    """The name of the pool of a GPU product."""
-    return _NAME.sub("-", product).strip("-._").lower()[:63]
+class _Taken:
+    """What the pods of a node ask for."""
+
+    def __init__(self) -> None:
+        self.cpus_milli, self.memory_mib, self.pods = 0, 0, 0
+        self.devices: Counter[str] = Counter()
+
+    def add(self, size: Size) -> None:
+        self.cpus_milli += size.cpus_milli
+        self.memory_mib += size.memory_mib
+        self.pods += 1
+        self.devices.update(size.devices)
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Taint) -> bool:
@@ -171,54 +168,96 @@ def _tolerates(toleration: Mapping[str, str], taint: Taint) -> bool:
     return toleration.get("operator", "Equal") == "Exists" or toleration.get("value", "") == taint.value
 
 
-def _free(name: str, machine: Machine, taken: Iterable[int]) -> Host:
-    cpus_milli, memory_mib, gpus, pods = taken
+def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[str, Host]]:
+    """The node as a host of each of its pools, with what is free of it."""
+    open_, size = taken.pods < machine.pods, machine.size
+    sorts = [
+        Sort(lot.weight, lot.units, max(0, lot.units - taken.devices[lot.resource]) * open_)
+        for lot in machine.lots
+    ]
+    cpus = left(size.cpus_milli, (size.cpus_milli - taken.cpus_milli) * open_, sorts)
+    memory = left(size.memory_mib, (size.memory_mib - taken.memory_mib) * open_, sorts)
+    for lot, sort, cpus_milli, memory_mib in zip(machine.lots, sorts, cpus, memory, strict=True):
+        gpus = tuple(range(min(1, sort.free) if lot.part_milli else sort.free))
+        yield lot.pool, Host(name, gpus, cpus_milli, memory_mib, lot.part_milli * sort.free)
+
+
+def _beside(machine: Machine, number: int) -> tuple[int, int]:
+    """CPUs and memory of a host of that lot, when all of it is free."""
+    sorts, lot = [Sort(lot.weight, lot.units) for lot in machine.lots], machine.lots[number]
+    hosts = lot.units if lot.part_milli else 1
     size = machine.size
-    if pods >= machine.pods:
-        return Host(name, (), 0, 0)
-    return Host(
-        name,
-        tuple(range(max(0, size.gpus - gpus))),
-        max(0, size.cpus_milli - cpus_milli),
-        max(0, size.memory_mib - memory_mib),
-    )
+    return most(size.cpus_milli, sorts, number) // hosts, most(size.memory_mib, sorts, number) // hosts
 
 
-def _pools(machines: Iterable[Machine]) -> tuple[HostPool, ...]:
-    """A pool is as large as its largest node; what each node has is said of the node."""
-    by_name: dict[str, list[Machine]] = {}
+def _pools(machines: Iterable[Machine]) -> tuple[tuple[HostPool, ...], list[str]]:
+    """A pool is as large as its largest node; what each node has is said of the node. And the names of those whose GPUs are cut in several ways: nobody can be sure there of what he gets."""
+    by_name: dict[str, list[tuple[Lot, tuple[int, int]]]] = {}
     for machine in machines:
-        by_name.setdefault(machine.pool, []).append(machine)
-    return tuple(
-        HostPool(
-            name=name,
-            model=max(each.model for each in members),
-            gpu_memory_mib=min((each.gpu_memory_mib for each in members if each.size.gpus), default=0),
-            nodes=len(members),
-            gpus_per_node=max(each.size.gpus for each in members),
-            cpus_milli_per_node=max(each.size.cpus_milli for each in members),
-            memory_mib_per_node=max(each.size.memory_mib for each in members),
-        )
+        for number, lot in enumerate(machine.lots):
+            by_name.setdefault(lot.pool, []).append((lot, _beside(machine, number)))
+    cuts = {
+        name: {lot.part_milli for lot, _ in members if lot.units} or {0} for name, members in by_name.items()
+    }
+    uneven = sorted(name for name, several in cuts.items() if len(several) > 1)
+    pools = (
+        _pool(name, members, min(cuts[name]))
         for name, members in sorted(by_name.items())
+        if name not in uneven
+    )
+    return tuple(pools), uneven
+
+
+def _pool(name: str, members: list[tuple[Lot, tuple[int, int]]], part_milli: int) -> HostPool:
+    pool = HostPool(
+        name=name,
+        model=max(lot.model for lot, _ in members),
+        gpu_memory_mib=min((lot.gpu_memory_mib for lot, _ in members if lot.units), default=0),
+        nodes=len(members),
+        gpus_per_node=max(lot.units for lot, _ in members),
+        cpus_milli_per_node=max(cpus for _, (cpus, _) in members),
+        memory_mib_per_node=max(memory for _, (_, memory) in members),
+    )
+    if not part_milli:
+        return pool
+    return msgspec.structs.replace(
+        pool,
+        nodes=sum(lot.units for lot, _ in members),
+        gpus_per_node=1,
+        shares=1,
+        host_milli=part_milli,
+        cut_milli=part_milli,
     )
 
 
-def _request(pod: Pod, resources: Iterable[str]) -> Size:
-    def asked(container: Container) -> tuple[int, int, int]:
+def _request(pod: Pod, resources: Collection[str]) -> Size:
+    def asked(container: Container) -> Counter[str]:
         return _asked(container.resources.requests, resources)
 
-    stays = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
-    total = [sum(parts) for parts in zip((0, 0, 0), *map(asked, (*pod.spec.containers, *stays)), strict=True)]
-    most, before = (0, 0, 0), (0, 0, 0)
+    total, most, before = Counter[str](), Counter[str](), Counter[str]()
+    for each in (
+        *pod.spec.containers,
+        *(c for c in pod.spec.init_containers if c.restart_policy == "Always"),
+    ):
+        total += asked(each)
     for each in pod.spec.init_containers:
-        now = tuple(map(sum, zip(before, asked(each), strict=True)))
-        most = (max(most[0], now[0]), max(most[1], now[1]), max(most[2], now[2]))
+        now = before + asked(each)
+        most |= now
         if each.restart_policy == "Always":
-            before = (now[0], now[1], now[2])
-    overhead = _asked(pod.spec.overhead, resources)
-    return Size(*(max(one, other) + more for one, other, more in zip(total, most, overhead, strict=True)))
+            before = now
+    all_ = (total | most) + _asked(pod.spec.overhead, resources)
+    devices = {name: count for name, count in all_.items() if name not in _PLAIN}
+    return Size(all_["cpu"], all_["memory"], devices)
 
 
-def _asked(amounts: Mapping[str, str], resources: Iterable[str]) -> tuple[int, int, int]:
-    gpus = sum(int(quantity(amounts[each])) for each in resources if each in amounts)
-    return milli(amounts.get("cpu", "0")), mib(amounts.get("memory", "0")), gpus
+_PLAIN = ("cpu", "memory")
+
+
+def _asked(amounts: Mapping[str, str], resources: Collection[str]) -> Counter[str]:
+    """Milli-cores, MiB, and devices by the name of their resource."""
+    found = {
+        name: int(quantity(amount))
+        for name, amount in amounts.items()
+        if name.startswith(NVIDIA) or name in resources
+    }
+    return Counter(found | {"cpu": milli(amounts.get("cpu", "0")), "memory": mib(amounts.get("memory", "0"))})

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
-from federator_agent.environment import Where, command_of, rank_environment
+from federator_agent.environment import Where, command_of, rank_environment, share_environment
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.carrying import FOLDER, GATE, inputs_of
+from federator_agent.kube.lots import taint_keys
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500
@@ -148,7 +149,10 @@ def _main(
     alone = len(record.entry.ranks) == 1
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
     where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
-    environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
+    (slot,) = (slot for slot in record.slots if slot.rank == rank)
+    environment = share_environment(slot) | rank_environment(
+        replace(record, master_port=PORT), spec, rank, where
+    )
     mounts = [mount("federator", FOLDER), mount("gate", GATE) | {"readOnly": True}]
     if needs.shm_mib:
         mounts.append(mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
@@ -194,7 +198,8 @@ def _for_gpus(spec: JobSpec, place: PoolPlace) -> list[dict[str, str]]:
     """GPU nodes are often tainted with the name of their resource, to keep other work off."""
     if not spec.resources.gpus.count:
         return []
-    return [{"key": place.resource, "operator": "Exists", "effect": "NoSchedule"}]
+    keys = taint_keys(place.resource)
+    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
 
 
 def mount(name: str, path: str) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import msgspec
 from federator.kernel.errors import Conflict, NotFound
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
+from federator_agent.kube.lots import Lot
 from federator_agent.kube.manifests import FINALIZER
 from federator_agent.kube.objects import Node, Pod, Struct
-from federator_agent.kube.settings import PRODUCT_LABEL, KubeSettings
+from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.watching import Mirror
 
 MERGE = "application/merge-patch+json"
@@ -28,7 +29,8 @@ class NodeSeen(msgspec.Struct, frozen=True):
 
     machine: Machine | None
     ready: bool
-    product: str = ""
+    lots: tuple[Lot, ...] = ()
+    """What it offers, also while it takes no work."""
 
 
 class _PodList(Struct, frozen=True):
@@ -93,8 +95,7 @@ class Pods:
                 change.set_result(None)
 
     def _node(self, node: Node) -> tuple[str, NodeSeen]:
-        product = node.metadata.labels.get(PRODUCT_LABEL, "")
-        return node.metadata.name, NodeSeen(self._cluster.machine(node), node.ready, product)
+        return node.metadata.name, NodeSeen(self._cluster.machine(node), node.ready, self._cluster.lots(node))
 
     def _node_changed(self, name: str, node: NodeSeen | None) -> None:
         if node is None and name in self._ready:

@@ -84,10 +84,12 @@ class Preparing:
 
     async def _create(self, record: Record, spec: JobSpec) -> None:
         """All at once. What is there already is taken for what it is: the names are never used for anything else."""
-        products = {node.product for node in self._pods.nodes.items.values() if node.product}
-        place = self._cluster.place(record.entry.pool, products)
+        lots = (lot for node in self._pods.nodes.items.values() for lot in node.lots)
+        place = self._cluster.place(record.entry.pool, lots)
         if place is None:
             raise StagingRefused(f"there is no pool {record.entry.pool} at the cluster any more")
+        if spec.resources.gpus.count and any(slot.share_milli != place.part_milli for slot in record.slots):
+            raise StagingRefused(f"the GPUs of pool {record.entry.pool} are cut in another way by now")
         site = self._around.site
         try:
             if len(record.entry.ranks) > 1:

@@ -10,7 +10,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.wire import fields
-from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, read_model
+from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, read_accelerators, read_model
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -22,7 +22,7 @@ KEYS = (
 )  # fmt: skip
 DATA_KEYS = ("image", "secret", "cache", "volumes")
 VOLUME_KEYS = ("claim", "host_path")
-POOL_KEYS = ("name", "selector", "model", "gpu_memory", "resource")
+POOL_KEYS = ("name", "selector", "model", "gpu_memory", "resource", "part")
 TOLERATION_KEYS = ("key", "operator", "value", "effect")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -37,7 +37,9 @@ class KubePool(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory_mib: int = 0
     """Of each; 0: as the label `nvidia.com/gpu.memory` says."""
     resource: str = GPU_RESOURCE
-    """The extended resource that counts the GPUs."""
+    """The extended resource that counts the GPUs, or the parts of such."""
+    part_milli: int = 0
+    """Each unit of it is so many thousandths of a GPU; 0: as its name and the labels of nodes say, which may be all of one."""
 
 
 class KubeVolume(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +189,15 @@ def _pool(value: object, path: str) -> KubePool:
         if memory is None
         else fields.size_mib(memory, f"{path}.gpu_memory", high_mib=MAX_GPU_MEMORY_MIB),
         resource=fields.text(pool.get("resource", GPU_RESOURCE), f"{path}.resource", limit=300),
+        part_milli=_part_milli(pool["part"], f"{path}.part") if "part" in pool else 0,
     )
+
+
+def _part_milli(value: object, path: str) -> int:
+    share = read_accelerators(value, path).share_milli
+    if not share:
+        raise Invalid(f"{value!r} is no part of a GPU", field=path, remedy="write for example 0.5")
+    return share
 
 
 def _tolerations(value: object, path: str) -> tuple[dict[str, str], ...]:

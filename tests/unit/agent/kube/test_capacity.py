@@ -7,7 +7,8 @@ import pytest
 
 from federator.model.sites import LocalWork
 from federator_agent.core.lending import Host
-from federator_agent.kube.capacity import Cluster, PoolPlace, Size, pool_name
+from federator_agent.kube.capacity import Cluster, PoolPlace, Size
+from federator_agent.kube.lots import pool_name
 from federator_agent.kube.objects import Node, Pod, mib, milli, quantity
 from federator_agent.kube.settings import KubePool, KubeSettings
 
@@ -54,14 +55,20 @@ def test_what_is_asked_for_is_rounded_up() -> None:
 def test_a_node_is_of_the_pool_of_its_gpus() -> None:
     machine = CLUSTER.machine(node())
     assert machine is not None
-    assert (machine.pool, machine.model, machine.gpu_memory_mib) == ("nvidia-a100-sxm4-80gb", "A100", 81920)
-    assert machine.size == Size(3920, 16384, 4)
+    (lot,) = machine.lots
+    assert (lot.pool, lot.model, lot.gpu_memory_mib, lot.units) == (
+        "nvidia-a100-sxm4-80gb",
+        "A100",
+        81920,
+        4,
+    )
+    assert machine.size == Size(3920, 16384)
 
 
 def test_a_node_without_gpus_is_of_the_cpu_pool() -> None:
     machine = CLUSTER.machine(node(labels={}))
     assert machine is not None
-    assert machine.pool == "cpu"
+    assert [lot.pool for lot in machine.lots] == ["cpu"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,7 @@ def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
     cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
     machine = cluster.machine(node(labels={"tier": "fast", "other": "1"}))
     assert machine is not None
-    assert (machine.pool, machine.size.gpus) == ("fast", 0)
+    assert [(lot.pool, lot.units) for lot in machine.lots] == [("fast", 0)]
     assert cluster.machine(node(labels={"tier": "slow"})) is None
     assert cluster.place("fast", ()) == PoolPlace({"tier": "fast"}, (), "x.com/gpu")
     assert cluster.place("cpu", ()) is None
@@ -109,8 +116,9 @@ def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
 def test_pods_are_sent_where_the_pool_is() -> None:
     label = "nvidia.com/gpu.product"
     assert CLUSTER.place("cpu", ()) == PoolPlace({}, (label,))
-    assert CLUSTER.place(pool_name("A 100/x"), ["A 100/x"]) == PoolPlace({label: "A 100/x"})
-    assert CLUSTER.place("gone", ["A100"]) is None
+    lots = CLUSTER.lots(node(labels={label: "A 100/x"}))
+    assert CLUSTER.place(pool_name("A 100/x"), lots) == PoolPlace({label: "A 100/x"})
+    assert CLUSTER.place("gone", lots) is None
 
 
 def test_a_pod_counts_as_the_scheduler_counts_it() -> None:
@@ -166,7 +174,7 @@ def test_a_node_that_has_all_the_pods_it_may_have_is_full() -> None:
     use = CLUSTER.use(pod())
     assert use is not None
     seen = CLUSTER.seen({"n1": machine}, [use] * 10)
-    assert seen.hosts[machine.pool] == (Host("n1", (), 0, 0),)
+    assert seen.hosts["nvidia-a100-sxm4-80gb"] == (Host("n1", (), 0, 0),)
 
 
 def test_trouble_is_told() -> None:
