@@ -7,6 +7,7 @@ answered; only an answer that will stay the same (4xx) is an error.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -53,6 +54,7 @@ LOOK_S = 1.0
 HEARTBEAT_S = 15.0
 GREETING_S = 20.0
 CHUNK_BYTES = 2**18
+GOODBYE_S = 2.0
 log = logging.getLogger("federator_agent.link")
 
 
@@ -105,6 +107,9 @@ class Link:
         self._plain = False
         """The dispatcher is older than the fields of `Hello` that have defaults."""
         self._listener = listener
+        self._leaving = False
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        """Of the session that stands."""
         self._outbox: asyncio.Queue[Up] | None = None
         self._ticket = ""
         self._up = asyncio.Event()
@@ -123,12 +128,18 @@ class Link:
         if self._outbox is not None:
             self._outbox.put_nowait(message)
 
+    async def say_goodbye(self) -> None:
+        """End the session, and let the dispatcher know that no other follows for now: else it would wait for us. None begins any more."""
+        self._leaving, socket = True, self._socket
+        if socket is not None:
+            await _part(socket)
+
     async def run(self, session: aiohttp.ClientSession) -> None:
-        """Hold a session for ever."""
+        """Hold a session until the goodbye."""
         backoff = Backoff(random.Random())
         clock = asyncio.get_running_loop().time
         longest_asked_s = 0.0
-        while True:
+        while not self._leaving:
             asked_pause_s: float | None = None
             self._not_standing()
             try:
@@ -196,10 +207,14 @@ class Link:
             self._listener.link_up(greeted, asked_boot_s)
             log.info("session %s with %s stands", greeted.session, self.addresses.present)
             writer = asyncio.create_task(_write(socket, outbox))
+            self._socket = socket
             try:
                 return await self._read(socket)
             finally:
+                self._socket = None
                 writer.cancel()
+                if self._leaving:
+                    await _part(socket)
 
     async def _greet(self, socket: aiohttp.ClientWebSocketResponse) -> Welcome | Refusal:
         """Say who calls, and prove it; only then does anything count."""
@@ -256,6 +271,13 @@ class Link:
         level = logging.ERROR if refusal.retry_after_s is None else logging.WARNING
         log.log(level, "refused (%s): %s", refusal.code, refusal.detail)
         return REFUSED_PAUSE_S if refusal.retry_after_s is None else refusal.retry_after_s
+
+
+async def _part(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Close it with the word that no other session follows. Whoever waits in it hears of that at once, and may close it first."""
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(GOODBYE_S):
+            await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
 
 async def _write(socket: aiohttp.ClientWebSocketResponse, outbox: asyncio.Queue[Up]) -> None:

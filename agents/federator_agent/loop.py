@@ -142,6 +142,7 @@ class Agent:
                 self._tasks.spawn(self._link.run(http))
                 await self._turn_for_ever()
             finally:
+                await self._link.say_goodbye()
                 await self._hands.let_go()
                 self._spool.close()
 

@@ -7,13 +7,14 @@ directories of those that are open, the logs and outputs of those that are or we
 import asyncio
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from federator.api.access import bearer
 from federator.api.exchange import JSON, MIB, Call
 from federator.api.logs import log_name
 from federator.control.leadership import Reign
 from federator.control.records import Changes, OutputPart, Outputs
+from federator.hub.outside import Goodbye
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
 from federator.wire.link import (
@@ -73,8 +74,10 @@ class _SocketPipe:
         self._reign = reign
 
     async def receive(self) -> str | None:
-        """The next text frame. Any other kind ends the connection: the link is JSON text."""
+        """The next text frame. Any other kind ends the connection: the link is JSON text. Raises `Goodbye`."""
         message = await self._socket.receive()
+        if message.type is WSMsgType.CLOSE and message.data == WSCloseCode.GOING_AWAY:
+            raise Goodbye
         return message.data if message.type is WSMsgType.TEXT else None
 
     async def send(self, text: str) -> None:

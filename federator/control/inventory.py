@@ -27,6 +27,8 @@ class Heard:
     site: str
     status: SiteStatus = SiteStatus.JOINING
     session: str = ""
+    stopped: bool = False
+    """It has ended the last session because it stops."""
     report: SiteReport | None = None
     counted: frozenset[str] = frozenset()
     """The placements that the report counts."""
@@ -57,7 +59,7 @@ class Inventory:
     def opened(self, member: Member, session: str) -> None:
         """A session stands; until its first report the member's old report counts for nothing."""
         heard = self.members.setdefault(member.id, Heard(site=member.site))
-        heard.session = session
+        heard.session, heard.stopped = session, False
         heard.report = None
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()
@@ -84,11 +86,13 @@ class Inventory:
         if member in self.members:
             self.members[member].answered_boot_s = self._clock.boot()
 
-    def closed(self, member: str, session: str) -> None:
-        """The connection ended. The report stays and ages; its site gets no new work until it is back."""
+    def closed(self, member: str, session: str, *, stopped: bool = False) -> None:
+        """The connection ended. The report stays and ages; its site gets no new work until it is back. `stopped`: the agent has said that it stops."""
         heard = self.members.get(member)
         if heard is not None and heard.session == session:
-            heard.session = ""
+            heard.session, heard.stopped = "", stopped
+            if stopped and allows(heard.status, "goodbye"):
+                heard.status = advance(heard.status, "goodbye")
             self._tell()
 
     def forget(self, member: str) -> None:
@@ -133,6 +137,8 @@ class Inventory:
             return f"waiting for its first report since the dispatcher started {since} ago"
         if heard.status is SiteStatus.UNREACHABLE or not heard.session:
             age_s = self.age_s(member.id) or 0.0
+            if heard.stopped:
+                return f"its agent was stopped {format_duration(age_s // 1)} ago"
             return f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
         if heard.report is None:
             return "its agent is connected; waiting for its first report"

@@ -11,11 +11,15 @@ from federator.ports import Store
 from federator.wire import link
 
 
+class Goodbye(ConnectionError):
+    """The agent has ended the connection because it stops: it is not to be expected back before somebody starts it."""
+
+
 class Pipe(Protocol):
     """One connection to an agent: text frames both ways."""
 
     async def receive(self) -> str | link.Up | None:
-        """The next frame, or None once the connection is gone. Of a `DirectPipe`, the message itself."""
+        """The next frame, or None once the connection is gone. Of a `DirectPipe`, the message itself. Raises `Goodbye`."""
         ...
 
     async def send(self, text: str) -> None:
@@ -108,8 +112,8 @@ class Inventory(Protocol):
         """A renewal is about to be sent. Called before, never after: whoever counts from it must not be ahead of the agent."""
         ...
 
-    def closed(self, member: str, session: str) -> None:
-        """The connection ended."""
+    def closed(self, member: str, session: str, *, stopped: bool = False) -> None:
+        """The connection ended; `stopped`: because its agent has, which said so."""
         ...
 
     def contested(self, member: str, because: str) -> None:

@@ -152,6 +152,7 @@ for _seen in (S.JOINING, S.READY, S.UNREACHABLE):
     MEMBER[_seen, "ail"] = Edge(S.DEGRADED, "It reports that something is wrong, or is late.")
 for _seen in (S.READY, S.DEGRADED):
     MEMBER[_seen, "silent"] = Edge(S.UNREACHABLE, "Nothing heard for longer than reports may take.")
+    MEMBER[_seen, "goodbye"] = Edge(S.UNREACHABLE, "Its agent has stopped, and said so.")
 MEMBER[S.JOINING, "drain"] = Edge(
     S.DRAINING, "An operator lets nothing new start at the site; what runs goes on."
 )

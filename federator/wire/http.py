@@ -38,9 +38,8 @@ class Submitted(msgspec.Struct, frozen=True):
     series: str = ""
     """Of a file with `every`: the series that it began, or that it is the file of now. Its jobs come when they are due."""
     next_at: float | None = None
-    """When the next run of that series is due."""
     paused: str = ""
-    """Of a series that is paused: by whom, and what follows. None of its runs comes before it is resumed."""
+    """When the next run of that series is due; none while it is paused: by whom, and why."""
 
 
 class SubmitResult(msgspec.Struct, frozen=True):

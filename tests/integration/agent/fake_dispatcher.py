@@ -64,6 +64,8 @@ class FakeDispatcher:
         self.port = 0
         self.changed = asyncio.Event()
         self.sockets: set[web.WebSocketResponse] = set()
+        self.close_codes: list[int | None] = []
+        """How agents have ended their sessions."""
         self._runner: web.AppRunner | None = None
 
     @property
@@ -207,6 +209,8 @@ class FakeDispatcher:
                     await self._hear(socket, frame.data)
         finally:
             self.sockets.discard(socket)
+            self.close_codes.append(socket.close_code)
+            self.changed.set()
         return socket
 
     def _proven(self, member: str, challenge: Challenge, proof: Proof) -> bool:

@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+from aiohttp import WSCloseCode
+
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
 from tests.integration.agent.conftest import AgentProcess, entry
@@ -162,3 +164,17 @@ async def test_ending_the_agent_does_not_end_its_work(
     go.touch()
     await agent.start()
     assert (await dispatcher.ended("p1")).exit_code == 8
+
+
+async def test_an_agent_that_is_stopped_says_goodbye_and_one_that_is_killed_cannot(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.until(lambda: dispatcher.acks)
+    assert await agent.end(signal.SIGTERM) == 0
+    await dispatcher.until(lambda: dispatcher.close_codes)
+    assert dispatcher.close_codes == [WSCloseCode.GOING_AWAY]
+    await agent.start()
+    await dispatcher.until(lambda: dispatcher.sessions == 2)
+    await agent.end(KILL)
+    await dispatcher.until(lambda: len(dispatcher.close_codes) == 2)
+    assert dispatcher.close_codes[1] != WSCloseCode.GOING_AWAY

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import WSCloseCode
 
 from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
@@ -14,14 +15,14 @@ from federator.kernel.way import Way
 from federator.model.capacity import Lease, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
-from federator.model.sites import SiteKind
+from federator.model.sites import SiteKind, SiteReport
 from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
 from federator_agent.joining import join as dial
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 
 async def placed(rig: Rig, *members: str, **fields: Any) -> Placement:
@@ -144,6 +145,34 @@ async def test_the_link_carries_desired_sets_down_and_statuses_up(rig: Rig) -> N
     assert [entry.placement for entry in second.entries] == [row.id]
     await agent.report(row, PlacementStatus.RUNNING, 1, started_at=1.0)
     assert rig.world.job(row.job).status == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "because"),
+    [
+        (WSCloseCode.GOING_AWAY, "UNREACHABLE", "its agent was stopped "),
+        (WSCloseCode.OK, "READY", "its agent is not connected, last heard "),
+    ],
+)
+async def test_a_site_is_unreachable_at_once_when_its_agent_says_goodbye(
+    rig: Rig, code: WSCloseCode, status: str, because: str
+) -> None:
+    """Any other end of a session may be followed by another session."""
+    agent = await rig.agent("north")
+    await agent.say(link.Report(SiteReport(taken_at=1.0, pools=())))
+    inventory = rig.world.core.inventory
+    await until(lambda: inventory.members["north"].report)
+    assert (await rig.ask("GET", "/v1/sites", "ada")).json()[0]["status"] == "READY"
+    assert agent.socket is not None
+    await agent.socket.close(code=code)
+    await until(lambda: not inventory.members["north"].session)
+    row = (await rig.ask("GET", "/v1/sites", "ada")).json()[0]
+    assert row["status"] == status
+    assert row["because"].startswith(because)
+    await agent.connect()
+    await agent.say(link.Report(SiteReport(taken_at=2.0, pools=())))
+    await until(lambda: inventory.members["north"].report)
+    assert (await rig.ask("GET", "/v1/sites", "ada")).json()[0]["status"] == "READY"
 
 
 async def test_a_frame_that_is_no_message_ends_the_session_with_a_reason(rig: Rig) -> None:
