@@ -14,7 +14,7 @@ from federator.api.exchange import JSON, MIB, Call
 from federator.api.logs import log_name
 from federator.control.leadership import Reign
 from federator.control.records import Changes, OutputPart, Outputs
-from federator.hub.outside import Goodbye
+from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
 from federator.wire.link import (

@@ -31,6 +31,13 @@ class Ended(Exception):
         super().__init__(cause)
 
 
+class Goodbye(Ended):
+    """The agent has ended the connection because it stops: it is not to be expected back before somebody starts it."""
+
+    def __init__(self) -> None:
+        super().__init__("goodbye")
+
+
 async def expect(pipe: Pipe, kind: type[M]) -> M:
     """The next message, which has to be of this kind. Raises `Ended`."""
     text = await pipe.receive()

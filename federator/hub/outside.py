@@ -11,15 +11,11 @@ from federator.ports import Store
 from federator.wire import link
 
 
-class Goodbye(ConnectionError):
-    """The agent has ended the connection because it stops: it is not to be expected back before somebody starts it."""
-
-
 class Pipe(Protocol):
     """One connection to an agent: text frames both ways."""
 
     async def receive(self) -> str | link.Up | None:
-        """The next frame, or None once the connection is gone. Of a `DirectPipe`, the message itself. Raises `Goodbye`."""
+        """The next frame, or None once the connection is gone. Of a `DirectPipe`, the message itself. Raises `frames.Goodbye`."""
         ...
 
     async def send(self, text: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 
 from federator.hub.desired import Briefing
-from federator.hub.frames import Ended
+from federator.hub.frames import Ended, Goodbye
 from federator.hub.outside import Pipe
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator.model.sites import Member, SiteReport, SiteStatus
@@ -55,6 +55,11 @@ class Session:
         """Let the session end; the first cause counts."""
         if not self.ended.done():
             self.ended.set_result(ended)
+
+    @property
+    def said_goodbye(self) -> bool:
+        """Whether its agent has ended it because it stops."""
+        return self.ended.done() and isinstance(self.ended.result(), Goodbye)
 
     async def until_written(self) -> None:
         """Wait until the next statuses are durable."""

@@ -14,7 +14,7 @@ from federator.hub.belief import check_report, check_statuses
 from federator.hub.desired import Board, Briefing
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
 from federator.hub.handshake import Arrival, Turns, contest, shake_hands
-from federator.hub.outside import Doorkeeper, Goodbye, Inventory, Pipe, Progress, Rows
+from federator.hub.outside import Doorkeeper, Inventory, Pipe, Progress, Rows
 from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated
 from federator.kernel.ids import IdSource
@@ -28,7 +28,6 @@ ACKNOWLEDGE_S = 60.0
 """Real seconds after which an agent counts as stuck."""
 WRONG_DIGESTS = 3
 """Desired sets in a row that an agent may get wrong."""
-GOODBYE = "goodbye"
 MOST_UNWRITTEN = 4 * link.MAX_STATUSES
 """Statuses of one agent that may wait for the store; it is not listened to beyond that."""
 PROVEN_BY_REBOOT = frozenset({"local"})
@@ -149,8 +148,7 @@ class Hub:
             return
         if self._sessions.get(session.member) is session:
             del self._sessions[session.member]
-        stopped = session.ended.done() and session.ended.result().cause == GOODBYE
-        self._inventory.closed(session.member, session.id, stopped=stopped)
+        self._inventory.closed(session.member, session.id, stopped=session.said_goodbye)
         METRICS.set("federator_link_sessions", len(self._sessions))
 
     async def _run(self, session: Session) -> Ended:
@@ -186,8 +184,6 @@ class Hub:
             session.end(Ended("disconnected"))
         except Ended as ended:
             session.end(ended)
-        except Goodbye:
-            session.end(Ended(GOODBYE))
         except ConnectionError:
             session.end(Ended("disconnected"))
         except (Transient, Conflict, Damaged) as error:
