@@ -217,7 +217,7 @@ class Executor:
             elif lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None, kept_because="")
         elif lease.idle_since_at is None:
-            await self._set(lease.id, idle_since_at=now)
+            await self._set(lease.id, idle_since_at=now, kept_because=self._purse.warm(lease).because)
         elif left_s <= 0 or now >= (warm := self._purse.warm(lease)).until_at:
             await self._move(lease.id, "drain")
         elif warm.because != lease.kept_because:

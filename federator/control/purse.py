@@ -14,7 +14,7 @@ from federator.settings import LeaseSettings
 
 
 class Warm(NamedTuple):
-    """Until when a machine that idles is kept, and why for longer than every one is; empty: it is not."""
+    """Until when a machine that idles is kept, and why; empty: no longer."""
 
     until_at: float
     because: str
@@ -53,8 +53,16 @@ class Purse:
         idle_since_at = lease.idle_since_at or now
         worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
         begun_at = lease.launched_at or lease.requested_at
-        until_at = max(idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s)
-        if now < until_at or self._settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
+        worth_at, paid_at = idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s
+        until_at = max(worth_at, paid_at)
+        if now < until_at:
+            why = (
+                "it is paid for until then"
+                if paid_at >= worth_at
+                else "renting anew would cost at least as much"
+            )
+            return Warm(until_at, f"it idles and is kept until {format_instant(until_at)}: {why}")
+        if self._settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
             return Warm(until_at, "")
         saves_s = saved_s(offer, self._demand.run_s(lease, now))
         waits = self._demand.waits(lease, now)

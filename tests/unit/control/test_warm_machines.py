@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from federator.kernel.quantities import format_instant
 from federator.model.capacity import LeaseStatus, Offer
 from federator.model.jobs import JobStatus
 from federator.settings import LeaseSettings
@@ -36,18 +37,25 @@ async def idle_since(offer: Offer) -> tuple[World, float]:
     return world, world.clock.now() - (lease.launched_at or 0.0)
 
 
+ANEW, PAID = "renting anew would cost at least as much", "it is paid for until then"
+
+
 @pytest.mark.parametrize(
-    ("offer", "kept_s"),
+    ("offer", "kept_s", "why"),
     [
-        (OFFER, IDLE_S),
-        (replace(OFFER, delay_s=90.0), 90.0 + OFFER.teardown_s),
-        (replace(OFFER, minimum_billing_s=3600.0), 3600.0 - OFFER.teardown_s - 600.0 - OFFER.delay_s),
-        (replace(OFFER, minimum_billing_s=600.0), IDLE_S),
+        (OFFER, IDLE_S, ANEW),
+        (replace(OFFER, delay_s=90.0), 90.0 + OFFER.teardown_s, ANEW),
+        (replace(OFFER, minimum_billing_s=3600.0), 3600.0 - OFFER.teardown_s - 600.0 - OFFER.delay_s, PAID),
+        (replace(OFFER, minimum_billing_s=600.0), IDLE_S, ANEW),
     ],
     ids=["as set", "sooner rented anew than kept", "paid for an hour", "what was paid for is over"],
 )
-async def test_it_is_kept_for_as_long_as_that_is_worth_it(offer: Offer, kept_s: float) -> None:
+async def test_it_is_kept_for_as_long_as_that_is_worth_it(offer: Offer, kept_s: float, why: str) -> None:
+    """And says so from the first moment on."""
     world, _ = await idle_since(offer)
+    until = format_instant(world.clock.now() + kept_s)
+    (row,) = world.core.views.leases()
+    assert row.kept_because == f"it idles and is kept until {until}: {why}"
     world.clock.advance(kept_s - 1.0)
     await world.core.executor.step()
     assert world.leases()[0].status is LeaseStatus.READY
