@@ -158,7 +158,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: float | None = None
     idle_since_at: float | None = None
     kept_because: str = ""
-    """While it idles for longer than is always waited: what speaks for keeping it."""
+    """While it idles: what speaks for keeping it."""
     draining_since_at: float | None = None
     ended_at: float | None = None
     failure: str | None = None

@@ -256,7 +256,7 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
     evidence: BurstEvidence | None = None
     kept_because: str = ""
-    """Of one that idles: why it is not given back yet, where that is more than the usual wait."""
+    """Of one that idles: why it is not given back yet."""
 
 
 class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
