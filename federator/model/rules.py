@@ -156,7 +156,11 @@ class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True)
 
 
 class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_fields=True):
-    """The queue gets `gpus` back within `reclaim_s` whenever it wants them; each GPU short costs `shortfall_usd_gpu_h`."""
+    """The queue gets `gpus` back within `reclaim_s` whenever it wants them; each GPU short costs `shortfall_usd_gpu_h`.
+
+    So it does with cores and memory: its share of them is that of the GPUs, unless it is said. It has its guarantee when it has all it is due of
+    the one of the three of which it has, and wants, the largest part.
+    """
 
     policy: str
     queue: str
@@ -167,6 +171,10 @@ class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_
     lending_limit: int | None = None
     reclaim_s: float = 300.0
     shortfall_usd_gpu_h: float = 20.0
+    cpus_milli: int = 0
+    """0: as large a part of the cores as the GPUs are of all owned GPUs (of its model)."""
+    memory_mib: int = 0
+    """The same of memory."""
 
 
 class PriceKind(StrEnum):

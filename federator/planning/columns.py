@@ -339,17 +339,16 @@ class _Builder:
         return self.named[name]
 
     def _guarantee_rows(self) -> None:
-        """Guaranteed GPUs, as far as there is work that wants them; what is short is charged."""
-        for guarantee in self.world.guarantees:
+        """What is guaranteed, as far as there is work that wants it; what is short is charged."""
+        for guarantee, counted in self.world.shortfalls.items():
             mine = [each for each in self.fit if under(each.job.queue, guarantee.queue)]
             wanted = sum(
-                job.gpus_total
+                counted.of(self.world.as_form(job, self.world.home(job)[0]))
                 for members in self.classes
                 for job in members
                 if under(job.queue, guarantee.queue) and self.world.home(job)
             )
-            used = self.world.in_use(guarantee)
-            target = min(guarantee.gpus, used + wanted) - used
+            target = min(counted.due, counted.used + wanted) - counted.used
             if target <= 0:
                 continue
             row = Terms(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
@@ -357,7 +356,7 @@ class _Builder:
                 [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
             )
             for each in mine:
-                row.extend(each.columns, counts[each.places % len(counts)] * float(each.job.gpus_total))
+                row.extend(each.columns, counts[each.places % len(counts)] * counted.of(each.job))
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
             row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
             self.rows.append(row)

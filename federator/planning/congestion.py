@@ -8,11 +8,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from federator.model.capacity import Market
+from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import JobView
 from federator.planning.buckets import BUCKETS_H
 from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps, row_names
 from federator.planning.problem import under
+from federator.planning.shares import Shortfall
 
 LEAST_USD = 0.005
 _HOURS: Mapping[str, Callable[[JobView], float]] = {
@@ -23,11 +25,18 @@ _HOURS: Mapping[str, Callable[[JobView], float]] = {
 _SAID = {"hours": "GPU-hours", "core-hours": "core-hours", "gib-hours": "GiB-hours of memory"}
 
 
-def congestion(prices: Mapping[str, float], job: JobView, at: Candidate, caps: Caps) -> dict[str, float]:
+def congestion(
+    prices: Mapping[str, float],
+    job: JobView,
+    at: Candidate,
+    caps: Caps,
+    shortfalls: Mapping[GuaranteeRow, Shortfall],
+) -> dict[str, float]:
     """By what is scarce, in words, the dearest first: `free GPUs of home/gpu`, `cap of quota (gpus)`; below 0 where it relieves something: `guarantee of research`."""
     if not prices:
         return {}
     found: dict[str, float] = {}
+    owed = {f"{row.queue}/{row.model}": counted for row, counted in shortfalls.items()}
     for name, price in prices.items():
         kind, _, rest = name.partition("/")
         used, said = 0.0, ""
@@ -38,7 +47,7 @@ def congestion(prices: Mapping[str, float], job: JobView, at: Candidate, caps: C
         elif kind == "guarantee":
             queue, _, model = rest.rpartition("/")
             if at.market is Market.OWNED and model in ("", at.model) and under(job.queue, queue):
-                used, said = float(job.gpus_total), f"guarantee of {queue}"
+                used, said = owed[rest].of(job) if rest in owed else 0.0, f"guarantee of {queue}"
         if used:
             found[said] = found.get(said, 0.0) - price * used
     for row, name, adds in zip(caps.rows, row_names(caps.rows), caps.adds(job, at), strict=True):

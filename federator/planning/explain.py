@@ -117,7 +117,9 @@ def _with_congestion(
     if site.extra_cost_usd is None:
         return site
     view = world.as_form(job, place)
-    return replace(site, congestion=congestion(prices, view, world.places[place], standing.caps))
+    return replace(
+        site, congestion=congestion(prices, view, world.places[place], standing.caps, world.shortfalls)
+    )
 
 
 def _with_ties(sites: tuple[SiteReason, ...]) -> tuple[SiteReason, ...]:

@@ -225,19 +225,19 @@ class Evaluator:
     def _shortfall(self, starts: Mapping[str, int]) -> float:
         """What guarantees are short of after this decision, as far as there is work that wants it."""
         total = 0.0
-        for row in self.world.guarantees:
-            used, wanted = self.world.in_use(row), 0.0
+        for row, counted in self.world.shortfalls.items():
+            used, wanted = counted.used, 0.0
             for job in self.world.jobs:
-                if not under(job.queue, row.queue) or not job.gpus_total:
+                if not under(job.queue, row.queue):
                     continue
-                place = starts.get(job.id)
+                place, home = starts.get(job.id), self.world.home(job)
                 if place is None:
-                    wanted += job.gpus_total if self.world.home(job) else 0
+                    wanted += counted.of(self.world.as_form(job, home[0])) if home else 0.0
                 elif not self.world.places[place].rented and row.model in (
                     "",
                     self.world.places[place].model,
                 ):
-                    used += self.world.as_form(job, place).gpus_total
-            short = min(row.gpus, used + wanted) - used
-            total += max(0, short) * row.shortfall_usd_gpu_h * SHORTFALL_H
+                    used += counted.of(self.world.as_form(job, place))
+            short = min(counted.due, used + wanted) - used
+            total += max(0.0, short) * row.shortfall_usd_gpu_h * SHORTFALL_H
         return total

@@ -29,6 +29,7 @@ from federator.planning.data import data_book
 from federator.planning.feasibility import CLOSED, FILTERS, reject
 from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
+from federator.planning.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, of_work
 from federator.planning.yard import Lot, Lots, lot_of
 
 BAND = 10
@@ -41,10 +42,6 @@ LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 _NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s", "of"})
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 _class_fields = attrgetter(*_CLASS_FIELDS)
-
-
-PARTS = 3
-"""Decimals of a sum of GPUs: parts are thousandths, and rounding must not make a queue borrow."""
 
 
 LATE, OPTION = 1_000, 10_000
@@ -253,9 +250,24 @@ class World:
         """Guarantees of something, most demanding queue names first in order."""
         return tuple(
             sorted(
-                (r for r in self.book.guarantees if r.gpus > 0), key=lambda r: (r.queue, r.model, r.policy)
+                (r for r in self.book.guarantees if r.gpus or r.cpus_milli or r.memory_mib),
+                key=lambda r: (r.queue, r.model, r.policy),
             )
         )
+
+    @cached_property
+    def dues(self) -> dict[GuaranteeRow, Due]:
+        """What each guaranteed queue is due."""
+        return {row: due_of(row, self.snapshot.pools) for row in self.guarantees}
+
+    @cached_property
+    def shortfalls(self) -> dict[GuaranteeRow, Shortfall]:
+        """In what a shortfall of each guarantee is counted, and how much of it there is now."""
+        at_home = [(job.queue, self.as_form(job, self.home(job)[0])) for job in self.jobs if self.home(job)]
+        return {
+            row: due.shortfall(self.in_use(row), (view for queue, view in at_home if under(queue, row.queue)))
+            for row, due in self.dues.items()
+        }
 
     @cached_property
     def running(self) -> dict[str, BusyView]:
@@ -273,39 +285,31 @@ class World:
     @cached_property
     def running_gpus(self) -> dict[tuple[str, str], float]:
         """GPUs in use by our placements, by queue and GPU model, on owned capacity."""
-        use: dict[tuple[str, str], float] = {}
-        for pool in self.snapshot.pools:
-            for busy in pool.busy:
-                if busy.placement is not None and pool.market is Market.OWNED:
-                    key = busy.queue, pool.model
-                    use[key] = round(use.get(key, 0) + busy.gpus_total, PARTS)
-        return use
+        return {key: amount.gpus for key, amount in self._running_amounts.items()}
 
-    def in_use(self, row: GuaranteeRow) -> float:
-        """GPUs that a guaranteed queue uses now."""
-        return round(
-            sum(
-                count
-                for (queue, model), count in self.running_gpus.items()
-                if under(queue, row.queue) and row.model in ("", model)
-            ),
-            PARTS,
-        )
+    @cached_property
+    def _running_amounts(self) -> dict[tuple[str, str], Amount]:
+        return by_queue(self.snapshot.pools)
+
+    def in_use(self, row: GuaranteeRow) -> Amount:
+        """What a guaranteed queue uses now."""
+        return in_use(row, self._running_amounts)
 
     @cached_property
     def owed(self) -> frozenset[str]:
         """Jobs that their queue's guarantee covers, taken in the order of priority and arrival until it is full."""
         covered: set[str] = set()
         for row in self.guarantees:
-            used = self.in_use(row)
+            used, due = self.in_use(row), self.dues[row].amount
             mine = (
                 j
                 for j in self.snapshot.jobs
                 if under(j.queue, row.queue) and (not row.model or row.model in j.models)
             )
             for job in sorted(mine, key=lambda j: (-j.priority, j.submitted_at, j.id)):
-                if job.gpus_total and used + job.gpus_total <= row.gpus:
-                    used = round(used + job.gpus_total, PARTS)
+                then = used.plus(of_work(job))
+                if then.within(due):
+                    used = then
                     covered.add(job.id)
         return frozenset(covered)
 

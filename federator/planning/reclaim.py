@@ -14,9 +14,10 @@ from federator.model.plans import Preempt
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView
 from federator.planning.objective import Scored
-from federator.planning.problem import PARTS, World, under
+from federator.planning.problem import World, under
 from federator.planning.rulebook import matches
-from federator.planning.wording import span
+from federator.planning.shares import Amount, of_work
+from federator.planning.wording import guaranteed, span
 from federator.planning.yard import Lot, Release, need_of
 
 
@@ -31,17 +32,15 @@ Victim = Callable[[BusyView, str], bool]
 """Whether a running placement, on GPUs of that model, may be stopped."""
 
 
-Used = dict[GuaranteeRow, float]
-"""GPUs in use under each guarantee."""
+Used = dict[GuaranteeRow, Amount]
+"""What is in use under each guarantee."""
 
 
 def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
     """For each job that may make others stop: what stops. A placement is stopped once, and never for two jobs."""
     found: dict[str, Reclaim] = {}
     stopped: dict[str, BusyView] = {}
-    used: Used = {
-        row: round(world.in_use(row) + _started(world, scored, row), PARTS) for row in world.guarantees
-    }
+    used: Used = {row: world.in_use(row).plus(_started(world, scored, row)) for row in world.guarantees}
     for job in world.jobs:
         if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
             continue
@@ -68,10 +67,13 @@ def _stopping(count: int) -> str:
 
 def _claims(world: World, job: JobView, used: Used) -> Iterator[tuple[float, Victim, str]]:
     """What entitles a job to make others stop: how long it has to put up with waiting, who may be stopped, and the words."""
-    for row, count in used.items():
-        if job.id in world.owed and under(job.queue, row.queue) and count + job.gpus_total <= row.gpus:
-            text = f"queue {row.queue} is owed its guarantee of {row.gpus} GPUs within {span(row.reclaim_s)}"
-            yield row.reclaim_s, partial(_borrows, used, row), text
+    for row, has in used.items():
+        due = world.dues[row].amount
+        if job.id in world.owed and under(job.queue, row.queue) and has.plus(of_work(job)).within(due):
+            text = (
+                f"queue {row.queue} is owed its guarantee of {guaranteed(row)} within {span(row.reclaim_s)}"
+            )
+            yield row.reclaim_s, partial(_borrows, world, used, row), text
     for rule in world.book.preemptions:
         if matches(rule.who, job):
             text = f"policy {rule.policy} lets it displace work of lower priority"
@@ -96,27 +98,31 @@ def lost_gpu_s(busy: BusyView, now: float) -> float:
     return busy.gpus_total * (ran_s + busy.startup_s)
 
 
-def _borrows(used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
-    """Whether a placement runs beyond every guarantee that it counts towards, and not under the one that is owed."""
+def _borrows(world: World, used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
+    """Whether a placement runs beyond every guarantee that it counts towards, by what it has itself, and not under the one that is owed."""
     if under(busy.queue, owed.queue) or owed.model not in ("", model):
         return False
     rows = [row for row in used if under(busy.queue, row.queue) and row.model in ("", model)]
-    return all(used[row] > row.gpus for row in rows)
+    has = of_work(busy)
+    return all(
+        any(over and own for over, own in zip(used[row].beyond(world.dues[row].amount), has, strict=True))
+        for row in rows
+    )
 
 
 def _give_up(used: Used, busy: BusyView, model: str) -> None:
     for row in used:
         if under(busy.queue, row.queue) and row.model in ("", model):
-            used[row] = round(used[row] - busy.gpus_total, PARTS)
+            used[row] = used[row].plus(of_work(busy), -1.0)
 
 
-def _started(world: World, scored: Scored, row: GuaranteeRow) -> float:
-    """GPUs that this decision gives a guaranteed queue."""
-    total = 0.0
+def _started(world: World, scored: Scored, row: GuaranteeRow) -> Amount:
+    """What this decision gives a guaranteed queue."""
+    total = Amount()
     for name, place in scored.starts.items():
         at, job = world.places[place], world.as_form(world.by_id[name], place)
         if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):
-            total += job.gpus_total
+            total = total.plus(of_work(job))
     return total
 
 

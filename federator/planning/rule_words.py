@@ -20,7 +20,7 @@ from federator.model.rules import (
     Scope,
     Window,
 )
-from federator.planning.wording import moment, money, span
+from federator.planning.wording import guaranteed, moment, money, span
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _UNITS = {
@@ -122,7 +122,12 @@ def _cap(rule: CapRow) -> str:
 
 def _guarantee(rule: GuaranteeRow) -> str:
     model = f" {rule.model}" if rule.model else ""
-    text = f"queue {rule.queue} is guaranteed {rule.gpus} owned{model} GPUs, back within {span(rule.reclaim_s)}, weight {rule.weight:g}"
+    beside = (
+        f" with {guaranteed(msgspec.structs.replace(rule, gpus=0))}"
+        if rule.cpus_milli or rule.memory_mib
+        else ""
+    )
+    text = f"queue {rule.queue} is guaranteed {rule.gpus} owned{model} GPUs{beside}, back within {span(rule.reclaim_s)}, weight {rule.weight:g}"
     if rule.borrowing_limit is not None:
         text += f", borrows at most {rule.borrowing_limit}"
     if rule.lending_limit is not None:

@@ -216,8 +216,8 @@ class Numbers:
 
     def _promises(self) -> Records:
         promises = _table(t.PROMISE, len(self.world.guarantees))
-        promises["gpus"] = [row.gpus for row in self.world.guarantees]
-        promises["used"] = [self.world.in_use(row) for row in self.world.guarantees]
+        for name in ("kind", "each", "due", "used"):
+            promises[name] = [getattr(each, name) for each in self.world.shortfalls.values()]
         promises["usd"] = [row.shortfall_usd_gpu_h for row in self.world.guarantees]
         return promises
 

@@ -13,7 +13,7 @@ add it, so that a deadline behind ten thousand jobs is not taken for safe. Every
 the cost is some tens of milliseconds for 100,000 jobs, most of it sorting.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -29,6 +29,7 @@ from federator.planning.candidates import CPU_ONLY_SIZE
 from federator.planning.outlook import Expected, Plan
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
+from federator.planning.shares import SLACK, by_queue, due_of, in_use
 
 GLANCES = 130_000
 """Jobs × classes of a window: a turn decides on so many in half a second, most of it the linear stage. A smaller window is quicker and worse: of
@@ -197,6 +198,8 @@ class _Choice:
         parts = np.array([bool(each.shared) for each in line.eligibles], dtype=bool)[self.table[:, 1]]
         self.gpus = self.nodes * self.table[:, 3] / np.where(parts, WHOLE_MILLI, 1)
         """Of all nodes, parts as parts."""
+        self.asks = np.column_stack((self.gpus, *(self.nodes * self.table[:, part] for part in (4, 5))))
+        """GPUs, milli-cores and MiB of all nodes."""
         self.size = np.where(self.gpus > 0, self.gpus, self.nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         extra = [INTERACTIVE_POINTS if queue in interactive else 0.0 for queue in line.queues]
@@ -251,19 +254,21 @@ class _Choice:
     def _owed(self) -> Bools:
         """Jobs that their queue's guarantee covers, by priority and arrival until it is full."""
         line, owed = self.line, np.zeros(len(self.line), dtype=bool)
+        running = by_queue(self.pools)
         for row in self.book.guarantees:
-            free = row.gpus - self._in_use(row.queue, row.model)
+            due, used = due_of(row, self.pools).amount, in_use(row, running)
+            free = np.array(due) * (1.0 + SLACK) - np.array(used)
             queues = np.array([under(queue, row.queue) for queue in line.queues])
             models = np.array([not row.model or row.model in each.models for each in line.eligibles])
             covered = queues[self.table[:, 0]] & models[self.table[:, 1]]
-            gpus = np.where(covered, self.gpus, 0.0)[line.kind]
-            mine = np.flatnonzero(gpus)
+            mine = np.flatnonzero(covered[line.kind])
             mine = mine[np.lexsort((line.submitted_at[mine], -line.priority[mine]))]
-            while len(mine := mine[gpus[mine] <= free]):
+            while len(mine := mine[(self.asks[line.kind[mine]] <= free).all(axis=1)]):
                 # As many as fit in a row; whoever is next is too large, and all of its size with it.
-                taken = mine[np.cumsum(gpus[mine]) <= free]
+                asks = self.asks[line.kind[mine]]
+                taken = mine[(np.cumsum(asks, axis=0) <= free).all(axis=1)]
                 owed[taken] = True
-                free -= float(gpus[taken].sum())
+                free -= self.asks[line.kind[taken]].sum(axis=0)
                 mine = mine[len(taken) :]
         return owed
 
@@ -280,19 +285,14 @@ class _Choice:
             of_head = np.array([each == head for each in heads])
             mine = by_arrival[of_head[queue[by_arrival]]]
             recent = sum(gpus for name, gpus in self.recent.items() if weighted(name, weights) == head)
-            had = recent + self._in_use(head, "", self.recent)
+            had = recent + self._in_use(head)
             turns[mine] = (had + np.cumsum(sizes[mine])) / weights.get(head, 1.0)
         return turns
 
-    def _in_use(self, queue: str, model: str, but_for: Container[str] = ()) -> float:
-        """GPUs of owned pools that placements of a queue, or below it, have; without those of some queues."""
-        return sum(
-            busy.gpus_total
-            for pool in self.pools
-            if pool.market is Market.OWNED and model in ("", pool.model)
-            for busy in pool.busy
-            if busy.placement is not None and under(busy.queue, queue) and busy.queue not in but_for
-        )
+    def _in_use(self, head: str) -> float:
+        """Owned GPUs that placements of a queue, or below it, have; without those of queues whose past counts."""
+        running = by_queue(self.pools).items()
+        return sum(has.gpus for (queue, _), has in running if under(queue, head) and queue not in self.recent)
 
     # -- the parts, as places in the order ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from federator.kernel.quantities import format_duration, format_mib
 from federator.model.jobs import in_gpus
+from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import JobView
 
 DAY_S = 86400.0
@@ -61,6 +62,16 @@ def in_form(job: JobView, form: int) -> str:
 def gpus(count: float) -> str:
     """`1 GPU`, `8 GPUs`."""
     return f"{count:g} GPU{'' if count == 1 else 's'}"
+
+
+def guaranteed(row: GuaranteeRow) -> str:
+    """`8 GPUs`, `4 H100 GPUs, 64 CPUs and 512GiB`."""
+    said = (
+        [f"{row.gpus} {row.model} GPU{'' if row.gpus == 1 else 's'}".replace("  ", " ")] if row.gpus else []
+    )
+    said += [f"{row.cpus_milli / 1000:g} CPUs"] if row.cpus_milli else []
+    said += [format_mib(row.memory_mib)] if row.memory_mib else []
+    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:])))
 
 
 def span(seconds: float) -> str:

@@ -17,10 +17,11 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.wire.fields import duration_s, money_usd, queue
+from federator.wire.fields import duration_s, money_usd, queue, size_mib
 from federator.wire.records import decode
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
+MAX_MEMORY_MIB = 2**40
 Usd = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -31,6 +32,10 @@ class Guaranteed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Owned GPUs, of whatever model."""
     models: dict[str, Count] = {}
     """Owned GPUs of a model, such as `{H100: 8}`; these are not beside `gpus`, but of them."""
+    cpus: Annotated[float, msgspec.Meta(ge=0, le=10_000_000)] | None = None
+    """Owned cores; when it is not said, as large a part of them as `gpus` are of all owned GPUs."""
+    memory: str | None = None
+    """Owned memory, such as `2TiB`; when it is not said, as large a part of it."""
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +146,14 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
     reclaim_s = _optional_s(given.reclaim_within, "reclaim_within")
     if given.guaranteed is None and given.weight is None and given.borrowing is None:
         return []
-    row = GuaranteeRow(policy=policy, queue=path, gpus=gpus, lending_limit=given.lending)
+    row = GuaranteeRow(
+        policy=policy,
+        queue=path,
+        gpus=gpus,
+        lending_limit=given.lending,
+        cpus_milli=round(1000 * (guaranteed.cpus or 0)),
+        memory_mib=_memory_mib(guaranteed),
+    )
     if (
         given.borrowing is not None
     ):  # on top of all that is guaranteed, also where that is said by models alone
@@ -151,10 +163,18 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
     if reclaim_s is not None:
         row = msgspec.structs.replace(row, reclaim_s=reclaim_s)
     per_model = [
-        msgspec.structs.replace(row, gpus=count, model=model, borrowing_limit=None, lending_limit=None)
+        GuaranteeRow(
+            policy=policy, queue=path, gpus=count, model=model, weight=row.weight, reclaim_s=row.reclaim_s
+        )
         for model, count in sorted(models.items())
     ]
     return [row, *per_model]
+
+
+def _memory_mib(guaranteed: Guaranteed) -> int:
+    if guaranteed.memory is None:
+        return 0
+    return size_mib(guaranteed.memory, "$.spec.guaranteed.memory", high_mib=MAX_MEMORY_MIB)
 
 
 def _check_guarantee(given: QueueSpec, gpus: int, total: int) -> None:
@@ -162,7 +182,8 @@ def _check_guarantee(given: QueueSpec, gpus: int, total: int) -> None:
     limit = (given.limit or Limit()).gpus
     if given.guaranteed is not None and given.guaranteed == Guaranteed():
         raise Invalid("is missing", field="$.spec.guaranteed.gpus", remedy="write gpus, or models: {H100: 8}")
-    if given.reclaim_within is not None and not total:
+    beside = given.guaranteed and (given.guaranteed.cpus or given.guaranteed.memory)
+    if given.reclaim_within is not None and not (total or beside):
         raise Invalid(
             "there is nothing to reclaim",
             field="$.spec.reclaim_within",

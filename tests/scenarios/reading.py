@@ -155,7 +155,7 @@ def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
         nodes=told.get("nodes", 1),
         gpus=told["gpus"],
         cpus_milli=1000,
-        memory_mib=1024,
+        memory_mib=parse_size_mib(told.get("memory", "1GiB")),
         ends_at=NOW + parse_duration_s(told["ends"]),
         placement=placement,
         leads=told.get("leads", True),

@@ -29,6 +29,7 @@ from federator.model.rules import (
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
 from federator.planning.checks.moving import Moved, Moving
 from federator.planning.checks.packing import Hosts
+from federator.planning.checks.shares import asked, due, plus, used
 
 PERMISSION = 0
 """The promise number of findings about what users, sites and policies forbid."""
@@ -208,17 +209,26 @@ class Ground:
         )
         self.hosts = {pool.key: Hosts(pool.free) for pool in snapshot.pools}
         self.cap_use = [self._use_now(cap) for cap in self.caps]
-        self.guarantee_use = [self._guaranteed_now(row) for row in self.guarantees]
         self.rented: dict[str, int] = {}
         self.acted: set[str] = set()
         self.stopped: set[str] = set()
-        self.given_up = [0.0] * len(self.guarantees)
-        """GPUs that preempted work of each guaranteed queue gives up: they count against taking more, never for starting."""
         self.cap_changes = [0.0] * len(self.caps)
-        """What elastic jobs that go on in another form will use beyond what they do, as far as it was accepted;"""
-        self.guarantee_changes = [0.0] * len(self.guarantees)
-        """and owned GPUs that they will have of each guaranteed queue."""
+        """What elastic jobs that go on in another form will use beyond what they do, as far as it was accepted."""
+        self._count_shares()
         self.accepted: list[Action] = []
+
+    def _count_shares(self) -> None:
+        owned = [target.pool for target in self.targets if target.owned and target.pool is not None]
+        self.dues = [due(row, owned) for row in self.guarantees]
+        """What each guaranteed queue is due of GPUs, cores and memory,"""
+        running = [(target.model, busy) for target, busy in self.parts if target.owned]
+        self.share_use = [used(row, running) for row in self.guarantees]
+        """and has of them."""
+        self.guarantee_use = [has[0] for has in self.share_use]
+        self.given_up = [[0.0] * 3 for _ in self.guarantees]
+        """The same of what preempted work gives up: it counts against taking more, never for starting."""
+        self.guarantee_changes = [0.0] * len(self.guarantees)
+        """Owned GPUs that elastic jobs that go on in another form will have of each guaranteed queue beyond what they do, as far as it was accepted."""
 
     @cached_property
     def running(self) -> dict[str, list[tuple[Target, BusyView]]]:
@@ -268,6 +278,7 @@ class Ground:
             self.cap_use[index] += amount(self.caps[index].unit, job, target, action, self.now)
         for index in self.guarantees_on(job, target):
             self.guarantee_use[index] += job.gpus_total
+            self.share_use[index] = plus(self.share_use[index], asked(job))
         if isinstance(action, Rent):
             self.rented[target.key] = self.rented.get(target.key, 0) + action.machines
 
@@ -276,7 +287,7 @@ class Ground:
         self.stopped.add(action.placement)
         for target, victim in self.running[action.placement]:
             for index in self.guarantees_on(victim, target):
-                self.given_up[index] += victim.gpus_total
+                self.given_up[index] = plus(self.given_up[index], asked(victim))
 
     def elastic_part(self, placement: str) -> BusyView:
         """The part of a running placement that says how its job would wait: the others of a gang do not."""
@@ -315,14 +326,6 @@ class Ground:
         if cap.unit is CapUnit.INSTANCES:
             return len(counted)
         return sum(target.price_usd_h for target in counted.values())
-
-    def _guaranteed_now(self, row: GuaranteeRow) -> float:
-        scope = Scope(queues=(row.queue,))
-        return sum(
-            busy.gpus_total
-            for target, busy in self.parts
-            if target.owned and concerns(scope, busy) and row.model in ("", target.model)
-        )
 
 
 def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, now: float) -> float:

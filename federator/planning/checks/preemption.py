@@ -6,7 +6,8 @@ from federator.model.plans import Preempt
 from federator.model.rules import PreemptRule
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.checks.changing import apply_change, check_helped, check_wider
-from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target, concerns
+from federator.planning.checks.ground import Fault, Ground, Target, concerns
+from federator.planning.checks.shares import beyond, covered
 
 SETTLED_S = 600.0
 """An elastic job is not told to change its form sooner after its start, or after it made room last."""
@@ -78,17 +79,19 @@ def _rule_says(rule: PreemptRule, now: float, beneficiary: JobView, victim: Busy
 
 
 def _by_guarantee(ground: Ground, beneficiary: JobView, victim: BusyView, target: Target) -> bool:
-    """A guarantee covers the beneficiary there wholly, and every share that the victim counts towards is exceeded."""
+    """A guarantee covers the beneficiary there wholly, and every share that the victim counts towards is exceeded, of something that it has."""
     owed = {
         index
         for index in ground.guarantees_on(beneficiary, target)
-        if 0
-        < beneficiary.gpus_total
-        <= ground.guarantees[index].gpus - ground.guarantee_use[index] + TOLERANCE
+        if covered(beneficiary, ground.share_use[index], ground.dues[index])
     }
     theirs = set(ground.guarantees_on(victim, target))
     borrowed = all(
-        ground.guarantee_use[index] - ground.given_up[index] > ground.guarantees[index].gpus + TOLERANCE
+        beyond(
+            victim,
+            [has - less for has, less in zip(ground.share_use[index], ground.given_up[index], strict=True)],
+            ground.dues[index],
+        )
         for index in theirs
     )
     return bool(owed - theirs) and borrowed

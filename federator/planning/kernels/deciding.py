@@ -83,6 +83,16 @@ def unmet(s, number):
 
 
 @compiled
+def counted(promise, way):
+    """What a job adds to a guarantee that way, in GPUs."""
+    if promise.kind == 0:
+        return way.gpus_total * promise.each
+    if promise.kind == 1:
+        return float(way.nodes * way.cpus) * promise.each
+    return float(way.nodes * way.memory) * promise.each
+
+
+@compiled
 def shortfall(s, number):
     """GPUs that a guarantee is short of after this decision, as far as there is work that wants them."""
     state, promise = s.state[0], s.promises[number]
@@ -90,14 +100,14 @@ def shortfall(s, number):
     for index in range(len(s.jobs)):
         job = s.jobs[index]
         kind = s.classes[job.klass]
-        if s.flags[state.promised_to + number, job.klass] == 0 or kind.gpus == 0:
+        if s.flags[state.promised_to + number, job.klass] == 0:
             continue
         if job.starts == 0:
             at_home = kind.first_way < kind.last_way and s.places[s.ways[kind.first_way].place].kind == OWNED
-            wanted += kind.gpus if at_home else 0.0
+            wanted += counted(promise, s.ways[kind.first_way]) if at_home else 0.0
         elif s.flags[state.promised_at + number, s.ways[job.way].place] != 0:
-            used += s.ways[job.way].gpus_total
-    return max(0.0, min(float(promise.gpus), used + wanted) - used)
+            used += counted(promise, s.ways[job.way])
+    return max(0.0, min(promise.due, used + wanted) - used)
 
 
 @compiled

@@ -95,7 +95,8 @@ JOBS_RECORD = _record(
 ROW = _record("unit", "limit used used_now")
 """A cap; `used_now`: after what starts now."""
 CASE = _record("way", "rent_at start_at usd")
-PROMISE = _record("gpus", "used usd")
+PROMISE = _record("kind", "each due used usd")
+"""A guarantee: the kind (GPUs, cores, memory) in which its shortfall is counted, and one of it in GPUs; the rest is in GPUs."""
 PAIR = _record("a b", "x")
 """Caps that a class counts for (a); where a job was lost, place and member (a, b); what a release gives back to a cap (a, x)."""
 

@@ -67,6 +67,16 @@ def _guarantee(dice: DICE) -> Problem:
     return a_world(_jobs(dice, queue=lambda: dice.choice(queues)), [_host(3)], rules=[row])
 
 
+def _dominant(dice: DICE) -> Problem:
+    """Cores decide who has what it is guaranteed: two GPUs are two thirds of the host, and 8 of 12 cores."""
+    queues = ["research", "batch"]
+    jobs = _jobs(
+        dice, queue=lambda: dice.choice(queues), gpus=lambda: 1, cpus_milli=lambda: dice.choice([2000, 4000])
+    )
+    row = GuaranteeRow("own", "research", 4)
+    return a_world(jobs, [_host(6, cpus_milli_per_node=12_000)], rules=[row])
+
+
 def _cpus(dice: DICE) -> Problem:
     jobs = _jobs(dice, cpus_milli=lambda: dice.choice([2000, 3000]))
     return a_world(jobs, [_host(8, cpus_milli_per_node=6000)])
@@ -141,6 +151,7 @@ KINDS: dict[str, Rolled] = {
     "instances": _capped(CapUnit.INSTANCES, 1.0),
     "borrowing": _borrowing,
     "guarantee": _guarantee,
+    "dominant": _dominant,
     "cpus": _cpus,
     "memory": _memory,
     "gangs": _gangs,

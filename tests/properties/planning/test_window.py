@@ -198,6 +198,8 @@ def test_the_limits_hold_and_the_first_in_order_is_inside(
                 GuaranteeRow(policy="g", queue="ops", gpus=0, weight=3.0),
                 GuaranteeRow(policy="g", queue="research", gpus=2),
             ),
+            (GuaranteeRow(policy="g", queue="ops", gpus=1, memory_mib=2500, cpus_milli=3000),),
+            (GuaranteeRow(policy="g", queue="research", gpus=0, cpus_milli=4000),),
             (QueueTerms(policy="q", queue="research/speech", interactive=True),),
         )
     ),

@@ -1,5 +1,7 @@
 """Nothing is stopped without a claim on its place, and what is stopped frees nothing within the same plan."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
@@ -111,11 +113,42 @@ def test_one_job_is_not_stopped_twice_under_two_placements() -> None:
     assert blamed(world(RULE, victims=runs), a_plan(STOP_1, replace(STOP_2, job="job-1"))) == {("job-1", 5)}
 
 
-def test_a_job_without_gpus_is_owed_none() -> None:
-    problem = a_world(
-        [a_job(gpus=0)], [a_pool(free=FULL, busy=(busy("pl-1", "job-1", gpus=4),))], rules=[SHARE]
+def waiting(rule: Rule, **fields: Any) -> Problem:
+    """One job of such a size beside work on one of two hosts: 8 GPUs, 128 cores and 512 GiB in all."""
+    hosts = a_pool(free=FULL, busy=(busy("pl-1", "job-1", gpus=4, cpus_milli=4_000, memory_mib=1_000),))
+    return a_world([a_job(**fields)], [hosts], rules=[rule])
+
+
+def test_half_of_the_gpus_is_half_of_the_cores_and_of_the_memory() -> None:
+    fits: dict[str, int]
+    for fits in ({"gpus": 0, "cpus_milli": 64_000}, {"gpus": 1, "memory_mib": 262_144}, {"gpus": 4}):
+        assert blamed(waiting(SHARE, **fits), a_plan(STOP_1)) == set()
+    too_much: dict[str, int]
+    for too_much in ({"gpus": 0, "cpus_milli": 64_001}, {"gpus": 1, "memory_mib": 262_145}, {"gpus": 5}):
+        assert blamed(waiting(SHARE, **too_much), a_plan(STOP_1)) == {("job-1", 5)}
+
+
+def test_a_guarantee_may_say_how_much_of_each() -> None:
+    more = replace(SHARE, cpus_milli=100_000, memory_mib=300_000)
+    assert blamed(waiting(more, gpus=1, cpus_milli=100_000, memory_mib=300_000), a_plan(STOP_1)) == set()
+    assert blamed(waiting(more, gpus=1, cpus_milli=100_001), a_plan(STOP_1)) == {("job-1", 5)}
+    cores = replace(SHARE, gpus=0, cpus_milli=64_000)
+    assert blamed(waiting(cores, gpus=0, cpus_milli=64_000), a_plan(STOP_1)) == set()
+    assert blamed(waiting(cores, gpus=1), a_plan(STOP_1)) == {("job-1", 5)}
+
+
+def test_who_borrows_memory_gives_back_what_has_memory() -> None:
+    theirs = GuaranteeRow("share", "batch", gpus=4)
+    runs = (
+        busy("pl-1", "job-1", gpus=2, memory_mib=200_000),
+        busy("pl-2", "job-2", gpus=1, memory_mib=100_000),
+        busy("pl-3", "job-3", gpus=1),
     )
-    assert blamed(problem, a_plan(STOP_1)) == {("job-1", 5)}
+    problem = world(SHARE, theirs, victims=runs)
+    assert blamed(problem, a_plan(STOP_1)) == set()
+    assert blamed(problem, a_plan(preempted(busy("pl-3", "job-3"), "job-a"))) == {("job-3", 5)}
+    within = world(SHARE, theirs, victims=(replace(runs[0], memory_mib=100_000), *runs[1:]))
+    assert blamed(within, a_plan(STOP_1)) == {("job-1", 5)}
 
 
 def test_what_is_stopped_frees_nothing_in_the_same_plan() -> None:

@@ -105,6 +105,6 @@ def test_work_without_gpus_is_counted_beside_the_gpus() -> None:
 def test_what_later_rows_cost_others_is_said_of_what_they_are_about() -> None:
     world = World(a_world(line(), [_host(cpus_milli_per_node=6000)], rules=[capped(CapUnit.GPUS, 3.0)]))
     prices = {"core-hours/home/home-1/gpu/0h": -4.0, "cap-hours/cap/gpus/0.25h": -8.0}
-    found = congestion(prices, world.jobs[0], world.places[0], world.caps)
+    found = congestion(prices, world.jobs[0], world.places[0], world.caps, world.shortfalls)
     cores = world.jobs[0].cpus_milli / 1000.0
     assert found == pytest.approx({"core-hours of home/home-1/gpu": cores, "cap of cap (gpus)": 4.0})

@@ -34,6 +34,18 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
             GuaranteeRow(policy=P, queue="q", gpus=4, model="H100"),
         ),
     ),
+    "guaranteed.cpus": (
+        {"guaranteed": {"cpus": 64.5}, "reclaim_within": "10m"},
+        (TERMS, GuaranteeRow(policy=P, queue="q", gpus=0, cpus_milli=64_500, reclaim_s=600.0)),
+    ),
+    "guaranteed.memory": (
+        {"guaranteed": {"gpus": 2, "models": {"H100": 1}, "memory": "1TiB"}},
+        (
+            TERMS,
+            GuaranteeRow(policy=P, queue="q", gpus=2, memory_mib=1_048_576),
+            GuaranteeRow(policy=P, queue="q", gpus=1, model="H100"),
+        ),
+    ),
     "limit.models": (
         {"limit": {"models": {"h100": 4}}},
         (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=4.0, scope=Q, pools=PoolSelector(models=("H100",)))),
@@ -103,6 +115,8 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"reclaim_within": "5m"}, "$.spec.reclaim_within", "guaranteed"),
         ({"guaranteed": {"gpus": 0}, "reclaim_within": "5m"}, "$.spec.reclaim_within", "guaranteed"),
         ({"guaranteed": {"gpus": 1}, "reclaim_within": "soon"}, "$.spec.reclaim_within", "90s"),
+        ({"guaranteed": {"memory": "lots"}}, "$.spec.guaranteed.memory", "GiB"),
+        ({"guaranteed": {"cpus": -1}}, "$.spec.guaranteed.cpus", ">= 0"),
         ({"path": "a//b"}, "$.spec.path", "research/vision"),
         ({"weight": 0}, "$.spec.weight", "> 0"),
         ({"max_priority": 101}, "$.spec.max_priority", "<= 100"),
