@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.candidates import Candidate, machines
+from federator.planning.candidates import Candidate, machines, typical_share
 from federator.planning.caps import Caps
 from federator.planning.permits import admits, worst_usd
 from federator.planning.problem import World
@@ -370,13 +370,6 @@ class Bursting:
             cost_usd=rent_usd(job, at) + at.transfer(job).usd,
             committed_usd=worst_usd(job, at),
         )
-
-
-def typical_share(job: JobView) -> float:
-    """The run that is as likely to be too long as too short, over the planned one, which has a margin; 1 where there is no range."""
-    whole = job.of or job
-    low_s, high_s = whole.run_low_s, whole.run_high_s
-    return math.sqrt(low_s * high_s) / whole.run_s if 0.0 < low_s < high_s else 1.0
 
 
 def approved(permit: Filter, job: JobView, case: Case) -> bool:

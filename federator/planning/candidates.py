@@ -4,6 +4,7 @@ Filters, forecasts and columns ask the same questions of both, so both answer in
 alike in everything that planning reads are one place: a gang may lie over them, and ten machines with an agent each are asked about once.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -155,6 +156,13 @@ def machines(job: JobView, at: Candidate) -> int:
 def size(job: JobView) -> float:
     """The job in GPUs, for prices per GPU-hour."""
     return float(job.gpus_total) or CPU_ONLY_SIZE * job.nodes
+
+
+def typical_share(job: JobView) -> float:
+    """The run that is as likely to be too long as too short, over the planned one, which has a margin; 1 where there is no range."""
+    whole = job.of or job
+    low_s, high_s = whole.run_low_s, whole.run_high_s
+    return math.sqrt(low_s * high_s) / whole.run_s if 0.0 < low_s < high_s else 1.0
 
 
 def make(view: PoolView) -> tuple[object, ...]:

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
-from federator.planning.burst import rent_usd, typical_share
-from federator.planning.candidates import Candidate, size
+from federator.planning.burst import rent_usd
+from federator.planning.candidates import Candidate, size, typical_share
 from federator.planning.doubt import doubt_usd
 from federator.planning.rulebook import RuleBook
 

@@ -26,6 +26,7 @@ from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import Outside, PoolView
 from federator.planning.budget import Budget
 from federator.planning.candidates import CPU_ONLY_SIZE
+from federator.planning.forecast import RUNTIME_MARGIN
 from federator.planning.outlook import Expected, Plan
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
@@ -204,7 +205,8 @@ class _Choice:
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         extra = [INTERACTIVE_POINTS if queue in interactive else 0.0 for queue in line.queues]
         self.extra = np.array(extra)[self.table[:, 0]]
-        self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
+        likely = line.deadline_at - line.run_s / RUNTIME_MARGIN >= now
+        self.latest = np.where(likely, line.deadline_at - line.run_s, np.inf)
         self.order = self._order()
         self.kind = line.kind[self.order]
         self.words, self.klass = np.unique(line.klass[self.order], return_inverse=True)
