@@ -9,7 +9,7 @@ from federator.control.records import Changes, Records
 from federator.control.scribe import Scribe
 from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
-from federator.model.events import LedgerKind
+from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, in_gpus
 from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
 
@@ -61,23 +61,28 @@ def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -
         return job
     gpu_s = max(0.0, placement.ended_at - placement.started_at) * placement.gpus
     owned_usd = gpu_s / 3600 * placement.price_usd_gpu_h if placement.market is Market.OWNED else 0.0
-    changes.put(
-        scribe.ledger(
-            LedgerKind.USAGE,
-            "dispatcher",
-            f"{placement.nodes} × {in_gpus(placement.gpus_per_node, shared=placement.shared)} GPUs, {placement.status}",
-            job=job.id,
-            queue=job.queue,
-            owner=job.owner,
-            site=placement.site,
-            lease=placement.lease or "",
-            market=placement.market,
-            model=placement.model,
-            gpu_s=gpu_s,
-            usd=owned_usd,
-        )
-    )
+    text = f"{placement.nodes} × {in_gpus(placement.gpus_per_node, shared=placement.shared)} GPUs, {placement.status}"
+    changes.put(_entry(scribe, LedgerKind.USAGE, text, placement, job, gpu_s=gpu_s, usd=owned_usd))
     return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
+
+
+def _entry(
+    scribe: Scribe, kind: LedgerKind, text: str, placement: Placement, job: Job, **amounts: float
+) -> LedgerEntry:
+    """What an attempt comes to, charged where it really ran, to its job, queue and owner."""
+    return scribe.ledger(
+        kind,
+        "dispatcher",
+        text,
+        job=job.id,
+        queue=job.queue,
+        owner=job.owner,
+        site=placement.site,
+        lease=placement.lease or "",
+        market=placement.market,
+        model=placement.model,
+        **amounts,
+    )
 
 
 def has_moved(placement: Placement) -> bool:
@@ -91,22 +96,8 @@ def book_moves(changes: Changes, scribe: Scribe, before: Placement, placement: P
     moves = placement.moves
     if moves is None or has_moved(before) or not has_moved(placement):
         return job
-    changes.put(
-        scribe.ledger(
-            LedgerKind.MONEY,
-            "dispatcher",
-            f"{format_bytes(moves.moved_bytes)} of data from {moves.source}",
-            job=job.id,
-            queue=job.queue,
-            owner=job.owner,
-            site=placement.site,
-            lease=placement.lease or "",
-            market=placement.market,
-            model=placement.model,
-            usd=moves.usd,
-            egress_gib=moves.moved_bytes / 2**30,
-        )
-    )
+    text, gib = f"{format_bytes(moves.moved_bytes)} of data from {moves.source}", moves.moved_bytes / 2**30
+    changes.put(_entry(scribe, LedgerKind.MONEY, text, placement, job, usd=moves.usd, egress_gib=gib))
     return msgspec.structs.replace(job, spent_usd=job.spent_usd + moves.usd)
 
 

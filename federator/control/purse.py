@@ -1,5 +1,7 @@
 """What rented machines may still cost: by what was committed for them, by the job that pays, by budgets, and by whoever has paused renting."""
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from federator.control.demand import Demand
@@ -8,9 +10,19 @@ from federator.control.records import Records
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration, format_instant
 from federator.model.capacity import Lease, Market
-from federator.model.rules import Filter
+from federator.model.rules import BurstMode, Filter, Opening, PoolSelector, Window, selects
+from federator.planning.openings import changes_at, takes_work
 from federator.planning.warmth import saved_s, worth_keeping
 from federator.settings import LeaseSettings
+
+
+def _ends_at(window: Window | None, now: float) -> float:
+    """When the hours end; now, outside of them."""
+    hours = Opening("", PoolSelector(), windows=() if window is None else (window,))
+    if not takes_work(hours, now):
+        return now
+    change = changes_at(hours, now)
+    return math.inf if change is None else change
 
 
 class Warm(NamedTuple):
@@ -47,26 +59,30 @@ class Purse:
     def warm(self, lease: Lease) -> Warm:
         """Until when it is kept though nothing runs there: while what is paid for lasts, and no longer than renting it anew would cost, or `idle_s`.
 
-        Longer where the times that others like it idled lately say that it will be needed soon enough; not while renting is paused.
+        Longer where the times that others like it idled lately say that it will be needed soon enough; not while renting is paused. Beyond what
+        is paid for only in hours in which its policy rents and no calendar has it closed.
         """
         now, offer = self._clock.now(), lease.offer
         idle_since_at = lease.idle_since_at or now
         worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
         begun_at = lease.launched_at or lease.requested_at
-        worth_at, paid_at = idle_since_at + worth_s, begun_at + offer.minimum_billing_s - offer.teardown_s
+        closes_at = self._closes_at(lease, now)
+        worth_at = min(idle_since_at + worth_s, closes_at)
+        paid_at = begun_at + offer.minimum_billing_s - offer.teardown_s
         until_at = max(worth_at, paid_at)
         if now < until_at:
-            why = (
-                "it is paid for until then"
-                if paid_at >= worth_at
-                else "renting anew would cost at least as much"
-            )
+            why = "renting anew would cost at least as much"
+            if paid_at >= worth_at:
+                why = "it is paid for until then"
+            elif worth_at == closes_at:
+                why = "nothing like it may be rented after that"
             return Warm(until_at, f"it idles and is kept until {format_instant(until_at)}: {why}")
         if self._settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
             return Warm(until_at, "")
         saves_s = saved_s(offer, self._demand.run_s(lease, now))
         waits = self._demand.waits(lease, now)
-        keeping = worth_keeping(waits, now - idle_since_at, saves_s, self._settings.warm_s)
+        most_s = min(self._settings.warm_s, closes_at - idle_since_at)
+        keeping = worth_keeping(waits, now - idle_since_at, saves_s, most_s)
         if keeping is None:
             return Warm(until_at, "")
         because = (
@@ -77,8 +93,33 @@ class Purse:
 
     def _is_wanted(self, lease: Lease) -> bool:
         """Whether the policy that it was rented under is still in force: else nothing speaks for renting anew."""
+        return any(self._permits(lease))
+
+    def _permits(self, lease: Lease) -> Iterator[Filter]:
         rules = self._records.policies.rules
-        return any(isinstance(rule, Filter) and rule.mode and rule.policy == lease.policy for rule in rules)
+        return (
+            rule for rule in rules if isinstance(rule, Filter) and rule.mode and rule.policy == lease.policy
+        )
+
+    def _closes_at(self, lease: Lease, now: float) -> float:
+        """From when on nobody could rent it: its policy's hours end, or a calendar closes what is like it. Without hours, never."""
+        permits, offer = list(self._permits(lease)), lease.offer
+        ends = [now if permit.mode is BurstMode.OFF else _ends_at(permit.window, now) for permit in permits]
+        closes_at = max(ends, default=math.inf)
+        for rule in self._records.policies.rules:
+            if isinstance(rule, Opening) and selects(
+                rule.pools,
+                site=lease.site,
+                kind="cloud",
+                provider=lease.provider,
+                region=offer.region,
+                market=offer.market,
+                model=offer.model,
+            ):
+                change = changes_at(rule, now)
+                closed = not takes_work(rule, now)
+                closes_at = min(closes_at, now if closed else math.inf if change is None else change)
+        return closes_at
 
     def because(self, lease: Lease) -> str:
         """What ends it."""

@@ -1,5 +1,7 @@
 """How long a machine is kept when nothing runs there: while it is paid for anyway, or while renting it anew would cost more."""
 
+from datetime import UTC, datetime
+
 import pytest
 from msgspec.structs import replace
 
@@ -85,3 +87,41 @@ async def test_what_is_kept_elsewhere_is_known_to_planning() -> None:
         await world.submit(name=name, checkpoint={"grace": "30s", **checkpoint})
     seen = {view.name: view.repeats_s for view in world.core.turn._observer.snapshot().jobs}
     assert seen == {"kept": 1200.0, "by-default": 600.0, "here": None}
+
+
+def closing(at: float, where: str) -> str:
+    """The policies with hours that end at that moment: of renting, or of the places that are like what was rented."""
+    until = datetime.fromtimestamp(at, UTC).strftime("%H:%M")
+    since = datetime.fromtimestamp(at - 12 * 3600.0, UTC).strftime("%H:%M")
+    hours = f'{{from: "{since}", to: "{until}"}}'
+    if where == "policy":
+        return POLICIES.replace("{mode: economic}", f"{{mode: economic, window: {hours}}}")
+    return f"""{POLICIES}---
+apiVersion: federator/v1
+kind: Calendar
+metadata: {{name: night}}
+spec: {{where: {{kinds: [cloud]}}, open: [{hours}]}}
+"""
+
+
+@pytest.mark.parametrize("where", ["policy", "calendar"])
+async def test_nothing_is_kept_beyond_the_hours_in_which_it_could_be_rented(where: str) -> None:
+    world, _ = await idle_since(OFFER)
+    closes_at = (world.clock.now() // 60.0 + 2.0) * 60.0
+    await world.policies(closing(closes_at, where))
+    await world.core.executor.step()
+    until = format_instant(closes_at)
+    because = f"it idles and is kept until {until}: nothing like it may be rented after that"
+    assert world.leases()[0].kept_because == because
+    world.clock.advance(closes_at - world.clock.now())
+    await world.core.executor.step()
+    assert world.leases()[0].status is not LeaseStatus.READY
+
+
+async def test_a_policy_that_is_off_keeps_only_what_is_paid_for() -> None:
+    for offer, kept in ((OFFER, False), (replace(OFFER, minimum_billing_s=3600.0), True)):
+        world, _ = await idle_since(offer)
+        await world.policies(POLICIES.replace("{mode: economic}", '{mode: "off"}').rsplit("  limits", 1)[0])
+        world.clock.advance(1.0)
+        await world.core.executor.step()
+        assert (world.leases()[0].status is LeaseStatus.READY) is kept
