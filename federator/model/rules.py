@@ -226,6 +226,8 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     allow_must: bool = False
     usage_half_life_s: float | None = None
     """In its turn by weight, past use counts half after so long; None: only what is in use now counts."""
+    usage_weights: dict[str, float] = {}
+    """Past use of a GPU of such a model counts so many times; 1 of one that is not named."""
 
 
 Rule = (

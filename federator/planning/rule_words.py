@@ -164,6 +164,10 @@ def _queue(rule: QueueTerms) -> str:
     ):
         if seconds is not None:
             parts.append(text.format(span(seconds)))
+    if rule.usage_weights:
+        parts.append(
+            "by model " + ", ".join(f"{name} {many:g}×" for name, many in rule.usage_weights.items())
+        )
     return ", ".join(parts)
 
 

@@ -39,6 +39,7 @@ def check_rules(rules: Sequence[Rule]) -> Iterator[Fault]:
     yield from _queues_given_twice(rules)
     yield from _unknown_queues(rules)
     yield from _guarantees_above_limits(rules)
+    yield from _weights_of_nothing(rules)
 
 
 def completed(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -69,8 +70,30 @@ def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
             usage_half_life_s=upper.usage_half_life_s
             if own.usage_half_life_s is None
             else own.usage_half_life_s,
+            usage_weights=own.usage_weights or upper.usage_weights,
         )
     return own
+
+
+def _weights_of_nothing(rules: Sequence[Rule]) -> Iterator[Fault]:
+    """Weights of past use where past use does not count, in the queue itself or in any below."""
+    counting = {
+        rule.queue for rule in completed(rules) if isinstance(rule, QueueTerms) and rule.usage_half_life_s
+    }
+    for rule in rules:
+        if (
+            isinstance(rule, QueueTerms)
+            and rule.usage_weights
+            and not any(under(queue, rule.queue) for queue in counting)
+        ):
+            yield Fault(
+                rule.policy,
+                Invalid(
+                    "has no effect where past use does not count",
+                    field="$.spec.usage_weights",
+                    remedy="write usage_half_life: 7d beside it, or leave it out",
+                ),
+            )
 
 
 def _queues_given_twice(rules: Sequence[Rule]) -> Iterator[Fault]:

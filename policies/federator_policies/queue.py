@@ -77,6 +77,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many of the guaranteed GPUs others may use while it does not; the rest is kept free for it. All are lent when it is not said."""
     usage_half_life: str | None = None
     """In its turn by weight, GPU time that it has had counts half after so long, such as `7d`. Without it, here and above, only what is in use now counts."""
+    usage_weights: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1000)]] = {}
+    """An hour on a GPU of such a model counts so many times there, such as `{H100: 2, T4: 0.2}`; once on others. By the model that the work really ran on."""
     reclaim_within: str | None = None
     """Within what time a guarantee is back, such as `5m`; at least the grace of those who must leave."""
     max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
@@ -133,6 +135,7 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         max_value_usd=None if given.max_value is None else money_usd(given.max_value, "$.spec.max_value"),
         allow_must=given.allow_must,
         usage_half_life_s=_optional_s(given.usage_half_life, "usage_half_life"),
+        usage_weights={model.upper(): weight for model, weight in sorted(given.usage_weights.items())},
     )
 
 

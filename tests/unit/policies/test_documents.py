@@ -114,6 +114,11 @@ CONTRADICTIONS: Mapping[str, tuple[str, str, str]] = {
         "$.spec.limit.gpus",
         "at least 11",
     ),
+    "weights of past use where none counts": (
+        doc("Queue", "a", "\n  usage_weights: {H100: 2}"),
+        "$.spec.usage_weights",
+        "usage_half_life",
+    ),
 }
 
 
@@ -145,13 +150,18 @@ def test_a_queue_with_others_below_it_may_be_named_without_a_document_of_its_own
 def test_a_queue_takes_budgets_from_above_and_keeps_its_own() -> None:
     found = terms(
         compiled(
-            doc("Queue", "a", "{deadline_budget: 1d, max_duration: 2d, interactive: true, allow_must: true}"),
-            doc("Queue", "b", "{path: a/b, max_duration: 1h}"),
+            doc(
+                "Queue",
+                "a",
+                "{deadline_budget: 1d, max_duration: 2d, interactive: true, allow_must: true, usage_weights: {H100: 2}}",
+            ),
+            doc("Queue", "b", "{path: a/b, max_duration: 1h, usage_half_life: 7d}"),
             doc("Queue", "c", "{path: a/b/x/c}"),
         )
     )
     assert (found["a/b"].deadline_budget_s, found["a/b"].max_duration_s) == (86400.0, 3600.0)
     assert (found["a/b/x/c"].deadline_budget_s, found["a/b/x/c"].max_duration_s) == (86400.0, 3600.0)
+    assert found["a/b/x/c"].usage_weights == {"H100": 2.0}
     assert not found["a/b"].interactive
     assert not found["a/b"].allow_must
 

@@ -63,6 +63,10 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
         (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8, lending_limit=3)),
     ),
     "usage_half_life": ({"usage_half_life": "7d"}, (QueueTerms(policy=P, queue="q", usage_half_life_s=604800.0),)),
+    "usage_weights": (
+        {"usage_half_life": "7d", "usage_weights": {"t4": 0.2, "h100": 2}},
+        (QueueTerms(policy=P, queue="q", usage_half_life_s=604800.0, usage_weights={"H100": 2.0, "T4": 0.2}),),
+    ),
     "limit.gpus": ({"limit": {"gpus": 9}}, (TERMS, CapRow(policy=P, unit=CapUnit.GPUS, limit=9.0, scope=Q))),
     "limit.jobs": ({"limit": {"jobs": 7}}, (TERMS, CapRow(policy=P, unit=CapUnit.JOBS, limit=7.0, scope=Q))),
     "weight": ({"weight": 2.5}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=0, weight=2.5))),
@@ -117,6 +121,7 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"guaranteed": {"gpus": 1}, "reclaim_within": "soon"}, "$.spec.reclaim_within", "90s"),
         ({"guaranteed": {"memory": "lots"}}, "$.spec.guaranteed.memory", "GiB"),
         ({"guaranteed": {"cpus": -1}}, "$.spec.guaranteed.cpus", ">= 0"),
+        ({"usage_weights": {"H100": -1}}, "$.spec.usage_weights[...]", ">= 0"),
         ({"path": "a//b"}, "$.spec.path", "research/vision"),
         ({"weight": 0}, "$.spec.weight", "> 0"),
         ({"max_priority": 101}, "$.spec.max_priority", "<= 100"),
