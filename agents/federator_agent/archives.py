@@ -5,16 +5,15 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 """
 
 import contextlib
-import errno
 import glob
 import math
 import os
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 from federator.kernel.errors import Invalid
+from federator_agent.opening import opened
 
 MAX_MEMBERS = 1_000_000
 MAX_BYTES = 64 * 2**30
@@ -118,37 +117,9 @@ def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
 
 def _add(tar: tarfile.TarFile, root: Path, file: str) -> None:
     """One file, if it is there yet. A job may run while it is packed, and put a link in the place of what was looked at: then it is left out."""
-    try:
-        content = _opened(root, (root / file).resolve())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return
-        raise
-    with content:
+    with contextlib.suppress(FileNotFoundError), opened(root, (root / file).resolve()) as content:
         info = tar.gettarinfo(arcname=file, fileobj=content)
-        if info.isreg():
-            tar.addfile(info, content)
-        elif info.islnk():
-            tar.addfile(info)
-
-
-def _opened(root: Path, path: Path) -> BinaryIO:
-    """A file below a directory, reached through no link. Raises `OSError`, and `ValueError` for a path that is not below it."""
-    *folders, name = path.relative_to(root).parts
-    with contextlib.ExitStack() as held:
-
-        def below(at: int, part: str, flags: int) -> int:
-            return os.open(part, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=at)
-
-        at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        held.callback(os.close, at)
-        for folder in folders:
-            at = below(at, folder, os.O_DIRECTORY)
-            held.callback(os.close, at)
-        # Opening a pipe waits for who writes to it.
-        return os.fdopen(below(at, name, os.O_NONBLOCK), "rb")
+        tar.addfile(info, content if info.isreg() else None)
 
 
 def _matches(root: Path, pattern: str) -> set[str]:

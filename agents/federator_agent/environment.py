@@ -89,4 +89,9 @@ def share_environment(slot: Slot) -> dict[str, str]:
 
 def setup_environment(base: dict[str, str], spec: JobSpec, site: str) -> dict[str, str]:
     """The environment of a set-up script: nothing of one placement, since its result is shared by many."""
-    return base | {"FEDERATOR_SITE": site} | spec.env
+    return base | {"FEDERATOR_SITE": site} | lasting_environment(spec)
+
+
+def lasting_environment(spec: JobSpec) -> dict[str, str]:
+    """What its file says, without what tells one run of a series from another."""
+    return {name: value for name, value in spec.env.items() if not name.startswith("FEDERATOR_")}

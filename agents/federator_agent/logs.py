@@ -11,6 +11,7 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 from federator_agent.link import Bulk
+from federator_agent.opening import opened
 
 CHUNK_BYTES = 2**20
 LOOK_EVERY_S = 0.25
@@ -25,7 +26,7 @@ Key = tuple[str, int]
 
 
 class Upload:
-    """One rank's log. `sent` is the length of the dispatcher's copy; None: to be asked."""
+    """One rank's log, `rank-N/log` of its placement's directory. `sent` is the length of the dispatcher's copy; None: to be asked."""
 
     def __init__(self, path: Path, sent: int | None) -> None:
         self.path = path
@@ -96,7 +97,7 @@ class LogUploads:
         """Send the next chunk, or nothing when only the length is asked for."""
         data = b""
         if upload.sent is not None:
-            with upload.path.open("rb") as file:
+            with opened(upload.path.parents[1], upload.path) as file:
                 file.seek(upload.sent)
                 data = file.read(CHUNK_BYTES)
         length = await self._bulk.put_log(*key, upload.sent or 0, data)

@@ -36,9 +36,10 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file so that a crash leaves the old or the new, whole."""
+    """Replace a file so that a crash leaves the old or the new, whole. Nothing is written through a link that somebody has put there."""
     temporary = path.with_name(f".{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         view = memoryview(data)
         while view:

@@ -1,6 +1,6 @@
 """Gets a placement ready to run: its work directory, and the set-up script's result.
 
-The set-up runs once per site for a pair of work directory and script, in a tree of its own; every placement then works on a copy
+The set-up runs once per site for a work directory, a script and the job's environment, in a tree of its own; every placement then works on a copy
 of that tree. It runs under the same shim as a rank. All that wait for the same set-up share one run of it, and each shows its
 output in its own log. When nobody waits any more, it is killed. What has to be gone when its site is cut off has a set-up that is, too: it is
 watched as a rank is, and shared only among those that may stay for equally long.
@@ -15,11 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from federator.kernel.errors import FederatorError, Permanent
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives
+from federator_agent.environment import lasting_environment
 from federator_agent.link import Bulk
 from federator_agent.local import traces
 from federator_agent.local.ranks import LocalRanks
@@ -114,8 +117,9 @@ class Staging:
         self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str], fence: Fence | None
     ) -> Path:
         """The tree in which the script has run, by this placement or an earlier one."""
-        stays = f"\n{fence.stop_within_s:g}" if fence else ""
-        key = content_hash(f"{spec.workdir}\n{script}{stays}".encode())
+        stays_s = fence.stop_within_s if fence else None
+        made_of = [spec.workdir, script, lasting_environment(spec), stays_s]
+        key = content_hash(msgspec.json.encode(made_of, order="sorted"))
         directory = self._setups / key
         if key not in self._running and (directory / "done").exists():
             directory.touch()

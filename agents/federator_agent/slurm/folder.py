@@ -1,5 +1,6 @@
 """A placement's directory on the file system that the agent shares with the nodes, and the marks that ranks leave in it."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -7,8 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator_agent import opening
 from federator_agent.slurm.script import RANK_SCRIPT
 from federator_agent.spool import write_durably
+
+MOST_OF_A_MARK = 4096
+"""Bytes."""
 
 
 class Exit(NamedTuple):
@@ -82,7 +87,7 @@ class Folder:
     def admitted(self) -> str:
         """The Slurm job whose ranks may pass; empty while the gate is shut."""
         try:
-            return (self.path / "go").read_text().strip()
+            return self._text("go").strip()
         except FileNotFoundError:
             return ""
 
@@ -105,8 +110,13 @@ class Folder:
         for name in names:
             kind, _, number = name.rpartition("-")
             if kind in ("at-gate", "started", "exit") and number.isdigit():
-                self._read(marks, kind, int(number), (self.path / name).read_text().split())
+                with contextlib.suppress(FileNotFoundError):
+                    self._read(marks, kind, int(number), self._text(name).split())
         return marks
+
+    def _text(self, name: str) -> str:
+        """What a mark says: the job may have written anything there."""
+        return opening.read(self.path, self.path / name, MOST_OF_A_MARK).decode(errors="replace")
 
     @staticmethod
     def _read(marks: Marks, kind: str, rank: int, words: list[str]) -> None:
@@ -120,7 +130,7 @@ class Folder:
     def said(self) -> str:
         """The end of what Slurm itself has written about the job."""
         try:
-            with (self.path / "slurm.out").open("rb") as file:
+            with opening.opened(self.path, self.path / "slurm.out") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
                 return file.read().decode(errors="replace")
         except OSError:

@@ -20,7 +20,8 @@ from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
+from federator_agent.opening import opened
+from federator_agent.runtime import Prepared, StagingError, StagingRefused, Surroundings, refuse_image
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
@@ -103,6 +104,9 @@ class SlurmRuntime:
         folder = self._folder(placement)
         secrets.check(self._around.secrets, spec, record.entry.queue)
         refuse_image(spec)
+        if spec.setup is not None and (user := self._user(record)):
+            # It would run here, as the agent's user.
+            raise StagingRefused(f"jobs of queue {record.entry.queue} run as {user} here, without a set-up")
         if folder.intent is None:
             await self._stage(record, spec, folder, setting_up)
             await self._allocating.submit(record, spec, folder)
@@ -115,6 +119,9 @@ class SlurmRuntime:
         placement = record.entry.placement
         log_file = self._around.log_file(placement, record.slots[0].rank)
         try:
+            if self._user(record):
+                # Of a life before there may be one that is that user's already: nothing of ours is written there.
+                await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
             ranks = tuple(slot.rank for slot in record.slots)
             await asyncio.to_thread(folder.make, ranks, self._link(placement))
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
@@ -127,8 +134,11 @@ class SlurmRuntime:
 
     async def _give(self, record: Record, *paths: Path) -> None:
         """To the user in whose name its queue's jobs run, if it is another than the agent's."""
-        if user := self._settings.account(record.entry.queue).user:
+        if user := self._user(record):
             await _change_owner(user, paths)
+
+    def _user(self, record: Record) -> str:
+        return self._settings.account(record.entry.queue).user
 
     async def unprepare(self, placement: str) -> None:
         """Cancel its job, if there may be one."""
@@ -281,7 +291,7 @@ class SlurmRuntime:
         for slot in record.slots:
             log_file = self._around.log_file(record.entry.placement, slot.rank)
             with contextlib.suppress(FileNotFoundError):
-                await asyncio.to_thread(lambda file: file.open("rb").close(), log_file)
+                await asyncio.to_thread(lambda file: opened(file.parents[1], file).close(), log_file)
 
     async def push_last(self, record: Record, spec: JobSpec) -> str:
         """From the shared directory."""

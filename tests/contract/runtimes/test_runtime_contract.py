@@ -106,6 +106,16 @@ async def test_the_set_up_runs_before_the_gate_and_the_command_finds_what_it_mad
     assert world.log(record) == "setting up\nready\n"
 
 
+async def test_a_set_up_is_shared_only_by_jobs_of_one_environment(world: RuntimeWorld) -> None:
+    """But a series' runs, which know their number by theirs, do not each make it anew."""
+    for kind, run in (("a", "1"), ("b", "1"), ("b", "2")):
+        env = {"KIND": kind, "FEDERATOR_RUN": run}
+        spec = world.spec('echo "$(cat made) $FEDERATOR_RUN"', setup='echo "$KIND" > made', env=env)
+        record = await world.run(spec)
+        await world.over(record)
+        assert world.log(record).endswith(f"{kind} {run}\n")
+
+
 async def test_a_set_up_that_fails_is_told_with_its_code_and_its_output(world: RuntimeWorld) -> None:
     spec = world.spec("echo no", setup="echo what went wrong; exit 9")
     record = world.record(spec)

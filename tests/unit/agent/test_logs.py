@@ -96,3 +96,15 @@ def test_the_oldest_logs_of_ended_placements_go_first(
         False,
         False,
     ]
+
+
+async def test_a_link_in_the_place_of_a_log_is_not_followed(copy: Copy, tmp_path: Path) -> None:
+    """The agent may be root, and the job's user is not."""
+    rank = tmp_path / "placement" / "rank-0"
+    rank.mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (rank / "log").symlink_to(tmp_path / "secret")
+    sending = uploads(copy)
+    sending.follow("p", 0, rank / "log", fresh=True)
+    assert await sending.finish("p") == "the log of rank 0 is incomplete"
+    assert copy.data == b""

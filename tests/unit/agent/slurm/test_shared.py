@@ -1,12 +1,14 @@
 """What the runtime does in the shared directory, without a cluster: who may look into it, and that a gate is opened once."""
 
 import asyncio
+import os
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobSpec, Resources
@@ -14,12 +16,12 @@ from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
-from federator_agent.runtime import Surroundings, Tasks
+from federator_agent.runtime import StagingRefused, Surroundings, Tasks
 from federator_agent.slurm.folder import Folder, Intent, Marks
 from federator_agent.slurm.output import Job
 from federator_agent.slurm.queue import Look
 from federator_agent.slurm.runtime import SlurmRuntime
-from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.slurm.settings import Account, SlurmSettings
 from federator_agent.spool import Spool
 from tests.support.waiting import until
 from tests.unit.agent.worlds import entry
@@ -83,6 +85,28 @@ async def test_nobody_else_looks_into_what_jobs_have(site: Site) -> None:
         "inputs": 0o711,
     }
     assert _mode(site.shared / "placements" / "p1") == 0o700
+
+
+async def test_what_a_job_leaves_in_the_place_of_a_mark_says_nothing(site: Site) -> None:
+    """Where jobs run as another user the agent is root: it would read what they may not, or without an end."""
+    folder = site.folder()
+    (folder.path / "exit-0").symlink_to("/dev/zero")
+    os.mkfifo(folder.path / "exit-1")
+    (folder.path / "go").symlink_to("/dev/zero")
+    (folder.path / "slurm.out").symlink_to("/dev/zero")
+    (folder.path / "started-2").write_text("1.5\n")
+    assert folder.marks() == Marks({}, {2: 1.5}, {})
+    assert (folder.admitted, folder.said()) == ("", "")
+
+
+async def test_a_set_up_is_not_run_for_those_who_run_as_another_user(site: Site) -> None:
+    """It runs beside the agent, as the agent's user, which is root then."""
+    settings = SlurmSettings(shared_dir=site.shared, queues={"*": Account(user="ada")})
+    runtime = SlurmRuntime(settings, site.around)
+    record = site.record()
+    with pytest.raises(StagingRefused, match="run as ada here, without a set-up"):
+        await runtime.prepare(record, replace(SPEC, setup="id"), lambda: None)
+    runtime.close()
 
 
 async def test_what_an_older_agent_left_open_is_shut(site: Site) -> None:
