@@ -108,6 +108,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             of=self,
         )
 
+    def throughput_in(self, form: int) -> float:
+        """How much work it does in this form, against the first. Raises `IndexError`."""
+        return self.forms[form - 1].throughput if form else self.throughput
+
     together: str = ""
     """How its nodes lie (`placement.together`): `host`, `spread`, or a label's name; empty: as it comes."""
     ranks_in_one: int = 0

@@ -9,7 +9,7 @@ counted on one copy of the caps, so that no two break a limit together.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
@@ -132,7 +132,7 @@ def _has_wider(busy: BusyView) -> bool:
     whole = busy.waits_as
     if whole is None:
         return False
-    return any(form.throughput > whole.as_form(busy.form).throughput for form in whole.forms)
+    return any(form.throughput > whole.throughput_in(busy.form) for form in whole.forms)
 
 
 def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
@@ -204,7 +204,8 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     """Who is worth most goes first; each takes what is left."""
     best: list[_Change] = []
     for busy in own:
-        changes = [c for c in _changes(here, busy) if _pays(c) and _fits(here.lot, c)]
+        wider = _wider(here, busy)
+        changes = [c for c in _changes(here, busy, wider) if c.loss_usd < 0.0 and _fits(here.lot, c)]
         if changes:
             best.append(min(changes, key=lambda c: (c.loss_usd, -c.saves_s, c.form)))
     stops = []
@@ -215,11 +216,19 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     return stops
 
 
-def _pays(change: _Change) -> bool:
-    cost_s = WORTH * restart_s(change.busy)
-    left_s = change.view.run_s
-    wider = change.view.throughput > _throughput(change.busy)
-    return wider and change.loss_usd < 0.0 and change.saves_s >= max(cost_s, SHARE * left_s)
+def _wider(here: _Here, busy: BusyView) -> list[int]:
+    """The forms in which it would get on faster by so much that a change pays: asked first, for little else is as cheap to know."""
+    whole, again_s = _whole(busy), restart_s(busy)
+    present = whole.throughput_in(busy.form)
+    faster = [form for form in range(1 + len(whole.forms)) if whole.throughput_in(form) > present]
+    if not faster:
+        return []
+    left_s = here.at.run_s(whole.as_form(busy.form)) - again_s
+    return [form for form in faster if _saves_enough(whole.as_form(form), here.at, left_s, again_s)]
+
+
+def _saves_enough(view: JobView, at: Candidate, left_s: float, again_s: float) -> bool:
+    return left_s - at.run_s(view) >= max(WORTH * again_s, SHARE * view.run_s)
 
 
 def _fits(lot: Lot, change: _Change) -> bool:
@@ -309,7 +318,8 @@ def _makes_room(here: _Here, options: list[_Change], job: JobView) -> list[_Chan
 
 def _narrower(here: _Here, busy: BusyView) -> list[_Change]:
     gpus = busy.nodes * busy.gpus
-    found = [c for c in _changes(here, busy) if c.view.nodes * c.view.gpus < gpus]
+    forms = range(1 + len(_whole(busy).forms))
+    found = [c for c in _changes(here, busy, forms) if c.view.nodes * c.view.gpus < gpus]
     return [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
 
 
@@ -321,14 +331,21 @@ def restart_s(busy: BusyView) -> float:
     return max(RESTART_S, busy.startup_s + RESTART_S / 2)
 
 
-def _changes(here: _Here, busy: BusyView) -> Iterator[_Change]:
-    """Every other form that may run at the place, with what it would change."""
-    whole, at, world = busy.waits_as, here.at, here.world
-    assert whole is not None, "only what may change is asked"
+def _whole(busy: BusyView) -> JobView:
+    """With all its forms."""
+    assert busy.waits_as is not None, "only what may change is asked"
+    return busy.waits_as
+
+
+def _changes(here: _Here, busy: BusyView, forms: Sequence[int]) -> Iterator[_Change]:
+    """Each of these forms that is another and may run at the place, with what it would change."""
+    if not forms:
+        return
+    whole, at, world = _whole(busy), here.at, here.world
     again_s = restart_s(busy)
     now_s = at.run_s(whole.as_form(busy.form))
     now_usd = _usd(world, whole.as_form(busy.form), world.now, now_s)
-    for form in range(1 + len(whole.forms)):
+    for form in forms:
         view = whole.as_form(form)
         if form == busy.form or reject(view, at, world.ground) or not _within_caps(here, busy, view):
             continue
@@ -359,11 +376,6 @@ def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:
 
 def _wait_usd(world: World, job: JobView, seconds: float) -> float:
     return world.book.wait_usd_h(job) * seconds / 3600.0
-
-
-def _throughput(busy: BusyView) -> float:
-    assert busy.waits_as is not None, "only what may change is asked"
-    return busy.waits_as.as_form(busy.form).throughput
 
 
 def _held(lot: Lot, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
