@@ -59,7 +59,7 @@ JOB_FILE_PARTS = {
     "resources": (
         Written("gpus", "`4`, `A100:4`, `A100|H100:80GB:4`, `0.5`", "none", "GPUs per node: models, memory of each, count, in any order; `A100:1..8`: any number of them. A number alone takes any model. Below 1 (`0.5`, `A100:0.5`): a part of one, to the thousandth, at sites that share GPUs; the memory is that of the whole GPU."),
         Written("accelerators", "the same", "–", "Another name for `gpus`."),
-        Written("any_of", '`[{gpus: "A100:8"}, {gpus: "H100:4"}]`', "–", "Resources that would all do: the cheapest is taken. What stands beside the list holds for each entry. `estimate` is of the first. At most 16 ways to run, with ranges."),
+        Written("any_of", '`[{gpus: "A100:8"}, {gpus: "H100:4"}]`', "–", "Resources that would all do: the cheapest is taken. What stands beside the list holds for each entry. `estimate` is of the first. At most 16 ways to run are planned, with ranges."),
         Written("ordered", "the same", "–", "The same, but an earlier entry is taken where both could start."),
         Written("cpus", "`32`, `500m`", "1", "Cores per node."),
         Written("memory", "`256GiB`", "any", "Memory per node."),

@@ -7,7 +7,7 @@ have sixteen forms: planning looks at each at every place.
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ MOST_RATIO = 1000.0
 DOUBLING = 1.9
 """Twice the nodes, or GPUs, are taken to run so much faster where `scaling` does not say."""
 LISTS = ("any_of", "ordered")
+Size = TypeVar("Size")
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
 
 
@@ -77,6 +78,10 @@ def read_asked(given: Mapping[str, object]) -> Asked:
             field="$.scaling",
             remedy=f"name two or more sizes from {span}, or leave it out",
         )
+    if scaling is None:
+        most = MAX_FORMS // len(entries)
+        counts = _thinned(counts, most, nodes)
+        entries = tuple(_thinned(sizes, most, sizes[0]) for sizes in entries)
     ranges = _Ranges(nodes, counts, entries, ranged)
     forms = _forms(ranges, scaling)
     first = Asked(nodes, entries[0][0])
@@ -218,6 +223,18 @@ def _counts(nodes: int, low: int, high: int, scaling: Mapping[int, float] | None
             remedy="leave it out, or write another min_nodes or max_nodes",
         )
     return tuple(sorted(scaling))
+
+
+def _thinned(sizes: tuple[Size, ...], most: int, kept: Size) -> tuple[Size, ...]:
+    """So many of a range that all entries of a list have room: the ends, `kept`, and of the others some, evenly. As it is where that is too few."""
+    always = {0, len(sizes) - 1, sizes.index(kept)}
+    if len(sizes) <= most or most < len(always):
+        return sizes
+    left = [number for number in range(len(sizes)) if number not in always]
+    more = most - len(always)
+    step = len(left) / max(1, more)
+    taken = always | {left[int(step * (number + 0.5))] for number in range(more)}
+    return tuple(sizes[number] for number in sorted(taken))
 
 
 def _forms(ranges: _Ranges, scaling: Mapping[int, float] | None) -> list[Form]:

@@ -178,3 +178,29 @@ def test_what_is_advised_would_be_accepted_and_opens_what_it_says() -> None:
         loop.close()
     assert sum(tried.values()) > 500, tried
     assert len(tried) > 10, tried
+
+
+def test_advice_that_widens_a_range_beside_a_list_is_accepted() -> None:
+    """To ask for fewer nodes than a file's fewest adds a size to each entry of its list."""
+    document = {
+        "run": "python train.py",
+        "name": "job",
+        "resources": {
+            "any_of": [
+                {"gpus": {"count": 2, "models": ["H100"]}},
+                {"gpus": {"count": 8, "models": ["A100"]}, "cpus": 65},
+                {"gpus": {"count": 4, "models": ["V100"], "memory": "16GiB"}},
+            ]
+        },
+        "min_nodes": 5,
+        "max_nodes": 40,
+        "placement": {"sites": ["shop"]},
+    }
+    tried: Counter[str] = Counter()
+    loop = asyncio.new_event_loop()
+    try:
+        world = loop.run_until_complete(_world())
+        loop.run_until_complete(_try_one(world, tried, document))
+    finally:
+        loop.close()
+    assert tried["nodes"]

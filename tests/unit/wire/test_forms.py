@@ -136,7 +136,7 @@ def test_lists_and_ranges_combine() -> None:
         ({"resources": {"any_of": [{"gpu": 1}]}}, "$.resources.any_of[0].gpu", "gpus"),
         ({"resources": {"any_of": [{"gpus": 1}, {"gpus": 1}]}}, "$.resources", "twice"),
         ({"resources": {"any_of": [{"gpus": 1}], "ordered": [{"gpus": 1}]}}, "$.resources.ordered", "any_of"),
-        ({"max_nodes": 9, "resources": {"any_of": [{"gpus": 1}, {"gpus": 2}]}}, "$.resources", "18 ways"),
+        ({"max_nodes": 2, "resources": {"any_of": [{"gpus": n} for n in range(1, 10)]}}, "$.resources", "18 ways"),
         ({"any_of": [{"gpus": 1}]}, "$.any_of", "resources.any_of"),
     ],
 )  # fmt: skip
@@ -217,3 +217,32 @@ def test_sizes_that_are_left_out_are_said(fields: dict[str, object], sizes: str)
 )
 def test_nothing_is_said_where_all_sizes_are_planned_or_were_chosen(fields: dict[str, object]) -> None:
     assert read_job({"run": "x", **fields}, now=0.0).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "planned"),
+    [
+        ({"max_nodes": 9, "resources": {"any_of": [{"gpus": 1}, {"gpus": 2}]}}, [1, 2, 3, 4, 6, 7, 8, 9]),
+        ({"min_nodes": 3, "nodes": 7, "max_nodes": 40, "resources": {"any_of": [{"gpus": n} for n in (1, 2, 3)]}}, [3, 7, 8, 32, 40]),
+        ({"min_nodes": 3, "max_nodes": 40, "resources": {"any_of": [{"gpus": n} for n in range(1, 9)]}}, [3, 40]),
+    ],
+)  # fmt: skip
+def test_of_a_range_beside_a_list_so_much_is_planned_that_each_entry_has_room(
+    document: dict[str, Any], planned: list[int]
+) -> None:
+    request = read_job({"run": "x", **document}, now=0.0)
+    spec = request.spec
+    assert isinstance(spec.forms, tuple)
+    counts = {0: {spec.nodes}}
+    for form in spec.forms:
+        counts.setdefault(form.option, set()).add(form.nodes)
+    assert [sorted(each) for each in counts.values()] == [planned] * len(document["resources"]["any_of"])
+    assert any("it may run on" in note for note in request.notes)
+
+
+def test_of_ranges_of_gpus_in_a_list_too() -> None:
+    request = read_job({"run": "x", "resources": {"any_of": [{"gpus": f"{model}:1..12"} for model in ("A100", "H100")]}}, now=0.0)  # fmt: skip
+    assert isinstance(request.spec.forms, tuple)
+    assert len(request.spec.forms) == 15
+    assert request.spec.resources.gpus.count == 1
+    assert {form.resources.gpus.count for form in request.spec.forms} >= {1, 12}
