@@ -30,6 +30,8 @@ def remedies(
                 known = replace(known, places=(*known.places, place))
             found[same] = known
     if first is not None:
+        # What opens a place is of no use where it is known that more is in the way.
+        found = {key: each for key, each in found.items() if not _is_part(each, first)}
         same = msgspec.json.encode(first.changes)
         found[same] = replace(first, places=found[same].places if same in found else first.places)
 
@@ -41,6 +43,10 @@ def remedies(
     if first is not None and all(remedy.certain for remedy in told):
         told[-1] = next(remedy for remedy in ranked if not remedy.certain)
     return tuple(told)
+
+
+def _is_part(some: Remedy, whole: Remedy) -> bool:
+    return len(some.changes) < len(whole.changes) and all(change in whole.changes for change in some.changes)
 
 
 def in_words(advice: Sequence[Remedy], change: str, sites: Sequence[SiteReason]) -> tuple[str, ...]:

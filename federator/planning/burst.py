@@ -28,7 +28,7 @@ from federator.planning.caps import Caps
 from federator.planning.permits import admits, worst_usd
 from federator.planning.problem import World
 from federator.planning.rulebook import matches
-from federator.planning.wording import moment, span
+from federator.planning.wording import later_deadline, moment, span
 
 SAFETY_S = 60.0
 """Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
@@ -256,15 +256,14 @@ class Bursting:
             by, due = moment(home.finish_at, now), moment(deadline, now)
             text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
             return NoCase("no-need", text, f"a deadline before {by}")
-        start = self._ready_at(at)
+        start, again_s = self._ready_at(at), self._again_s(job, place)
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
         if late_s > 0:
             would = "would" if share == 1.0 else "would probably"
             text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(late_s)} after its deadline"
-            return NoCase("too-late", text, f"a deadline {span(late_s)} later")
-        again_s = self._again_s(job, place)
+            return NoCase("too-late", text, later_deadline(finish + again_s, deadline))
         if again_s and finish + again_s > deadline:
             return _unsafe(self.world.now, finish + again_s, deadline)
         delay = at.offer.offer.delay_s if at.offer else 0.0
@@ -379,12 +378,12 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
 
 
 def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
-    late = span(fallback_at - deadline)
     text = (
         f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
-        f"{late} after its deadline"
+        f"{span(fallback_at - deadline)} after its deadline"
     )
-    return NoCase("too-late", text, f"a deadline {late} later, or spot_policy: spot to take the risk")
+    later = later_deadline(fallback_at, deadline)
+    return NoCase("too-late", text, f"{later}, or spot_policy: spot to take the risk")
 
 
 def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:

@@ -4,7 +4,6 @@ Reckoned, not planned again: from what the plan left free, what waits before the
 counted in, so that the change is enough for this job and not for its rivals only; that, and no more, is why it may be larger than the job.
 """
 
-import math
 from collections.abc import Callable, Iterator
 
 from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
@@ -12,9 +11,9 @@ from federator.model.jobs import in_gpus
 from federator.model.snapshot import JobView
 from federator.planning.feasibility import FILTERS
 from federator.planning.prices import cost
-from federator.planning.renting_helps import MINUTE_S, past_all
+from federator.planning.renting_helps import past_all
 from federator.planning.scenes import Scene, caps_at
-from federator.planning.wording import moment, span
+from federator.planning.wording import MINUTE_S, later_deadline, met_by, moment
 from federator.planning.yard import Lot, need_of
 
 MOST_HOSTS = 4096
@@ -160,10 +159,10 @@ def _later_deadline(found: Scene) -> Remedy | None:
         return None
     # Where others have taken the room since, it is safe wherever it was.
     longest_s = min(fits) if fits else max(runs.values())
-    by = math.ceil((now + longest_s) / MINUTE_S) * MINUTE_S
+    by = met_by(now + longest_s, found.job.deadline_at)
     if by <= found.job.deadline_at:
         return None
-    text = f"a deadline {span(math.ceil(by - found.job.deadline_at))} later"
+    text = later_deadline(now + longest_s, found.job.deadline_at)
     return Remedy(text, (AskFor(found.job.id, "deadline_at", by),))
 
 

@@ -21,11 +21,12 @@ from federator.planning.problem import World
 from federator.planning.reasons import Standing
 from federator.planning.remedies import in_its_form, smallest_way, way_in
 from federator.planning.scenes import Scene, caps_at
-from federator.planning.wording import cents_up, moment, money, span
+from federator.planning.wording import MINUTE_S, cents_up, later_deadline, met_by, moment, money
 
 STEPS = 6
 """So many things in the way are lifted one after the other."""
-MINUTE_S = 60.0
+MOST_PLACES = 4
+"""Of so many places it is looked what lies behind their filters."""
 FAR_S = 3650 * 86400.0
 """A deadline that anything meets."""
 Step = tuple[str, tuple[Change, ...]] | None
@@ -33,7 +34,7 @@ Step = tuple[str, tuple[Change, ...]] | None
 
 
 def past_all(found: Scene) -> Remedy | None:
-    """Past all that keeps it from a place: filters, then need, gain, caps and what is sold out. Of places that it is kept from for the same reason, the one whose filters ask least."""
+    """Past all that keeps it from a place: filters, then need, gain, caps and what is sold out. Of places that it is kept from for the same reason, and whose filters ask little, the one that in all asks least."""
     world, job = found.world, found.job
     places = [p for p, at in enumerate(world.places) if at.offer is not None]
     places = places if world.home(job) else list(range(len(world.places)))
@@ -46,7 +47,9 @@ def past_all(found: Scene) -> Remedy | None:
     closed = [(way, choice) for way, choice in ways if way.changes]
     if not closed:
         return _past_all_at(found, next(iter(ways))[1])
-    return _past_all_at(found, min(closed, key=lambda each: burden(job, each[0].changes, world.now))[1])
+    nearest = sorted(closed, key=lambda each: burden(job, each[0].changes, world.now))[:MOST_PLACES]
+    asked = [remedy for _, choice in nearest if (remedy := _past_all_at(found, choice)) is not None]
+    return min(asked, key=lambda remedy: burden(job, remedy.changes, world.now), default=None)
 
 
 def _past_all_at(found: Scene, choice: int) -> Remedy | None:
@@ -155,10 +158,9 @@ def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -
         case = nobody_home.under(permit, asked, place)
         if isinstance(case, NoCase):
             continue
-        by = math.ceil((case.fallback_finish_at or case.finish_at) / MINUTE_S) * MINUTE_S
-        if by > job.deadline_at:
-            later = span(by - job.deadline_at)
-            return f"a deadline {later} later", (AskFor(job.id, "deadline_at", by),)
+        finish_at = case.fallback_finish_at or case.finish_at
+        if (by := met_by(finish_at, job.deadline_at)) > job.deadline_at:
+            return later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),)
     return None
 
 

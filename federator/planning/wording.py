@@ -10,6 +10,8 @@ from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import JobView
 
 DAY_S = 86400.0
+HOUR_S = 3600.0
+MINUTE_S = 60.0
 
 
 @lru_cache(4096)
@@ -77,3 +79,14 @@ def guaranteed(row: GuaranteeRow) -> str:
 def span(seconds: float) -> str:
     """A duration as people write it."""
     return format_duration(seconds)
+
+
+def met_by(finish_at: float, deadline: float) -> float:
+    """The deadline to ask for instead, where a job is done only then: so many whole minutes later, or hours, that nothing is left out in words."""
+    step_s = MINUTE_S if finish_at - deadline < DAY_S - MINUTE_S else HOUR_S
+    return deadline + max(0.0, math.ceil((finish_at - deadline) / step_s) * step_s)
+
+
+def later_deadline(finish_at: float, deadline: float) -> str:
+    """The same in words."""
+    return f"a deadline {span(met_by(finish_at, deadline) - deadline)} later"

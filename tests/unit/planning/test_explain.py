@@ -1,10 +1,17 @@
 """An explanation names every pool and offer, tells the plan's reason, and needs neither numpy nor a solver."""
 
+import re
+from typing import Any
+
 import pytest
 
+from federator.kernel.quantities import parse_duration_s
 from federator.model.capacity import Shape
 from federator.model.changes import AskFor, WaitUntil
+from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period
+from federator.model.snapshot import OfferView, Problem
+from federator.planning.changes import apply
 from federator.planning.explain import Aftermath, explain_waiting
 from federator.planning.greedy import plan_greedily
 from federator.planning.preview import preview
@@ -191,3 +198,54 @@ def test_far_back_in_a_long_line_it_is_told_how_long_it_waits_and_nothing_is_rec
     assert isinstance(wait, WaitUntil)
     assert wait.at == plan.waiting[-1].expected_start_at
     assert [view.id for view, _ in after.before(far)] == [each.job for each in plan.waiting[:-1]]
+
+
+def _tight(late_s: float, *offers: OfferView, paused: bool = True, **fields: Any) -> Problem:
+    """Home is full for long; renting the slow offer is done so much after the deadline."""
+    full = a_pool(nodes=1, free=(), busy=(busy("pl-1", "job-1", gpus=4, ends_at=NOW + 5 * HOUR),))
+    due = NOW + an_offer().offer.delay_s + HOUR - late_s
+    job = a_job("job-a", gpus=4, deadline_at=due, value_usd=500.0, **fields)
+    return a_world([job], [full], [an_offer(), *offers], rules=[bursting()], burst_paused=paused)
+
+
+def _after_advice(problem: Problem) -> tuple[list[str], Plan]:
+    """What is advised, and the plan once the first of it is done."""
+    found = explain_waiting(problem, plan_greedily(problem), "job-a")
+    return [each.text for each in found.remedies], plan_greedily(apply(problem, found.remedies[0].changes))
+
+
+def test_to_resume_renting_is_not_advised_alone_where_the_deadline_would_still_be_missed() -> None:
+    advice, again = _after_advice(_tight(400.0))
+    assert advice == ["an operator runs `federator burst resume`; and a deadline 7m later"]
+    assert [type(action) for action in again.actions] == [Rent]
+
+
+def test_to_resume_renting_is_all_that_is_advised_where_some_offer_is_quick_enough() -> None:
+    quick = an_offer("eu/quick", delay_s=100.0, price_usd_h=20.0)
+    advice, again = _after_advice(_tight(400.0, quick))
+    assert advice == ["an operator runs `federator burst resume`"]
+    assert [action.offer for action in again.actions if isinstance(action, Rent)] == ["eu/quick"]
+
+
+MARGIN = {"run_low_s": 0.5 * HOUR, "run_high_s": 1.4 * HOUR}
+
+
+@pytest.mark.parametrize(
+    ("late_s", "margin"), [(1.0, {}), (484.0, {}), (700.0, MARGIN), (7000.0, {}), (7000.0, MARGIN)]
+)
+def test_a_place_and_the_advice_name_the_same_later_deadline(late_s: float, margin: dict[str, float]) -> None:
+    """Also where it would probably be done sooner than is planned, and also who only reads the words is told enough."""
+    problem = _tight(late_s, paused=False, **margin)
+    found = explain_waiting(problem, plan_greedily(problem), "job-a")
+    (row,) = [site for site in found.sites if site.filter == "too-late"]
+    (advice,) = [each for each in found.remedies if "deadline" in each.text]
+    assert row.change == advice.text
+    (change,) = advice.changes
+    assert isinstance(change, AskFor)
+    words = re.fullmatch("a deadline (.*) later", advice.text)
+    assert words
+    due = problem.snapshot.jobs[0].deadline_at
+    assert due is not None
+    assert due + parse_duration_s(words[1]) == change.value
+    again = plan_greedily(apply(problem, advice.changes))
+    assert [type(action) for action in again.actions] == [Rent]
