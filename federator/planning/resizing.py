@@ -204,8 +204,8 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     """Who is worth most goes first; each takes what is left."""
     best: list[_Change] = []
     for busy in own:
-        wider = _wider(here, busy)
-        changes = [c for c in _changes(here, busy, wider) if c.loss_usd < 0.0 and _fits(here.lot, c)]
+        better = (c for c in _changes(here, busy, _wider(here, busy)) if c.loss_usd < 0.0)
+        changes = [c for c in better if _fits(here.lot, c)]
         if changes:
             best.append(min(changes, key=lambda c: (c.loss_usd, -c.saves_s, c.form)))
     stops = []
@@ -224,11 +224,8 @@ def _wider(here: _Here, busy: BusyView) -> list[int]:
     if not faster:
         return []
     left_s = here.at.run_s(whole.as_form(busy.form)) - again_s
-    return [form for form in faster if _saves_enough(whole.as_form(form), here.at, left_s, again_s)]
-
-
-def _saves_enough(view: JobView, at: Candidate, left_s: float, again_s: float) -> bool:
-    return left_s - at.run_s(view) >= max(WORTH * again_s, SHARE * view.run_s)
+    views = ((form, whole.as_form(form)) for form in faster)
+    return [n for n, v in views if left_s - here.at.run_s(v) >= max(WORTH * again_s, SHARE * v.run_s)]
 
 
 def _fits(lot: Lot, change: _Change) -> bool:
@@ -317,8 +314,7 @@ def _makes_room(here: _Here, options: list[_Change], job: JobView) -> list[_Chan
 
 
 def _narrower(here: _Here, busy: BusyView) -> list[_Change]:
-    gpus = busy.nodes * busy.gpus
-    forms = range(1 + len(_whole(busy).forms))
+    gpus, forms = busy.nodes * busy.gpus, range(1 + len(_whole(busy).forms))
     found = [c for c in _changes(here, busy, forms) if c.view.nodes * c.view.gpus < gpus]
     return [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
 
@@ -341,8 +337,7 @@ def _changes(here: _Here, busy: BusyView, forms: Sequence[int]) -> Iterator[_Cha
     """Each of these forms that is another and may run at the place, with what it would change."""
     if not forms:
         return
-    whole, at, world = _whole(busy), here.at, here.world
-    again_s = restart_s(busy)
+    whole, at, world, again_s = _whole(busy), here.at, here.world, restart_s(busy)
     now_s = at.run_s(whole.as_form(busy.form))
     now_usd = _usd(world, whole.as_form(busy.form), world.now, now_s)
     for form in forms:
