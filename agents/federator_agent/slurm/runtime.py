@@ -21,7 +21,8 @@ from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.opening import opened
-from federator_agent.runtime import Prepared, StagingError, StagingRefused, Surroundings, refuse_image
+from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
+from federator_agent.slurm import users
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
@@ -104,9 +105,7 @@ class SlurmRuntime:
         folder = self._folder(placement)
         secrets.check(self._around.secrets, spec, record.entry.queue)
         refuse_image(spec)
-        if spec.setup is not None and (user := self._user(record)):
-            # It would run here, as the agent's user.
-            raise StagingRefused(f"jobs of queue {record.entry.queue} run as {user} here, without a set-up")
+        users.refuse_setup(self._settings, record, spec)
         if folder.intent is None:
             await self._stage(record, spec, folder, setting_up)
             await self._allocating.submit(record, spec, folder)
@@ -119,7 +118,7 @@ class SlurmRuntime:
         placement = record.entry.placement
         log_file = self._around.log_file(placement, record.slots[0].rank)
         try:
-            if self._user(record):
+            if users.other_user(self._settings, record):
                 # Of a life before there may be one that is that user's already: nothing of ours is written there.
                 await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
             ranks = tuple(slot.rank for slot in record.slots)
@@ -130,15 +129,7 @@ class SlurmRuntime:
         await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
         environment = setup_environment(self._around.environment, spec, self._around.site)
         await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
-        await self._give(record, folder.path, self.checkpoints(record))
-
-    async def _give(self, record: Record, *paths: Path) -> None:
-        """To the user in whose name its queue's jobs run, if it is another than the agent's."""
-        if user := self._user(record):
-            await _change_owner(user, paths)
-
-    def _user(self, record: Record) -> str:
-        return self._settings.account(record.entry.queue).user
+        await users.give(self._settings, record, folder.path, self.checkpoints(record))
 
     async def unprepare(self, placement: str) -> None:
         """Cancel its job, if there may be one."""
@@ -189,7 +180,7 @@ class SlurmRuntime:
             intent.slurm_job,
         )
         await asyncio.to_thread(folder.write_commands, commands)
-        await self._give(record, folder.path)
+        await users.give(self._settings, record, folder.path)
         await asyncio.to_thread(folder.admit, intent.slurm_job)
 
     def find(self, record: Record, rank: int) -> None:
@@ -342,15 +333,6 @@ def _take(shared: Path, around: Surroundings) -> None:
     owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
     for name, mode in _MODES.items():
         _make_private(shared / name, mode)
-
-
-async def _change_owner(user: str, paths: Iterable[Path]) -> None:
-    words = ["chown", "-R", "-h", "--", f"{user}:", *map(str, paths)]
-    chown = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
-    _, said = await chown.communicate()
-    if chown.returncode != 0:
-        why = said.decode(errors="replace").strip()[:200]
-        raise StagingError(Cause.STAGING, f"its files cannot be given to {user}: {why}")
 
 
 def _make_private(directory: Path, mode: int) -> None:

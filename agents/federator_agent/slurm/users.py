@@ -1,0 +1,34 @@
+"""In whose name the jobs of a queue run, where that is another user than the agent's: what is theirs is given to them, and nothing of theirs runs as the agent."""
+
+import asyncio
+from pathlib import Path
+
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator_agent.core.state import Record
+from federator_agent.runtime import StagingError, StagingRefused
+from federator_agent.slurm.settings import SlurmSettings
+
+
+def other_user(settings: SlurmSettings, record: Record) -> str:
+    """Who that is; empty: the agent's own user."""
+    return settings.account(record.entry.queue).user
+
+
+def refuse_setup(settings: SlurmSettings, record: Record, spec: JobSpec) -> None:
+    """A set-up runs beside the agent, as the agent's user, which is root where others are. Raises `StagingRefused`."""
+    if spec.setup is not None and (user := other_user(settings, record)):
+        raise StagingRefused(f"jobs of queue {record.entry.queue} run as {user} here, without a set-up")
+
+
+async def give(settings: SlurmSettings, record: Record, *paths: Path) -> None:
+    """Make what lies there that user's. Raises `StagingError`."""
+    user = other_user(settings, record)
+    if not user:
+        return
+    words = ["chown", "-R", "-h", "--", f"{user}:", *map(str, paths)]
+    chown = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
+    _, said = await chown.communicate()
+    if chown.returncode != 0:
+        why = said.decode(errors="replace").strip()[:200]
+        raise StagingError(Cause.STAGING, f"its files cannot be given to {user}: {why}")
