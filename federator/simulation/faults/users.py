@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from federator.kernel.errors import Conflict, FederatorError, NotFound, Transient
+from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
 from federator.model.series import Overlap, Recurrence
@@ -88,18 +88,23 @@ class Users:
         request = _repeated(series, ORIGIN_AT + asyncio.get_running_loop().time() + SOON_S)
         self.patient += 1
         try:
-            name = await self.ask(partial(_submit_series, request))
+            await self._give_series(series.job.name, request)
         finally:
             self.patient -= 1
-        self._journal.note("user", f"series {name} is accepted")
         for deed in series.deeds:
-            self._network.loop.create_task(self._do_to_series(name, deed, request))
+            self._network.loop.create_task(self._do_to_series(series.job.name, deed, request))
+
+    async def _give_series(self, name: str, request: JobRequest) -> None:
+        try:
+            await self.ask(partial(_submit_series, request))
+            self._journal.note("user", f"series {name} is accepted")
+        except Invalid as error:  # it took so long that no time is left for a run
+            self._journal.note("user", f"series {name} is refused: {error.message[:60]}")
 
     async def _do_to_series(self, name: str, deed: Deed, request: JobRequest) -> None:
         await asyncio.sleep(deed.after_s)
         if deed.verb == "again":
-            await self.ask(partial(_submit_series, request))
-            self._journal.note("user", f"series {name} is submitted again")
+            await self._give_series(name, request)
         else:
             await self._change_series(name, deed.verb)
 
@@ -111,7 +116,7 @@ class Users:
 
         try:
             self._journal.note("user", f"{verb} series {name}: {await self.ask(ask)}")
-        except Conflict as error:
+        except (Conflict, NotFound) as error:
             self._journal.note("user", f"{verb} series {name}: {error.message[:60]}")
 
     async def ask(self, ask: Callable[[Dispatcher], Awaitable[T]]) -> T:
@@ -184,9 +189,8 @@ class Users:
             self._journal.note("user", f"{verb} {job_id[-6:]}: {status}")
 
 
-async def _submit_series(request: JobRequest, server: Dispatcher) -> str:
-    answer = await server.serving().intake.submit(USER, request, client_id=None, body_hash="")
-    return answer.series
+async def _submit_series(request: JobRequest, server: Dispatcher) -> None:
+    await server.serving().intake.submit(USER, request, client_id=None, body_hash="")
 
 
 def _repeated(series: SeriesPlan, start_at: float) -> JobRequest:
