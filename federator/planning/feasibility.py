@@ -10,12 +10,14 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 """
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
+import math
+
 from federator.kernel.quantities import format_mib
 from federator.model.jobs import APART, cuts_of, in_gpus
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning import permits
 from federator.planning.asking import Answer, Ground, Rejection, Test
-from federator.planning.calendars import closed_by_calendar
+from federator.planning.calendars import closed_by_calendar, next_start
 from federator.planning.candidates import Candidate, of_offer, of_pool
 from federator.planning.data import data_book
 from federator.planning.rulebook import RuleBook
@@ -337,6 +339,9 @@ SITUATIONS: tuple[tuple[str, str], ...] = (
 """What can keep a job from a place that passes all filters, in the order in which it is looked at."""
 
 
+_BUT_FOR_THE_HOUR = tuple(test for test in FILTERS if test.name not in (CLOSED, "calendar"))
+
+
 def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = FILTERS) -> Rejection | None:
     """The first filter that rejects the place, or None when all pass."""
     for test in by:
@@ -344,6 +349,17 @@ def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = F
         if answer is not None:
             return Rejection(test.name, *answer)
     return None
+
+
+def opens_in_time(job: JobView, at: Candidate, ground: Ground) -> bool:
+    """Whether nothing but a calendar keeps the job from a place, and that opens soon enough for the deadline, if there is one."""
+    if not ground.book.openings or reject(job, at, ground, _BUT_FOR_THE_HOUR) is not None:
+        return False
+    start = next_start(job, at, ground.book, ground.snapshot.taken_at)
+    return (
+        start + at.run_s(job) <= (math.inf if job.deadline_at is None else job.deadline_at)
+        and start < math.inf
+    )
 
 
 def eligibility(job: JobView, place: PoolView | OfferView, snapshot: Snapshot) -> Rejection | None:

@@ -11,7 +11,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from federator.model.snapshot import Problem
+from federator.planning.bookings import Booking
 from federator.planning.burst import HomeForecast
+from federator.planning.calendars import next_start
 from federator.planning.listed import at_home
 from federator.planning.problem import World
 from federator.planning.wording import span
@@ -167,10 +169,20 @@ def home_forecast(world: World) -> dict[str, HomeForecast]:
     """The counterfactual of every rental: nothing is rented, and no lease is used.
 
     Where prices have chosen the window, not all that stand first are in it: a job that could start now only because they are not, waits for them here.
+    And who would have his turn at a place while a calendar has it closed, waits until it opens.
     """
     priced, found = bool(world.problem.outside), {}
     for job, booking in at_home(world).items():
         late_s = world.by_id[job].behind_s if priced and booking.start_at <= world.now else 0.0
-        place, start_at, finish_at = world.places[booking.place].key, booking.start_at, booking.finish_at
-        found[job] = HomeForecast(job, place, start_at + late_s, finish_at + late_s)
+        if world.book.openings:
+            late_s = max(late_s, _closed_s(world, job, booking))
+        if late_s < math.inf:
+            place, start_at, finish_at = world.places[booking.place].key, booking.start_at, booking.finish_at
+            found[job] = HomeForecast(job, place, start_at + late_s, finish_at + late_s)
     return found
+
+
+def _closed_s(world: World, job: str, booking: Booking) -> float:
+    """For how long calendars keep a start that was planned there."""
+    view, at = world.as_form(world.by_id[job], booking.place), world.places[booking.place]
+    return next_start(view, at, world.book, booking.start_at) - booking.start_at

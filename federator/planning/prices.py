@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
 from federator.planning.burst import rent_usd
+from federator.planning.calendars import closure
 from federator.planning.candidates import Candidate, size, typical_share
 from federator.planning.doubt import doubt_usd
-from federator.planning.rulebook import RuleBook
+from federator.planning.rulebook import NEVER_WAIT_H, RuleBook
 
-NEVER_WAIT_H = 7 * 24.0
-"""A job that no plan ever starts is charged its whole value and a week of waiting."""
 STEEP = 1.702 * 2.5631
 """A logistic distribution is near a normal one of 1.702 times its scale, of which 80 of 100 lie within 2.5631 standard deviations."""
 MOST_STEEP = 50.0
@@ -53,12 +52,13 @@ def cost(
     """Running the job there from `start_at`.
 
     `rents`: the job is the one that an offer is rented for and carries its whole bill; others share, and pay for what they need
-    beyond `committed_until`, until when the instance is needed anyway.
+    beyond `committed_until`, until when the instance is needed anyway. Where a calendar will have the place closed by then, the job waits until it opens.
 
     A job of several forms is charged the GPU-hours of form 0 on owned capacity, whatever it runs in: GPUs that a wide form takes beyond would
     idle, or others wait for them, and that is charged where they do. The time that its fastest form would save counts as waiting.
     """
     run_s = at.run_s(job)
+    begins_at = opened_at(book, job, at, start_at)
     value_usd = book.value_usd(job)
     charged = job.of or job
     charged_s = at.run_s(charged)
@@ -73,11 +73,19 @@ def cost(
     return Cost(
         run=run + surcharge + doubt_usd(book, job, at),
         rent=rent,
-        wait=book.wait_usd_h(job) * (max(0.0, start_at - book.at) + longer_s(job, at)) / 3600.0,
-        miss=value_usd * late_share(job, start_at, run_s),
+        wait=book.wait_usd_h(job) * (max(0.0, begins_at - book.at) + longer_s(job, at)) / 3600.0,
+        miss=value_usd * late_share(job, begins_at, run_s),
         egress=at.transfer(job).usd,
-        late=value_usd > 0.0 and start_at + run_s > (job.deadline_at or 0.0),
+        late=value_usd > 0.0 and begins_at + run_s > (job.deadline_at or 0.0),
     )
+
+
+def opened_at(book: RuleBook, job: JobView, at: Candidate, start_at: float) -> float:
+    """When a start that is planned there for that moment is possible: as planned, or when a calendar opens the place again."""
+    if not book.openings:
+        return start_at
+    closes_at, opens_at = closure(job, at, book)
+    return opens_at if closes_at <= start_at < opens_at else start_at
 
 
 def longer_s(job: JobView, at: Candidate) -> float:

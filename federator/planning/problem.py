@@ -26,7 +26,7 @@ from federator.planning.asking import Ground, Rejection
 from federator.planning.candidates import Candidate, of_offer, of_pools, size, typical_share
 from federator.planning.caps import Caps
 from federator.planning.data import data_book
-from federator.planning.feasibility import CLOSED, FILTERS, reject
+from federator.planning.feasibility import CLOSED, FILTERS, opens_in_time, reject
 from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
 from federator.planning.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, of_work
@@ -191,13 +191,14 @@ class World:
         return self._parts(job)[0]
 
     def home_may_take(self, job: JobView) -> bool:
-        """Whether some owned place passes the filters, or would if it took new work, in whatever form: waiting for home may be worth it."""
+        """Whether some owned place passes the filters, or would if it took new work (by a calendar, in time), in whatever form: waiting for home may be worth it."""
         job = job.of or job
         key = self.key(job)
         if key not in self._home_may:
-            owned = [place for place, at in enumerate(self.places) if not at.rented]
             self._home_may[key] = bool(self.home(job)) or any(
-                self.rejection_if_open(job, place) is None for place in owned
+                self.rejection_if_open(job, place) is None or opens_in_time(job, at, self.ground)
+                for place, at in enumerate(self.places)
+                if not at.rented
             )
         return self._home_may[key]
 
@@ -283,17 +284,13 @@ class World:
         return whole
 
     @cached_property
-    def running_gpus(self) -> dict[tuple[str, str], float]:
-        """GPUs in use by our placements, by queue and GPU model, on owned capacity."""
-        return {key: amount.gpus for key, amount in self._running_amounts.items()}
-
-    @cached_property
-    def _running_amounts(self) -> dict[tuple[str, str], Amount]:
+    def running_amounts(self) -> dict[tuple[str, str], Amount]:
+        """What our placements have of what is owned, by queue and GPU model."""
         return by_queue(self.snapshot.pools)
 
     def in_use(self, row: GuaranteeRow) -> Amount:
         """What a guaranteed queue uses now."""
-        return in_use(row, self._running_amounts)
+        return in_use(row, self.running_amounts)
 
     @cached_property
     def owed(self) -> frozenset[str]:
@@ -324,7 +321,7 @@ class World:
         if not recent and all(weight == 1.0 for weight in weights.values()):
             return {}
         used: dict[str, float] = {}
-        now = [(queue, count) for (queue, _), count in self.running_gpus.items() if queue not in recent]
+        now = [(queue, has.gpus) for (queue, _), has in self.running_amounts.items() if queue not in recent]
         for queue, gpus in (*now, *recent.items()):
             head = weighted(queue, weights)
             used[head] = used.get(head, 0.0) + gpus

@@ -34,6 +34,8 @@ DEFAULT_MISS_USD_GPU_H = 12.0
 """Value of a met deadline where no queue prices it: about three times what a GPU-hour costs to rent."""
 DEFAULT_WAIT_USD_GPU_H = 0.05
 """Price of waiting where no queue sets one: it ranks, and is far too small to rent for."""
+NEVER_WAIT_H = 7 * 24.0
+"""A job that no plan ever starts is charged its whole value and a week of waiting."""
 MUST_USD = 1_000_000.0
 """Value of a deadline that must be met: finite, so that two of them can still be compared."""
 PRIORITY_DOUBLES_EVERY = 25.0
@@ -71,6 +73,8 @@ class RuleBook:
         self.preemptions = [r for r in rules if isinstance(r, PreemptRule)]
         self.prices = [r for r in rules if isinstance(r, PriceTerm) and open_at(r.window, at)]
         self.datasets = [r for r in rules if isinstance(r, DatasetRule)]
+        self.closures: dict[tuple[object, ...], tuple[float, float]] = {}
+        """What `calendars.closure` has found."""
         self.openings = [r for r in rules if isinstance(r, Opening)]
         hard = [r for r in rules if isinstance(r, CapRow) and r.hard and r.each is Each.TOGETHER]
         self.caps = [*hard, *_borrowing(self.guarantees)]

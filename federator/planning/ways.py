@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
+from federator.planning.calendars import closure
 from federator.planning.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.doubt import doubt_usd
@@ -277,6 +278,11 @@ class _Makes:
             ways["egress_usd"] = [each.usd for each in moved]
         ways["run_s"] = run_s
         ways["gpus_total"] = job.gpus_total
+        ways["closes"] = ways["opens"] = np.inf
+        if self.world.book.openings:
+            book, made = self.world.book, self.world.places
+            shut = [closure(job, made[place], book) for place in places.tolist()]
+            ways["closes"], ways["opens"] = zip(*shut, strict=True) if shut else ((), ())
         whole, charged_s = job.of or job, run_s
         if whole is not job:
             charged_s = np.maximum(LEAST_RUN_S, whole.run_s / by_speed * self.slower[places])

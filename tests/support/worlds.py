@@ -370,7 +370,7 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
     st.builds(CapRow, st.just("budget"), st.just(CapUnit.USD), st.sampled_from([5.0, 40.0]), SCOPES, SELECTORS, st.just(Period.DAY)),
     st.builds(
         GuaranteeRow, st.just("share"), st.sampled_from(QUEUES), st.integers(0, 6), model=st.sampled_from(["", "A100"]),
-        borrowing_limit=st.sampled_from([None, None, 0, 3]), cpus_milli=st.sampled_from([0, 0, 6000]), memory_mib=st.sampled_from([0, 0, 8192]),
+        borrowing_limit=st.sampled_from([None, None, 0, 3]),
     ),
     st.builds(PreemptRule, st.just("urgent"), SCOPES, SCOPES, minimum_run_s=st.sampled_from([0.0, 60.0]), minimum_priority_gap=st.sampled_from([1, 40])),
     st.builds(PriceTerm, st.just("price"), st.sampled_from(PriceKind), st.sampled_from([0.0, 0.1, 20.0]), SCOPES, SELECTORS, WINDOWS),

@@ -10,7 +10,7 @@ import numpy as np
 from federator.planning.kernels.compiled import compiled, kernel
 from federator.planning.kernels.limits import blocking, later_case
 from federator.planning.kernels.listing import begin, go_on
-from federator.planning.kernels.starting import is_late, missed, rent_beyond
+from federator.planning.kernels.starting import is_late, missed, opened, rent_beyond
 from federator.planning.kernels.tables import OFFER, OWNED
 
 
@@ -41,7 +41,7 @@ def charge(s, job):
         job.rent_usd = way.whole_usd
     else:
         job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
-    job.wait_usd = job.wait_usd_h * (max(0.0, job.start_at - state.now) + way.longer_s) / 3600.0
+    job.wait_usd = job.wait_usd_h * (max(0.0, opened(way, job.start_at) - state.now) + way.longer_s) / 3600.0
     job.miss_usd = missed(kind, way, job.start_at)
     job.late = 1 if is_late(kind, way, job.start_at) else 0
 

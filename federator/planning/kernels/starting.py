@@ -110,11 +110,17 @@ def lost_there(s, job, way):
 
 
 @compiled
+def opened(way, at):
+    """When a start that is planned for that moment is possible: `prices.opened_at`."""
+    return way.opens if way.closes <= at < way.opens else at
+
+
+@compiled
 def missed(klass, way, at):
     """The value of a job of the class, times the chance that it ends too late where it starts then: `prices.late_share`."""
     if klass.steep == 0.0:
         return klass.value if is_late(klass, way, at) else 0.0
-    window = klass.deadline - at
+    window = klass.deadline - opened(way, at)
     if window <= 0.0:
         return klass.value
     return klass.value * (1.0 / (1.0 + min(window / (klass.typical * way.run_s), MOST_RATIO) ** klass.steep))
@@ -123,7 +129,7 @@ def missed(klass, way, at):
 @compiled
 def is_late(klass, way, at):
     """Whether it is planned to end after its deadline."""
-    return klass.value > 0.0 and at + way.run_s > klass.deadline
+    return klass.value > 0.0 and opened(way, at) + way.run_s > klass.deadline
 
 
 @compiled
@@ -139,7 +145,7 @@ def rank_usd(s, job, way, at, miss):
     """What ranks a start there: its cost, to a billionth of a USD."""
     place = s.places[way.place]
     rent = rent_beyond(place, way, at, needed_until(place, s.releases))
-    wait = s.jobs[job].wait_usd_h * (max(0.0, at - s.state[0].now) + way.longer_s) / 3600.0
+    wait = s.jobs[job].wait_usd_h * (max(0.0, opened(way, at) - s.state[0].now) + way.longer_s) / 3600.0
     return np.floor((way.run_usd + rent + wait + miss + way.egress_usd) * 1e9 + 0.5)
 
 

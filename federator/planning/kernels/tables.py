@@ -73,9 +73,9 @@ GIVEN = _record("host chosen", "")
 """Hosts of releases, rank by rank; and those of the last choice."""
 WAY = _record(
     "place nodes gpus cpus memory left_over machines apart choice option narrow if_late",
-    "run_s run_usd egress_usd whole_usd worst_usd gpus_total longer_s",
+    "run_s run_usd egress_usd whole_usd worst_usd gpus_total longer_s closes opens",
 )
-"""`choice`: the place with a form, as `World` numbers them; `option`, `narrow`, `if_late`: its precedence; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents; `apart`: no two of its ranks on one host."""
+"""`choice`: the place with a form, as `World` numbers them; `option`, `narrow`, `if_late`: its precedence; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents; `apart`: no two of its ranks on one host; what would start from `closes` on, starts when it `opens`."""
 CLASS = _record(
     "first_way last_way first_row last_row forms"
     # What stops it now: which, the row or the job, the place; the same after what starts now.

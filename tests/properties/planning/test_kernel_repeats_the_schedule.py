@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from federator.model.rules import GuaranteeRow, Opening, PoolSelector, Window
 from federator.model.snapshot import Problem
 from federator.planning import kernels
 from federator.planning import schedule as plain
@@ -14,7 +16,7 @@ from federator.planning.listed import at_home, starts_now
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
 from tests.bench.solver.instances import Instance, Parameters
-from tests.support.worlds import worlds_at_random
+from tests.support.worlds import HOUR, NOW, worlds_at_random
 
 at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -93,6 +95,39 @@ def test_beyond_the_limits_of_work(limit: int, problem: Problem, looks: bool) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain, "LOOKS" if looks else "ATTEMPTS", limit)
         _agree(Evaluator(World(problem)), {})
+
+
+@at_random
+@given(
+    problem=worlds_at_random(most_jobs=12),
+    closes=st.sampled_from([NOW - HOUR, NOW, NOW + 600.0, NOW + 5000.0]),
+    hours=st.sampled_from([0.5, 3.0, 400.0]),
+    stops=st.booleans(),
+)
+def test_where_calendars_close_places(problem: Problem, closes: float, hours: float, stops: bool) -> None:
+    shut = Opening(
+        "lessons",
+        PoolSelector(sites=("home",)),
+        closed=(Window(first_at=closes, until_at=closes + hours * HOUR),),
+        stops=stops,
+    )
+    snapshot = replace(problem.snapshot, rules=(*problem.snapshot.rules, shut))
+    _agree(Evaluator(World(replace(problem, snapshot=snapshot))), {})
+
+
+@at_random
+@given(
+    problem=worlds_at_random(most_jobs=12),
+    gpus=st.integers(0, 4),
+    cpus_milli=st.sampled_from([0, 6000, 60_000]),
+    memory_mib=st.sampled_from([0, 8192, 100_000]),
+)
+def test_where_cores_or_memory_are_guaranteed(
+    problem: Problem, gpus: int, cpus_milli: int, memory_mib: int
+) -> None:
+    row = GuaranteeRow("share", "research", gpus, cpus_milli=cpus_milli, memory_mib=memory_mib)
+    snapshot = replace(problem.snapshot, rules=(*problem.snapshot.rules, row))
+    _agree(Evaluator(World(replace(problem, snapshot=snapshot))), {})
 
 
 @pytest.mark.parametrize("seed", [0, 1])

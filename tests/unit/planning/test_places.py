@@ -110,4 +110,4 @@ def test_a_running_gang_over_members_is_one_job_with_all_its_ranks() -> None:
     parts = [busy("p", "j", gpus=4), busy("p", "j", gpus=4, nodes=2, leads=False)]
     world = World(a_world([], [a_pool(member=f"n{n}", busy=(part,)) for n, part in enumerate(parts)]))
     assert world.running["p"].nodes == 3
-    assert world.running_gpus == {("batch", "A100"): 12}
+    assert {key: has.gpus for key, has in world.running_amounts.items()} == {("batch", "A100"): 12}
