@@ -21,7 +21,8 @@ from federator.planning.caps import Caps
 from federator.planning.cases import Cases
 from federator.planning.displacing import Displacing
 from federator.planning.kernels import tables as t
-from federator.planning.prices import NEVER_WAIT_H, Cost
+from federator.planning.prices import Cost
+from federator.planning.rulebook import NEVER_WAIT_H
 from federator.planning.ways import Numbers
 
 T = TypeVar("T")
