@@ -249,6 +249,31 @@ def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> It
     ]
 
 
+def displaced(site: Site, slots: Iterable[Slot]) -> frozenset[tuple[str, int]]:
+    """GPUs that are held as the site file had them once and has no more, by the name of their pool, shared or not, and their number: nothing new starts there until that ends."""
+    there = {
+        (host.name, gpu)
+        for pool in site.pools
+        for host in _hosts(pool, pool.nodes * pool.gpus_per_node)
+        for gpu in host.gpus
+    }
+    return frozenset(
+        (_unshared(slot.pool), gpu) for slot in slots for gpu in slot.gpus if (slot.host, gpu) not in there
+    )
+
+
+def _unshared(pool: str) -> str:
+    return pool.removesuffix(SHARED_POOL.format(""))
+
+
+def undisturbed_hosts(
+    pool: HostPool, hosts: Collection[Host], held: Collection[tuple[str, int]]
+) -> Iterable[Host]:
+    """The hosts without GPUs that are `displaced`. Of several machines it is not known whose they were: then that number is left out at all."""
+    name = _unshared(pool.name)
+    return well_hosts(hosts, {(host.name, gpu) for host in hosts for gpu in host.gpus if (name, gpu) in held})
+
+
 def lent_gpus(site: Site, pool: HostPool) -> int:
     """How many GPUs of a pool are lent, busy or free, whatever the hour."""
     if site.lend.pools and pool.name not in site.lend.pools:

@@ -13,10 +13,12 @@ from federator_agent.core.lending import (
     Host,
     HostPool,
     Slot,
+    displaced,
     free_hosts,
     free_seen,
     lent_gpus,
     lent_hosts,
+    undisturbed_hosts,
     well_hosts,
 )
 from federator_agent.core.state import Phase, Record, State
@@ -34,10 +36,9 @@ def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[H
     """The hosts of a pool with what is lent and unused of each, whatever the hour."""
     if state.seen is not None:
         return free_seen(state.site, pool, state.seen, held_slots(records))
+    held = [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
     well = well_hosts(lent_hosts(state.site, pool), state.ailing_numbers)
-    return free_hosts(
-        well, [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
-    )
+    return free_hosts(undisturbed_hosts(pool, well, displaced(state.site, held)), held)
 
 
 def _lent_gpus(state: State, pool: HostPool) -> int:

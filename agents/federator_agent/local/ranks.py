@@ -106,6 +106,10 @@ class LocalRanks:
         finally:
             os.close(lock)
 
+    def begun(self, directory: Path) -> bool:
+        """Whether a rank was started, in this life of the agent or an earlier one."""
+        return directory in self._watched or traces.read_shim(directory) is not None
+
     async def find(self, directory: Path, ended: Ended) -> Found:
         """What became of a rank that an earlier life of the agent was to start; `ended` is told when it is, or already was, over."""
         while (lock := traces.take_lock(directory)) is None:

@@ -84,9 +84,11 @@ class LocalRuntime:
         for slot in record.slots:
             if slot.rank not in ranks:
                 continue
+            directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
+            if self._ranks.begun(directory):
+                continue
             environment = self._around.environment | device_environment(slot)
             environment |= rank_environment(record, spec, slot.rank, where)
-            directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
             try:
                 environment |= secrets.variables(self._around.secrets, spec)
                 self._ranks.start(directory, self._work(placement), command, environment, ended, fence)

@@ -44,6 +44,17 @@ async def test_nothing_runs_before_the_gate_is_opened_and_then_once(world: Runti
     assert world.count(ev.RankEnded, record) == 1
 
 
+async def test_a_gate_that_is_open_already_stays_so_and_nothing_runs_twice(world: RuntimeWorld) -> None:
+    spec = world.spec("echo it runs; until [ -e stop ]; do sleep 0.1; done")
+    record = await world.run(spec)
+    await world.has_written(record, "it runs")
+    world.runtime.start(record, spec, (0,))
+    world.runtime.signal(record.entry.placement, (0,), "KILL")
+    (end,) = await world.over(record)
+    assert (end.exit_code, world.log(record).count("it runs")) == (137, 1)
+    assert world.count(ev.RankEnded, record) == 1
+
+
 async def test_the_exit_code_is_the_commands(world: RuntimeWorld) -> None:
     record = await world.run(world.spec("exit 3"))
     (end,) = await world.over(record)

@@ -174,3 +174,39 @@ def test_a_rank_is_told_its_gpu_and_how_much_of_it_it_has() -> None:
     world.run("q", spec(gpus=2))
     (slot,) = world.state.records["q"].slots
     assert device_environment(slot) == {"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def changed(world: World, shared: int) -> None:
+    """The owner changes the site file under running work, and starts the agent anew."""
+    world.site = site(FILE.replace("shared: 2", f"shared: {shared}"))
+    world.crash()
+    world.connect()
+
+
+def devices(world: World) -> list[int]:
+    """The GPUs that anybody has, as often as somebody has them."""
+    return sorted(
+        gpu
+        for record in world.state.records.values()
+        for slot in record.slots
+        for gpu in slot.gpus
+        if record.report is None or record.report.status is not PlacementStatus.REFUSED
+    )
+
+
+def test_a_gpu_that_is_held_as_the_site_file_had_it_once_takes_nothing_new_until_that_ends() -> None:
+    world = shared_world()
+    wanted(world, "p", part(0.5))
+    wanted(world, "w", spec(gpus=2), "a100")
+    assert (seats(world, "p"), seats(world, "w")) == ([((2,), 500)], [((0, 1), 0)])
+    changed(world, 1)
+    wanted(world, "q", spec(gpus=1), "a100")
+    assert "has no room" in world.last("q").detail
+    wanted(world, "r", part(0.5))
+    assert seats(world, "r") == [((3,), 500)]
+    changed(world, 4)
+    (pool,) = report(world).pools
+    assert {shape.gpus for shape in pool.free} == {0}
+    wanted(world, "s", part(0.1))
+    assert world.last("s").status is PlacementStatus.REFUSED
+    assert devices(world) == [0, 1, 2, 3]
