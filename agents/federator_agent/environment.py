@@ -52,6 +52,8 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
         "PET_RDZV_ENDPOINT": endpoint,
         "PET_RDZV_ID": entry.placement,
     }
+    for slot in record.slots:
+        values |= _share_environment(slot) if slot.rank == rank else {}
     if spec.checkpoint is not None and spec.checkpoint.every_s is not None:
         values["FEDERATOR_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint.every_s:g}"
     if spec.inputs:
@@ -69,7 +71,7 @@ def device_environment(slot: Slot) -> dict[str, str]:
     values = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if not slot.share_milli:
         return values
-    values |= share_environment(slot)
+    values |= _share_environment(slot)
     values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{slot.share_milli * 100 / WHOLE_MILLI:g}"
     if slot.share_mib:
         # By the numbers of the GPUs that it sees: the one is 0.
@@ -77,7 +79,7 @@ def device_environment(slot: Slot) -> dict[str, str]:
     return values
 
 
-def share_environment(slot: Slot) -> dict[str, str]:
+def _share_environment(slot: Slot) -> dict[str, str]:
     """How much of a GPU a rank has; nothing where its GPUs are its own."""
     if not slot.share_milli:
         return {}

@@ -25,6 +25,7 @@ READY_S = 60.0
 TERM_S = 10.0
 POLL_S = 0.1
 GPU_MODEL = "a100"
+HALF = "a100_3g.20gb"
 _DEFAULTS = {
     "AuthType": "auth/none",
     "CredType": "cred/none",
@@ -36,7 +37,7 @@ _DEFAULTS = {
     "SlurmdParameters": "config_overrides",
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_Core",
-    "GresTypes": "gpu",
+    "GresTypes": "gpu,shard",
     "MpiDefault": "none",
     "ReturnToService": "2",
     "MaxJobCount": "100000",
@@ -60,6 +61,17 @@ def missing() -> str:
     return f"{', '.join(lacking)} cannot be found; {REMEDY}" if lacking else ""
 
 
+def _devices(folder: Path, gpus: int, shards: int, halves: int) -> None:
+    """Files that are GPUs to the nodes, and what says so."""
+    lines = []
+    for number in range(gpus + halves):
+        device = folder / f"gpu{number}"
+        device.symlink_to(os.devnull)
+        lines.append(f"Name=gpu Type={GPU_MODEL if number < gpus else HALF} File={device}\n")
+    lines += [f"Name=shard Count={shards} File={folder}/gpu{number}\n" for number in range(gpus) if shards]
+    (folder / "gres.conf").write_text("".join(lines))
+
+
 class Slurm:
     """One cluster of equal nodes `n0`, `n1` … and the partition `main` of all of them. `async with Slurm(folder) as slurm`."""
 
@@ -71,16 +83,20 @@ class Slurm:
         memory_mib: int = 65536,
         nodes: int = 1,
         gpus: int = 0,
+        shards: int = 0,
+        halves: int = 0,
         partitions: Sequence[str] = ("main Nodes=ALL Default=YES MaxTime=INFINITE",),
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`cpus`, `memory_mib` and `gpus` are of each node; `partitions` and `settings` are what slurm.conf is to say beyond, or instead of, the usual."""
+        """`cpus`, `memory_mib` and `gpus` are of each node, `shards` of each GPU, and `halves` MIG instances of each node beside these; `partitions` and `settings` are what slurm.conf is to say beyond, or instead of, the usual."""
         self.folder = folder
         self.configuration = folder / "slurm.conf"
         self.nodes = tuple(f"n{number}" for number in range(nodes))
         self._cpus = cpus
         self._memory_mib = memory_mib
         self._gpus = gpus
+        self._shards = shards
+        self._halves = halves
         self._partitions = partitions
         self._settings = _DEFAULTS | dict(settings or {})
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -154,7 +170,13 @@ class Slurm:
         user = pwd.getpwuid(os.getuid()).pw_name
         for name in ("state", "jobs", *(f"spool-{node}" for node in self.nodes)):
             (self.folder / name).mkdir(exist_ok=True)
-        gpus = f"Gres=gpu:{GPU_MODEL}:{self._gpus} " if self._gpus else ""
+        sorts = (
+            (f"gpu:{GPU_MODEL}", self._gpus),
+            (f"gpu:{HALF}", self._halves),
+            ("shard", self._gpus * self._shards),
+        )
+        gres = ",".join(f"{name}:{count}" for name, count in sorts if count)
+        gpus = f"Gres={gres} " if gres else ""
         lines = [
             "ClusterName=testbed",
             f"SlurmctldHost={host}(127.0.0.1)",
@@ -176,12 +198,7 @@ class Slurm:
             *(f"PartitionName={partition} State=UP" for partition in self._partitions),
         ]
         self.configuration.write_text("\n".join(lines) + "\n")
-        devices = [self.folder / f"gpu{number}" for number in range(self._gpus)]
-        for device in devices:
-            device.symlink_to(os.devnull)
-        (self.folder / "gres.conf").write_text(
-            "".join(f"Name=gpu Type={GPU_MODEL} File={device}\n" for device in devices)
-        )
+        _devices(self.folder, self._gpus, self._shards, self._halves)
 
     def start(self, daemon: str) -> None:
         """Start `slurmctld`, or the slurmd of a node."""

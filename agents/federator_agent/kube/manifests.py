@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
-from federator_agent.environment import Where, command_of, rank_environment, share_environment
+from federator_agent.environment import Where, command_of, rank_environment
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.carrying import FOLDER, GATE, inputs_of
 from federator_agent.kube.lots import taint_keys
@@ -149,10 +149,7 @@ def _main(
     alone = len(record.entry.ranks) == 1
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
     where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
-    (slot,) = (slot for slot in record.slots if slot.rank == rank)
-    environment = share_environment(slot) | rank_environment(
-        replace(record, master_port=PORT), spec, rank, where
-    )
+    environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
     mounts = [mount("federator", FOLDER), mount("gate", GATE) | {"readOnly": True}]
     if needs.shm_mib:
         mounts.append(mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it

@@ -9,7 +9,7 @@ import logging
 
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import JobSpec
+from federator.model.jobs import JobSpec, Resources, cuts_of
 from federator_agent.core.state import Record
 from federator_agent.runtime import StagingError, StagingLost, StagingRefused
 from federator_agent.slurm.cluster import Cluster
@@ -17,7 +17,7 @@ from federator_agent.slurm.commands import Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder, Intent
 from federator_agent.slurm.output import WAITING, Job
-from federator_agent.slurm.script import Target, batch_script, sbatch_options
+from federator_agent.slurm.script import Target, batch_script, sbatch_options, shards_per_node
 
 LOST_AFTER_S = 10.0
 """So long a job is looked for of which only the intent is known."""
@@ -48,10 +48,15 @@ class Allocating:
     async def submit(self, record: Record, spec: JobSpec, folder: Folder) -> None:
         """Ask Slurm for a placement's job. Raises `StagingRefused`; returns when it was asked, whether or not it has answered."""
         placement = record.entry.placement
-        options = await self._options(record, spec)
-        await asyncio.to_thread(
-            folder.write_scripts, batch_script(folder.path, len(record.slots), spec.resources)
-        )
+        target = await self._target(record)
+        _check_duration(record, target)
+        _check_parts(record, spec.resources, target)
+        together, ranks = spec.placement.together or "", len(record.slots)
+        account = self._cluster.settings.account(record.entry.queue)
+        options = sbatch_options(record, spec.resources, target, account, together)
+        shards = shards_per_node(ranks, spec.resources, target, together)
+        script = batch_script(folder.path, ranks, spec.resources, shards)
+        await asyncio.to_thread(folder.write_scripts, script)
         intent = Intent(asked_at=self._clock.now())
         await asyncio.to_thread(folder.intend, intent)
         files = [f"--chdir={folder.path}", f"--output={folder.path}/slurm.out", str(folder.path / "batch.sh")]
@@ -70,8 +75,8 @@ class Allocating:
         job = answer.strip().partition(";")[0]
         await asyncio.to_thread(folder.intend, Intent(asked_at=intent.asked_at, slurm_job=job))
 
-    async def _options(self, record: Record, spec: JobSpec) -> list[str]:
-        """For `sbatch`, once Slurm answers and knows no job of that name."""
+    async def _target(self, record: Record) -> Target:
+        """Where its pool is, once Slurm answers and knows no job of its name."""
         start_within_s = max(ANSWER_S, self._cluster.settings.start_within_s)
         try:
             async with asyncio.timeout(self._clock.real_delay_s(start_within_s)):
@@ -86,9 +91,7 @@ class Allocating:
             raise StagingLost(
                 "Slurm has a job of its name that this agent does not remember to have submitted"
             )
-        _check_duration(record, target)
-        account = self._cluster.settings.account(record.entry.queue)
-        return sbatch_options(record, spec.resources, target, account, spec.placement.together or "")
+        return target
 
     async def submitted(self, placement: str) -> None:
         """Return when no `sbatch` of that placement is under way."""
@@ -162,6 +165,15 @@ def _check_duration(record: Record, target: Target) -> None:
     if max_duration_s is not None and target.max_time_s is not None and max_duration_s > target.max_time_s:
         most = format_duration(target.max_time_s)
         raise StagingRefused(f"partition {target.partition} takes jobs of at most {most}")
+
+
+def _check_parts(record: Record, need: Resources, target: Target) -> None:
+    """Its slots are what the pool has by now: nobody gets more than is booked."""
+    milli = need.gpus.share_milli or 0
+    if target.cut_milli and need.gpus.count:
+        milli = cuts_of(milli, target.cut_milli) * target.cut_milli
+    if need.gpus.count and any(slot.share_milli != milli for slot in record.slots):
+        raise StagingRefused(f"the GPUs of pool {record.entry.pool} are cut in another way by now")
 
 
 def _vanished(job: Job | None, folder: Folder) -> StagingError:

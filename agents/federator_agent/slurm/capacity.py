@@ -5,11 +5,18 @@ the first of those that are lent, in the order of the site file: it must not be 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import LocalWork
-from federator_agent.core.lending import Host, HostPool, Seen
+from federator_agent.core.dividing import Sort, left, most
+from federator_agent.core.lending import SHARED_POOL, Host, HostPool, Seen
+from federator_agent.cutting import mig
+from federator_agent.nvml import Gpu
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
 from federator_agent.slurm.script import Target
 from federator_agent.slurm.settings import UNTYPED, GpuType, SlurmSettings
@@ -29,14 +36,38 @@ class View(NamedTuple):
     targets: dict[str, Target]
 
 
-class _Make(NamedTuple):
-    """Nodes of one partition and one GPU type."""
+class _Lot(NamedTuple):
+    """One sort of GPUs of a node, or of parts of such, or its CPUs alone; and the pool that it counts in."""
 
-    partition: Partition
+    pool: str
     gpu_type: str
     """Empty: untyped, or none."""
-    has_gpus: bool
-    nodes: list[Node]
+    gpu: GpuType
+    units: int
+    free: int
+    part_milli: int = 0
+    """Each unit is so many thousandths of a GPU; 0: all of one."""
+    on_gpus: tuple[int, ...] = ()
+    """Of shards: how many are free on each GPU."""
+    per_gpu: int = 0
+    """Of shards: how many there are of each."""
+
+    @property
+    def sort(self) -> Sort:
+        return Sort(self.part_milli or WHOLE_MILLI, self.units, self.free)
+
+    @property
+    def hosts(self) -> int:
+        """As how many hosts of its pool the node counts for it."""
+        return self.units // self.per_gpu if self.per_gpu else self.units if self.part_milli else 1
+
+
+class _Lent(NamedTuple):
+    """A node, and what of it is lent."""
+
+    node: Node
+    partition: Partition
+    lots: tuple[_Lot, ...]
 
 
 def view(
@@ -46,21 +77,39 @@ def view(
     jobs: Iterable[OtherJob],
     ours: Collection[str],
     running: Collection[str],
+    shards: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
 ) -> View:
-    """`ours`: the names of all our jobs, none of which is local work; `running`: those that were seen to have their nodes before `nodes` was read."""
+    """`ours`: the names of all our jobs, none of which is local work; `running`: those that were seen to have their nodes before `nodes` was read; `shards`: used of each GPU of a node."""
+    by_pool: dict[str, list[tuple[_Lent, int]]] = {}
+    hosts: dict[str, list[Host]] = {}
+    for lent in _lent(settings, nodes, partitions, shards):
+        for number, lot in enumerate(lent.lots):
+            by_pool.setdefault(lot.pool, []).append((lent, number))
+        if lent.partition.up and _takes_work(lent.node):
+            for of_pool, host in _free(lent):
+                hosts.setdefault(of_pool, []).extend([host] if host.cpus_milli else [])
+    uneven = [
+        name
+        for name, members in by_pool.items()
+        if len({lent.lots[number].part_milli for lent, number in members}) > 1
+    ]
     pools: list[HostPool] = []
-    hosts: dict[str, tuple[Host, ...]] = {}
     targets: dict[str, Target] = {}
     of_partition: dict[str, list[HostPool]] = {}
-    for make, several in _makes(settings, nodes, partitions):
-        pool = _pool(settings, make, several=several)
+    for name, members in by_pool.items():
+        if name in uneven:
+            continue  # Slurm would choose, and give more than is booked
+        pool = _pool(name, members)
         pools.append(pool)
-        of_partition.setdefault(make.partition.name, []).append(pool)
-        free = (_host(node) for node in make.nodes if make.partition.up and _takes_work(node))
-        hosts[pool.name] = tuple(host for host in free if host.cpus_milli)
-        targets[pool.name] = _target(make, pool)
+        targets[name] = _target(*members[0], pool)
+        if not pool.shares:
+            of_partition.setdefault(members[0][0].partition.name, []).append(pool)
     local = _local_work((job for job in jobs if job.name not in ours), of_partition)
-    return View(Seen(tuple(pools), hosts, frozenset(running), local), targets)
+    free = {pool.name: tuple(hosts.get(pool.name, ())) for pool in pools}
+    health = (
+        f"GPUs of {', '.join(uneven)} are not all cut into as many shards: lend them none" if uneven else "ok"
+    )
+    return View(Seen(tuple(pools), free, frozenset(running), local, health), targets)
 
 
 def lent_partitions(settings: SlurmSettings, partitions: Sequence[Partition]) -> list[Partition]:
@@ -71,61 +120,132 @@ def lent_partitions(settings: SlurmSettings, partitions: Sequence[Partition]) ->
     return [by_name[name] for name in settings.partitions if name in by_name]
 
 
-def _makes(
-    settings: SlurmSettings, nodes: Sequence[Node], partitions: Sequence[Partition]
-) -> list[tuple[_Make, bool]]:
-    """With whether their partition has other makes, too."""
-    found = []
+def _lent(
+    settings: SlurmSettings,
+    nodes: Sequence[Node],
+    partitions: Sequence[Partition],
+    shards: Mapping[str, Mapping[int, int]],
+) -> list[_Lent]:
+    """Each node once, in the order of partitions, and in each the ones with GPUs first."""
+    found: list[_Lent] = []
     taken: set[str] = set()
     for partition in lent_partitions(settings, partitions):
-        makes: dict[tuple[bool, str], _Make] = {}
-        for node in nodes:
-            if partition.name in node.partitions and node.name not in taken:
-                taken.add(node.name)
-                kind = _gpu_type(node)
-                key = (kind is not None, kind or "")
-                makes.setdefault(key, _Make(partition, key[1], key[0], [])).nodes.append(node)
-        found += [(makes[key], len(makes) > 1) for key in sorted(makes, reverse=True)]
+        mine = [node for node in nodes if partition.name in node.partitions and node.name not in taken]
+        taken.update(node.name for node in mine)
+        makes = {_whole_type(settings, node) for node in mine}
+        mine.sort(key=lambda node: _order(_whole_type(settings, node)), reverse=True)
+        for node in mine:
+            kind = _whole_type(settings, node)
+            gpu = GpuType("") if kind is None else _called(settings, kind)
+            name = f"{partition.name}-{gpu.model.lower() or 'cpu'}" if len(makes) > 1 else partition.name
+            lots = [*_parts(settings, partition, node)]
+            if kind is not None:
+                lots = [*_wholes(settings, partition, node, _Lot(name, kind, gpu, 0, 0), shards), *lots]
+            found.append(_Lent(node, partition, tuple(lots or [_Lot(name, "", gpu, 0, 0)])))
     return found
 
 
-def _gpu_type(node: Node) -> str | None:
-    """The type of most of its GPUs; None: it has none."""
-    types = [(count, kind) for kind, (count, _) in node.gpus.items() if count]
+def _order(kind: str | None) -> tuple[bool, str]:
+    return kind is not None, kind or ""
+
+
+def _whole_type(settings: SlurmSettings, node: Node) -> str | None:
+    """The type of most of its whole GPUs; None: it has none."""
+    types = [(count, kind) for kind, (count, _) in node.gpus.items() if count and not _part(settings, kind)]
     return max(types)[1] if types else None
 
 
-def _pool(settings: SlurmSettings, make: _Make, *, several: bool) -> HostPool:
-    name, gpu = make.partition.name, _model(settings, make)
-    if several:
-        name = f"{name}-{gpu.model.lower() if make.has_gpus else 'cpu'}"
-    return HostPool(
+def _called(settings: SlurmSettings, kind: str) -> GpuType:
+    return settings.gpus.get(kind or UNTYPED) or GpuType(kind.upper() or _UNKNOWN_MODEL)
+
+
+def _part(settings: SlurmSettings, kind: str) -> GpuType | None:
+    """What part of what GPU one of that type is; None: it is a whole one."""
+    said = settings.gpus.get(kind or UNTYPED)
+    if said is not None and said.part_milli:
+        return said
+    model = said.model if said else Gpu(0, kind.replace("_", " ").title()).model.upper()
+    found = mig(kind, model, said.memory_mib if said else 0)
+    if found is None or found.milli >= WHOLE_MILLI:
+        return None
+    return GpuType(_UNKNOWN_MODEL if mig(model, "") else model, said.memory_mib if said else 0, found.milli)
+
+
+def _parts(settings: SlurmSettings, partition: Partition, node: Node) -> Iterator[_Lot]:
+    for kind, (count, used) in sorted(node.gpus.items()):
+        gpu = _part(settings, kind) if count else None
+        if gpu is not None:
+            free = max(0, count - used)
+            yield _Lot(f"{partition.name}-{kind or UNTYPED}", kind, gpu, count, free, gpu.part_milli)
+
+
+def _wholes(
+    settings: SlurmSettings,
+    partition: Partition,
+    node: Node,
+    lot: _Lot,
+    shards: Mapping[str, Mapping[int, int]],
+) -> Iterator[_Lot]:
+    """Its whole GPUs, less those that are for shards or have some in use, and the former. Slurm would give a whole one to whoever comes first."""
+    count, used = node.gpus[lot.gpu_type]
+    per_gpu = (node.shards.get(lot.gpu_type) or node.shards.get("", 0)) // count
+    in_use = [per_gpu - taken for _, taken in sorted(shards.get(node.name, {}).items())] if per_gpu else []
+    idle = max(0, count - used - len(in_use))
+    shared = min(count, settings.shared.get(partition.name, 0)) if 1 < per_gpu <= WHOLE_MILLI else 0
+    kept = min(idle, max(0, shared - len(in_use)))
+    if shared < count:
+        yield lot._replace(units=count - shared, free=min(count - shared, idle - kept))
+    if shared:
+        on_gpus = tuple(max(0, free) for free in (*in_use, *[per_gpu] * kept))[:shared]
+        yield lot._replace(
+            pool=SHARED_POOL.format(lot.pool),
+            units=shared * per_gpu,
+            free=sum(on_gpus),
+            part_milli=WHOLE_MILLI // per_gpu,
+            on_gpus=on_gpus,
+            per_gpu=per_gpu,
+        )
+
+
+def _beside(lent: _Lent, number: int) -> tuple[int, int]:
+    """CPUs and memory that a host of its pool has."""
+    sorts, hosts = [lot.sort for lot in lent.lots], lent.lots[number].hosts
+    cpus_milli = most(lent.node.cpus * 1000, sorts, number) // hosts
+    return cpus_milli, most(lent.node.memory_mib, sorts, number) // hosts
+
+
+def _pool(name: str, members: list[tuple[_Lent, int]]) -> HostPool:
+    lots = [lent.lots[number] for lent, number in members]
+    beside = [_beside(*member) for member in members]
+    pool = HostPool(
         name=name,
-        model=gpu.model,
-        gpu_memory_mib=gpu.memory_mib,
-        nodes=len(make.nodes),
-        gpus_per_node=max(node.gpus.get(make.gpu_type, (0, 0))[0] for node in make.nodes),
-        cpus_milli_per_node=max(node.cpus for node in make.nodes) * 1000,
-        memory_mib_per_node=max(node.memory_mib for node in make.nodes),
+        model=lots[0].gpu.model,
+        gpu_memory_mib=lots[0].gpu.memory_mib,
+        nodes=sum(lot.hosts for lot in lots),
+        gpus_per_node=max(lot.units for lot in lots),
+        cpus_milli_per_node=max(cpus for cpus, _ in beside),
+        memory_mib_per_node=max(memory for _, memory in beside),
     )
+    if not lots[0].part_milli:
+        return pool
+    part_milli = lots[0].part_milli
+    host_milli = WHOLE_MILLI if lots[0].per_gpu else part_milli
+    return replace(pool, gpus_per_node=1, shares=1, host_milli=host_milli, cut_milli=part_milli)
 
 
-def _model(settings: SlurmSettings, make: _Make) -> GpuType:
-    if not make.has_gpus:
-        return GpuType("")
-    said = settings.gpus.get(make.gpu_type or UNTYPED)
-    return said or GpuType(make.gpu_type.upper() or _UNKNOWN_MODEL)
-
-
-def _target(make: _Make, pool: HostPool) -> Target:
+def _target(lent: _Lent, number: int, pool: HostPool) -> Target:
+    partition, lot = lent.partition, lent.lots[number]
     return Target(
-        partition=make.partition.name,
-        gpu_type=make.gpu_type,
-        max_time_s=make.partition.max_time_s,
-        node_cpus=pool.cpus_milli_per_node // 1000,
+        partition=partition.name,
+        gpu_type=lot.gpu_type,
+        max_time_s=partition.max_time_s,
+        node_cpus=max(1, pool.cpus_milli_per_node // 1000),
         node_gpus=pool.gpus_per_node,
         node_memory_mib=pool.memory_mib_per_node,
-        default_memory=make.partition.default_memory,
+        default_memory=partition.default_memory,
+        host_milli=pool.host_milli,
+        cut_milli=pool.cut_milli,
+        shards=bool(lot.per_gpu),
     )
 
 
@@ -134,14 +254,22 @@ def _takes_work(node: Node) -> bool:
     return bool(states) and states <= _TAKES_WORK
 
 
-def _host(node: Node) -> Host:
-    count, used = node.gpus.get(_gpu_type(node) or "", (0, 0))
-    return Host(
-        node.name,
-        tuple(range(max(0, count - used))),
-        max(0, node.cpus - node.cpus_taken) * 1000,
-        max(0, node.memory_mib - node.memory_taken_mib),
-    )
+def _free(lent: _Lent) -> Iterator[tuple[str, Host]]:
+    """The node as hosts of each of its pools, with what is free: each GPU that has shards is one of its own."""
+    node, sorts = lent.node, [lot.sort for lot in lent.lots]
+    cpus = left(node.cpus * 1000, (node.cpus - node.cpus_taken) * 1000, sorts)
+    memory = left(node.memory_mib, node.memory_mib - node.memory_taken_mib, sorts)
+    for lot, cpus_milli, memory_mib in zip(lent.lots, cpus, memory, strict=True):
+        for gpu, free in enumerate(lot.on_gpus):
+            share = free / max(1, lot.free)
+            beside = int(cpus_milli * share), int(memory_mib * share)
+            yield (
+                lot.pool,
+                Host(f"{node.name}/{gpu}", (0,) if free else (), beside[0], beside[1], free * lot.part_milli),
+            )
+        if not lot.per_gpu:
+            gpus = tuple(range(min(1, lot.free) if lot.part_milli else lot.free))
+            yield lot.pool, Host(node.name, gpus, cpus_milli, memory_mib, lot.free * lot.part_milli)
 
 
 def _local_work(jobs: Iterable[OtherJob], pools: Mapping[str, Sequence[HostPool]]) -> tuple[LocalWork, ...]:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from federator.model.jobs import in_gpus
 from federator_agent import owning
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
@@ -42,6 +43,9 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
     ]
     for pool in view(settings, nodes, partitions, (), (), ()).seen.pools:
         gpus = f", each {pool.gpus_per_node} GPUs {pool.model}" if pool.gpus_per_node else ""
+        if pool.shares:
+            part, has = (in_gpus(milli, shared=True) for milli in (pool.cut_milli, pool.host_milli))
+            gpus = f", each {has} GPUs {pool.model} in parts of {part}"
         lines.append(f"ok    pool {pool.name}: {pool.nodes} hosts{gpus}")
     targets = [partition.name for partition in lent_partitions(settings, partitions)]
     return lines + [

@@ -119,8 +119,9 @@ class Cluster:
         show = self.commands.run
         nodes = output.read_nodes(await show("scontrol", "show", "node", "--details", "--oneliner"))
         partitions = output.read_partitions(await show("scontrol", "show", "partition", "--oneliner"))
-        jobs = output.read_other_jobs(await show("scontrol", "show", "job", "--details", "--oneliner"))
-        self._view = view(self.settings, nodes, partitions, jobs, ours, running)
+        jobs = await show("scontrol", "show", "job", "--details", "--oneliner")
+        others, shards = output.read_other_jobs(jobs), output.read_shards(jobs)
+        self._view = view(self.settings, nodes, partitions, others, ours, running, shards)
         if not lent_partitions(self.settings, partitions):
             wanted = ", ".join(self.settings.partitions) or "any that is up"
             return msgspec.structs.replace(

@@ -5,7 +5,9 @@ with a strange name must not blind the agent to all others.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 QUEUE_COLUMNS = (
@@ -22,6 +24,9 @@ OVER = frozenset(
 """States in which Slurm has cleaned up on all nodes: nothing of the job runs. Any other state, also one unknown, is not over."""
 _FIELD = re.compile(r"(?:^|\s+)([A-Za-z][A-Za-z0-9_/:&.]*)=")
 _GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d+)(?:\([^)]*\))?")
+_SHARD = re.compile(r"shard(?::([^:(),]+|\(null\)))?:(\d+)(?:\(IDX:([\d,-]+)\))?")
+_HELD = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
+_HOSTS = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,]*)")
 _TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*))?[:=]?(\d+)?(?=,|$)")
 _WORDS = re.compile(
     r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+)[^*]*)? \*\*\*", re.IGNORECASE
@@ -57,6 +62,8 @@ class Node(NamedTuple):
     memory_mib: int
     memory_taken_mib: int
     gpus: dict[str, tuple[int, int]]
+    shards: Mapping[str, int] = MappingProxyType({})
+    """By type of GPU: into how many parts all of that type are cut."""
 
 
 class Partition(NamedTuple):
@@ -114,6 +121,9 @@ def _node(fields: dict[str, str]) -> Node:
         memory_mib=max(0, _whole(fields.get("RealMemory")) - _whole(fields.get("MemSpecLimit"))),
         memory_taken_mib=_whole(fields.get("AllocMem")),
         gpus={kind: (count, used.get(kind, 0)) for kind, count in _gres(fields.get("Gres", ""))},
+        shards={
+            _type(kind): int(count) for kind, count, _ in _SHARD.findall(fields.get("Gres", "")) if int(count)
+        },
     )
 
 
@@ -161,6 +171,41 @@ def _job_gpus(fields: dict[str, str], nodes: int) -> int:
     return 0
 
 
+def read_shards(text: str) -> dict[str, Counter[int]]:
+    """How many shards of each GPU of a node jobs have, by node and the GPU's number there, from `scontrol show job --details --oneliner`: of nodes, Slurm tells only that some are used."""
+    used: dict[str, Counter[int]] = {}
+    for line in text.splitlines():
+        if "shard" not in line or " JobState=RUNNING " not in line:
+            continue
+        for hosts, gres in _HELD.findall(line):
+            for _, count, numbers in _SHARD.findall(gres):
+                if not numbers:
+                    continue
+                for host in host_names(hosts):
+                    # Several tasks may have shards of several GPUs, and how many of each is not said: then it may be all of them.
+                    used.setdefault(host, Counter()).update(
+                        dict.fromkeys(map(int, _numbers(numbers)), int(count))
+                    )
+    return used
+
+
+def host_names(text: str) -> list[str]:
+    """The names in a list such as `n[0-2,7],login`."""
+    names = []
+    for before, numbers, after in _HOSTS.findall(text):
+        names += [f"{before}{each}{after}" for each in (_numbers(numbers) if numbers else ("",))]
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    """Of `08-10,3`: 08, 09, 10 and 3."""
+    found = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+    return found
+
+
 def last_words(text: str) -> str:
     """The state that a job's own output tells of, for one that Slurm has forgotten; empty: it tells of none."""
     found = _WORDS.findall(text)
@@ -179,10 +224,11 @@ def _records(text: str) -> Iterator[dict[str, str]]:
 
 def _gres(text: str) -> list[tuple[str, int]]:
     """GPUs by type; of no type, by the empty one."""
-    return [
-        ("" if kind in ("", "(null)", "no_consume") else kind, int(count))
-        for kind, count in _GRES.findall(text)
-    ]
+    return [(_type(kind), int(count)) for kind, count in _GRES.findall(text)]
+
+
+def _type(text: str) -> str:
+    return "" if text in ("", "(null)", "no_consume") else text
 
 
 def _whole(text: str | None) -> int:

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from federator.model.jobs import APART, ON_ONE_HOST, Resources
+from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Accelerators, Resources, cuts_of
 from federator_agent.core.state import Record
 from federator_agent.slurm.settings import Account
 
@@ -32,6 +32,12 @@ class Target(NamedTuple):
     node_gpus: int
     node_memory_mib: int
     default_memory: bool
+    host_milli: int = WHOLE_MILLI
+    """Of GPUs in parts: what of one each host of the pool has."""
+    cut_milli: int = 0
+    """Of GPUs in parts: each part is so many thousandths of one."""
+    shards: bool = False
+    """These parts are what Slurm calls shards; else each is a GPU to it."""
 
 
 def sbatch_options(
@@ -54,15 +60,27 @@ def sbatch_options(
         options.append("--nodes=1")
     elif together == APART:
         options += [f"--nodes={len(record.slots)}", "--ntasks-per-node=1"]
-    if need.gpus.count:
-        kind = f"{target.gpu_type}:" if target.gpu_type else ""
+    kind = f"{target.gpu_type}:" if target.gpu_type else ""
+    if need.gpus.count and target.shards:
+        ranks = len(record.slots)
+        options.append(f"--gres=shard:{kind}{shards_per_node(ranks, need, target, together)}")
+        if ranks > 1 and together not in (ON_ONE_HOST, APART):
+            options += [f"--nodes={ranks}", "--ntasks-per-node=1"]
+    elif need.gpus.count:
         options.append(f"--gpus-per-task={kind}{need.gpus.count}")
-    memory_mib = need.memory_mib or _share_mib(cpus, need.gpus.count, target)
+    memory_mib = need.memory_mib or _share_mib(cpus, need.gpus, target)
     if memory_mib:
         options.append(f"--mem-per-cpu={math.ceil(memory_mib / cpus)}M")
     for option, value in (("account", account.account), ("qos", account.qos), ("uid", account.user)):
         options += [f"--{option}={value}"] if value else []
     return options
+
+
+def shards_per_node(ranks: int, need: Resources, target: Target, together: str) -> int:
+    """How many to ask for. Slurm counts them by node, and all that a job has there are of one GPU: so ranks are apart, or all on one; 0: the pool has none."""
+    if not need.gpus.count or not target.shards:
+        return 0
+    return cuts_of(need.gpus.each, target.cut_milli) * (ranks if together == ON_ONE_HOST else 1)
 
 
 def _time_limit(record: Record, target: Target) -> str:
@@ -76,18 +94,21 @@ def _time_limit(record: Record, target: Target) -> str:
     return str(max(1, math.floor(limit_s / 60)))
 
 
-def _share_mib(cpus: int, gpus: int, target: Target) -> int:
+def _share_mib(cpus: int, gpus: Accelerators, target: Target) -> int:
     """For a rank that names no memory: as much of a node's as it takes of its CPUs or GPUs. Slurm would give it all of the node's."""
     if target.default_memory or not target.node_cpus:
         return 0
     share = cpus / target.node_cpus
-    if target.node_gpus:
-        share = max(share, gpus / target.node_gpus)
+    if gpus.share_milli:
+        share = max(share, gpus.share_milli / target.host_milli)
+    elif target.node_gpus:
+        share = max(share, gpus.count / target.node_gpus)
     return max(1, math.floor(target.node_memory_mib * min(1.0, share)))
 
 
-def batch_script(directory: Path, ranks: int, need: Resources) -> str:
-    """Runs on the first node: says that it is there, then starts the ranks and waits for them."""
+def batch_script(directory: Path, ranks: int, need: Resources, shards: int = 0) -> str:
+    """Runs on the first node: says that it is there, then starts the ranks and waits for them. `shards`: of each node; a step of Slurm 22.05 finds them only by their number."""
+    gres = f" --gres=shard:{shards}" if shards else ""
     where = shlex.quote(str(directory))
     cpus = max(1, math.ceil(need.cpus_milli / 1000))
     return f"""#!/bin/bash
@@ -95,7 +116,7 @@ unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_TRES_BIND SLU
 cd {where} || exit 74
 mkdir begun || exit 77 # a slurmctld that has lost its latest state may start a job again that has run
 printf '%s\\n' "$SLURM_JOB_ID $SLURM_JOB_NODELIST $(cat /proc/sys/kernel/random/boot_id)" >begun/by
-srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task={cpus} \\
+srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task={cpus}{gres} \\
     --output=slurm.out --open-mode=append bash {where}/rank.sh {where} {need.gpus.count} {GATE_S}
 """
 

@@ -10,7 +10,7 @@ from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators
 
-KEYS = ("shared_dir", "partitions", "gpus", "queues", "start_within", "conf")
+KEYS = ("shared_dir", "partitions", "gpus", "shared", "queues", "start_within", "conf")
 QUEUE_KEYS = ("account", "qos", "partition", "user")
 UNTYPED = "gpu"
 """How `gpus` names GPUs for which the cluster's gres.conf says no type."""
@@ -23,6 +23,8 @@ class GpuType(msgspec.Struct, frozen=True):
 
     model: str
     memory_mib: int = 0
+    part_milli: int = 0
+    """One of that type is so many thousandths of such a GPU; 0: as its name says, which may be all of it."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,8 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The partitions to lend; empty: all that are up."""
     gpus: dict[str, GpuType] = {}
     """By the type in gres.conf; a type that is not here is a model of that name, of unknown memory."""
+    shared: dict[str, int] = {}
+    """By partition: so many GPUs of each node that has shards go to jobs that ask for a part of one, and the others to those that ask for whole ones."""
     queues: dict[str, Account] = {}
     """By queue of the federation, each with all queues below it, the longest name first; `*`: all others."""
     start_within_s: float = 600.0
@@ -74,6 +78,10 @@ def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
         shared_dir=_absolute(value["shared_dir"], f"{path}.shared_dir"),
         partitions=fields.words(value.get("partitions", ()), f"{path}.partitions", fields.name),
         gpus=_gpus(value.get("gpus", {}), f"{path}.gpus"),
+        shared={
+            fields.name(name, f"{path}.shared"): fields.whole(each, f"{path}.shared.{name}", low=0, high=1024)
+            for name, each in fields.mapping(value.get("shared", {}), f"{path}.shared").items()
+        },
         queues=_queues(value.get("queues", {}), f"{path}.queues"),
         conf=_absolute(value["conf"], f"{path}.conf") if "conf" in value else None,
     )
@@ -102,9 +110,9 @@ def _gpus(value: object, path: str) -> dict[str, GpuType]:
 def _gpu(value: object, path: str) -> GpuType:
     found = read_accelerators(value, path)
     if len(found.models) != 1 or found.count != 1:
-        remedy = "write the model, and its memory if jobs ask for that: A100 or A100:80GB"
+        remedy = "write the model, its memory if jobs ask for that, and what part of one it is: A100, A100:80GB or A100:80GB:0.5"
         raise Invalid("is not one model of GPU", field=path, remedy=remedy)
-    return GpuType(found.models[0], found.memory_mib)
+    return GpuType(found.models[0], found.memory_mib, found.share_milli or 0)
 
 
 def _queues(value: object, path: str) -> dict[str, Account]:

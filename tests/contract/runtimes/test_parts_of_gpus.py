@@ -1,6 +1,7 @@
 """Parts of GPUs at sites with a scheduler of their own: a rank gets the part that it is booked for, from that scheduler itself, and nobody gets it twice."""
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from federator_agent.core.lending import HostPool, Lending, Seen, Slot, free_see
 from federator_agent.core.lending import Site as Owner
 from federator_agent.core.state import Record
 from federator_agent.runtime import StagingRefused
-from tests.contract.runtimes import factories_kube
+from tests.contract.runtimes import factories_kube, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until
 from tests.testbeds.kubernetes.cluster import NAMESPACE
@@ -80,10 +81,9 @@ def record_on(cut: Cut, spec: JobSpec, slots: tuple[Slot, ...]) -> Record:
     return record
 
 
-@pytest.fixture(params=["kube-mig", "kube-slices"])
+@pytest.fixture(params=["mig_at_kube", "slices_at_kube", "mig_at_slurm", "shards_at_slurm"])
 async def cut(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cut]:
-    make = {"kube-mig": mig_at_kube, "kube-slices": slices_at_kube}[request.param]
-    async for made in make(tmp_path):
+    async for made in globals()[request.param](tmp_path):
         made.world.begin()
         observing = asyncio.create_task(made.world.runtime.observe())
         yield made
@@ -119,6 +119,37 @@ async def _kube(
         yield Cut(RuntimeWorld(folder, site), pool, milli, parts, given, {resource: "1"})
 
 
+async def mig_at_slurm(folder: Path) -> AsyncIterator[Cut]:
+    """Two instances that are half of an A100 each, by the type that gres.conf has for them."""
+    async for cut in _slurm(folder, "main-a100_3g.20gb", 500, 2, "gpu:a100_3g.20gb:1"):
+        yield cut
+
+
+async def shards_at_slurm(folder: Path) -> AsyncIterator[Cut]:
+    """Two GPUs of two shards each."""
+    async for cut in _slurm(folder, "main-shared", 500, 4, "shard:1", shared={"main": 2}):
+        yield cut
+
+
+async def _slurm(
+    folder: Path, pool: str, milli: int, parts: int, due: str, **settings: object
+) -> AsyncIterator[Cut]:
+    need(factories_slurm.lacking())
+    slurm = factories_slurm.cluster(cut=True)
+    await asyncio.wait_for(slurm.idle(), 60)
+
+    def given(placement: str) -> Any:
+        said = subprocess.run(
+            ["scontrol", "show", "job", "--details", "--oneliner"],
+            env=slurm.environment, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        (job,) = (line for line in said.splitlines() if f"JobName={placement} " in line)
+        return job.partition("JOB_GRES=")[2].split()[0]
+
+    site = factories_slurm.site(cut=True, start_within_s=3.0, **settings)
+    yield Cut(RuntimeWorld(folder, site), pool, milli, parts, given, due)
+
+
 async def test_each_part_goes_to_one_rank_which_gets_that_and_no_more(cut: Cut) -> None:
     spec = half_or_less(cut.milli)
     held = []
@@ -130,7 +161,7 @@ async def test_each_part_goes_to_one_rank_which_gets_that_and_no_more(cut: Cut) 
         assert cut.given(record.entry.placement) == cut.due
         held.append(record)
     _, pool = await pool_of(cut, 0)
-    assert (pool.nodes, pool.host_milli, pool.cut_milli) == (cut.parts, cut.milli, cut.milli)
+    assert (pool.nodes * pool.host_milli, pool.cut_milli) == (cut.parts * cut.milli, cut.milli)
     for record in held:
         cut.world.runtime.signal(record.entry.placement, (0,), "KILL")
         await cut.world.over(record)
