@@ -37,7 +37,7 @@ def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[H
     if state.seen is not None:
         return free_seen(state.site, pool, state.seen, held_slots(records))
     held = [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
-    well = well_hosts(lent_hosts(state.site, pool), state.ailing_numbers)
+    well = list(well_hosts(lent_hosts(state.site, pool), state.ailing_numbers))
     return free_hosts(undisturbed_hosts(pool, well, displaced(state.site, held)), held)
 
 
