@@ -29,7 +29,7 @@ from federator.planning.data import data_book
 from federator.planning.feasibility import CLOSED, FILTERS, opens_in_time, reject
 from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
-from federator.planning.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, of_work
+from federator.planning.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, widest
 from federator.planning.yard import Lot, Lots, lot_of
 
 BAND = 10
@@ -294,18 +294,14 @@ class World:
 
     @cached_property
     def owed(self) -> frozenset[str]:
-        """Jobs that their queue's guarantee covers, taken in the order of priority and arrival until it is full."""
+        """Jobs that their queue's guarantee covers in some form, in the widest such, taken in the order of priority and arrival until it is full."""
         covered: set[str] = set()
         for row in self.guarantees:
             used, due = self.in_use(row), self.dues[row].amount
-            mine = (
-                j
-                for j in self.snapshot.jobs
-                if under(j.queue, row.queue) and (not row.model or row.model in j.models)
-            )
+            mine = (job for job in self.snapshot.jobs if under(job.queue, row.queue))
             for job in sorted(mine, key=lambda j: (-j.priority, j.submitted_at, j.id)):
-                then = used.plus(of_work(job))
-                if then.within(due):
+                then = widest(row, job, used, due)
+                if then is not None:
                     used = then
                     covered.add(job.id)
         return frozenset(covered)

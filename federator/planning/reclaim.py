@@ -16,7 +16,7 @@ from federator.model.snapshot import BusyView, JobView, PoolView
 from federator.planning.objective import Scored
 from federator.planning.problem import World, under
 from federator.planning.rulebook import matches
-from federator.planning.shares import Amount, of_work
+from federator.planning.shares import Amount, of_work, widest
 from federator.planning.wording import guaranteed, span
 from federator.planning.yard import Lot, Release, need_of
 
@@ -32,6 +32,15 @@ Victim = Callable[[BusyView, str], bool]
 """Whether a running placement, on GPUs of that model, may be stopped."""
 
 
+class Claim(NamedTuple):
+    """What entitles a job to make others stop: how long it has to put up with waiting, in what forms it is entitled to start, who may be stopped, and the words."""
+
+    patience_s: float
+    covers: Callable[[JobView], bool]
+    may_stop: Victim
+    text: str
+
+
 Used = dict[GuaranteeRow, Amount]
 """What is in use under each guarantee."""
 
@@ -44,18 +53,18 @@ def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
     for job in world.jobs:
         if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
             continue
-        for patience_s, may_stop, text in _claims(world, job, used):
+        for claim in _claims(world, job, used):
             booking = scored.booking(job.id)
-            if booking is not None and booking.start_at <= world.now + patience_s:
+            if booking is not None and booking.start_at <= world.now + claim.patience_s:
                 continue
-            victims = _least(world, scored, job, may_stop, stopped)
+            victims = _least(world, scored, job, claim, stopped)
             if victims:
                 for busy, model in victims:
                     stopped[busy.placement or ""] = busy
                     _give_up(used, busy, model)
                 found[job.id] = Reclaim(
-                    tuple(_stop(busy, job, text) for busy, _ in victims),
-                    f"{text}; {_stopping(len(victims))} for it",
+                    tuple(_stop(busy, job, claim.text) for busy, _ in victims),
+                    f"{claim.text}; {_stopping(len(victims))} for it",
                 )
                 break
     return found
@@ -65,19 +74,23 @@ def _stopping(count: int) -> str:
     return "1 placement stops" if count == 1 else f"{count} placements stop"
 
 
-def _claims(world: World, job: JobView, used: Used) -> Iterator[tuple[float, Victim, str]]:
-    """What entitles a job to make others stop: how long it has to put up with waiting, who may be stopped, and the words."""
+def _claims(world: World, job: JobView, used: Used) -> Iterator[Claim]:
     for row, has in used.items():
         due = world.dues[row].amount
-        if job.id in world.owed and under(job.queue, row.queue) and has.plus(of_work(job)).within(due):
+        if job.id in world.owed and under(job.queue, row.queue) and widest(row, job, has, due):
             text = (
                 f"queue {row.queue} is owed its guarantee of {guaranteed(row)} within {span(row.reclaim_s)}"
             )
-            yield row.reclaim_s, partial(_borrows, world, used, row), text
+            yield Claim(row.reclaim_s, partial(_within, has, due), partial(_borrows, world, used, row), text)
     for rule in world.book.preemptions:
         if matches(rule.who, job):
             text = f"policy {rule.policy} lets it displace work of lower priority"
-            yield rule.patience_s, partial(_yields, rule, job, world.now), text
+            yield Claim(rule.patience_s, lambda _: True, partial(_yields, rule, job, world.now), text)
+
+
+def _within(has: Amount, due: Amount, view: JobView) -> bool:
+    """Whether a queue that has so much has no more than it is due with the job in that form."""
+    return has.plus(of_work(view)).within(due)
 
 
 def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model: str) -> bool:
@@ -127,16 +140,20 @@ def _started(world: World, scored: Scored, row: GuaranteeRow) -> Amount:
 
 
 def _least(
-    world: World, scored: Scored, job: JobView, may_stop: Victim, stopped: dict[str, BusyView]
+    world: World, scored: Scored, job: JobView, claim: Claim, stopped: dict[str, BusyView]
 ) -> list[tuple[BusyView, str]]:
     """The cheapest set of placements, all on one owned place, whose end makes the job fit there; empty when there is none."""
     best: tuple[float, list[tuple[BusyView, str]]] | None = None
     for place in world.home(job):
         at = world.places[place]
+        if not claim.covers(world.as_form(job, place)):
+            continue
         for lots in _tries(world, scored, place):
             for lot in lots:
                 running = [
-                    b for b in _running(world, lot) if b.placement not in stopped and may_stop(b, at.model)
+                    b
+                    for b in _running(world, lot)
+                    if b.placement not in stopped and claim.may_stop(b, at.model)
                 ]
                 victims = _enough(lot, world.as_form(job, place), running, world.now)
                 lost = sum(lost_gpu_s(busy, world.now) for busy in victims)

@@ -52,6 +52,18 @@ def of_work(work: JobView | BusyView) -> Amount:
     )
 
 
+def widest(row: GuaranteeRow, job: JobView, used: Amount, due: Amount) -> Amount | None:
+    """What the queue has with the job in the widest of its forms that the guarantee covers; None where it covers none."""
+    sizes = [(job.models, of_work(job))]
+    for form in job.forms:
+        each, nodes = form.resources, form.nodes
+        gpus = in_gpus(nodes * each.gpus.each, shared=bool(each.gpus.share_milli))
+        memory = float(nodes * (each.memory_mib + each.shm_mib))
+        sizes.append((each.gpus.models, Amount(float(gpus), float(nodes * each.cpus_milli), memory)))
+    sums = [used.plus(size) for models, size in sizes if not row.model or row.model in models]
+    return max((then for then in sums if then.within(due)), default=None)
+
+
 def by_queue(pools: Iterable[PoolView]) -> dict[tuple[str, str], Amount]:
     """What our placements have of what is owned, by queue and GPU model."""
     use: dict[tuple[str, str], Amount] = {}

@@ -79,11 +79,14 @@ def _rule_says(rule: PreemptRule, now: float, beneficiary: JobView, victim: Busy
 
 
 def _by_guarantee(ground: Ground, beneficiary: JobView, victim: BusyView, target: Target) -> bool:
-    """A guarantee covers the beneficiary there wholly, and every share that the victim counts towards is exceeded, of something that it has."""
+    """A guarantee covers the beneficiary there wholly, in one of its forms, and every share that the victim counts towards is exceeded, of something that it has."""
     owed = {
         index
         for index in ground.guarantees_on(beneficiary, target)
-        if covered(beneficiary, ground.share_use[index], ground.dues[index])
+        if any(
+            covered(beneficiary.as_form(form), ground.share_use[index], ground.dues[index])
+            for form in range(1 + len(beneficiary.forms))
+        )
     }
     theirs = set(ground.guarantees_on(victim, target))
     borrowed = all(

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
+from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.rules import GuaranteeRow
 from federator.planning.objective import SHORTFALL_H, Evaluator
 from federator.planning.problem import World
@@ -77,3 +78,21 @@ def test_work_with_most_of_the_memory_is_not_owed_more_gpus() -> None:
     world = World(a_world([jobs[1], jobs[0]], [pool], rules=[HALF]))
     assert world.in_use(HALF) == Amount(1.0, 0.0, 90_000.0)
     assert world.owed == {"small"}
+
+
+def test_a_job_of_several_forms_is_owed_the_widest_that_the_guarantee_covers() -> None:
+    def on(gpus: int, models: tuple[str, ...] = ()) -> Form:
+        return Form(
+            1, Resources(gpus=Accelerators(count=gpus, models=models), cpus_milli=1, memory_mib=1), 1.0
+        )
+
+    wide = a_job("wide", gpus=8, forms=(on(3), on(2)))
+    rest = a_job("rest", memory_mib=1, submitted_at=wide.submitted_at + 1.0)
+    more = replace(rest, id="more", submitted_at=rest.submitted_at + 1.0)
+    assert World(a_world([wide, rest, more], [HOSTS], rules=[HALF])).owed == {"wide", "rest"}
+    assert World(a_world([replace(wide, forms=(on(5),))], [HOSTS], rules=[HALF])).owed == set()
+    of_model = replace(HALF, model="H100")
+    either = replace(wide, forms=(on(2, ("H100",)),))
+    pools = [HOSTS, a_pool("edge", model="H100")]
+    assert World(a_world([either], pools, rules=[of_model])).owed == {"wide"}
+    assert World(a_world([replace(either, forms=())], pools, rules=[of_model])).owed == set()
