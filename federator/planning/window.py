@@ -194,7 +194,7 @@ class _Choice:
         recent_gpus: Mapping[str, float],
     ) -> None:
         self.pools, self.book, self.now, self.recent = pools, RuleBook(rules, now), now, recent_gpus
-        self.line, self.table = line, line.table
+        self.line, self.table, self.running = line, line.table, by_queue(pools)
         self.nodes = self.table[:, 2]
         parts = np.array([bool(each.shared) for each in line.eligibles], dtype=bool)[self.table[:, 1]]
         self.gpus = self.nodes * self.table[:, 3] / np.where(parts, WHOLE_MILLI, 1)
@@ -256,9 +256,8 @@ class _Choice:
     def _owed(self) -> Bools:
         """Jobs that their queue's guarantee covers, by priority and arrival until it is full."""
         line, owed = self.line, np.zeros(len(self.line), dtype=bool)
-        running = by_queue(self.pools)
         for row in self.book.guarantees:
-            due, used = due_of(row, self.pools).amount, in_use(row, running)
+            due, used = due_of(row, self.pools).amount, in_use(row, self.running)
             free = np.array(due) * (1.0 + SLACK) - np.array(used)
             queues = np.array([under(queue, row.queue) for queue in line.queues])
             models = np.array([not row.model or row.model in each.models for each in line.eligibles])
@@ -267,8 +266,7 @@ class _Choice:
             mine = mine[np.lexsort((line.submitted_at[mine], -line.priority[mine]))]
             while len(mine := mine[(self.asks[line.kind[mine]] <= free).all(axis=1)]):
                 # As many as fit in a row; whoever is next is too large, and all of its size with it.
-                asks = self.asks[line.kind[mine]]
-                taken = mine[(np.cumsum(asks, axis=0) <= free).all(axis=1)]
+                taken = mine[(np.cumsum(self.asks[line.kind[mine]], axis=0) <= free).all(axis=1)]
                 owed[taken] = True
                 free -= self.asks[line.kind[taken]].sum(axis=0)
                 mine = mine[len(taken) :]
@@ -293,8 +291,8 @@ class _Choice:
 
     def _in_use(self, head: str) -> float:
         """Owned GPUs that placements of a queue, or below it, have; without those of queues whose past counts."""
-        running = by_queue(self.pools).items()
-        return sum(has.gpus for (queue, _), has in running if under(queue, head) and queue not in self.recent)
+        mine = ((queue, has) for (queue, _), has in self.running.items() if under(queue, head))
+        return sum(has.gpus for queue, has in mine if queue not in self.recent)
 
     # -- the parts, as places in the order ----------------------------------------------------------------------------
 

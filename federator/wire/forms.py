@@ -72,24 +72,19 @@ def read_asked(given: Mapping[str, object]) -> Asked:
     counts = _counts(nodes, low, high, scaling)
     if scaling is not None and ranged:
         entries = _named(written, entries, scaling)
-    if scaling is not None and len(scaling) == 1:
-        raise Invalid(
-            "names one size only",
-            field="$.scaling",
-            remedy=f"name two or more sizes from {span}, or leave it out",
-        )
-    if scaling is None:
-        most = MAX_FORMS // len(entries)
-        counts = _thinned(counts, most, nodes)
-        entries = tuple(_thinned(sizes, most, sizes[0]) for sizes in entries)
+    if scaling is not None:
+        _refuse_one_size(scaling, span)
+    else:
+        counts, entries = _with_room(counts, entries, nodes)
     ranges = _Ranges(nodes, counts, entries, ranged)
     forms = _forms(ranges, scaling)
-    first = Asked(nodes, entries[0][0])
     if len(forms) == 1:
-        return first
-    first = first._replace(left_out=_left_out(ranges, scaling))
+        return Asked(nodes, entries[0][0])
     changes = "checkpoint" in given and (low < high or any(len(sizes) > 1 for sizes in entries))
-    return first._replace(
+    return Asked(
+        nodes,
+        entries[0][0],
+        left_out=_left_out(ranges, scaling),
         forms=tuple(forms[1:]),
         elastic=True if changes else msgspec.UNSET,
         ordered=True if ordered else msgspec.UNSET,
@@ -175,6 +170,15 @@ def _size(key: object) -> int:
     raise Invalid(f"{fields.shown(key)} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)
 
 
+def _refuse_one_size(scaling: Mapping[int, float], span: str) -> None:
+    if len(scaling) == 1:
+        raise Invalid(
+            "names one size only",
+            field="$.scaling",
+            remedy=f"name two or more sizes from {span}, or leave it out",
+        )
+
+
 def _span(low: int, high: int, entries: tuple[tuple[Resources, ...], ...]) -> str:
     """What `scaling` could name, in words."""
     if low < high:
@@ -223,6 +227,14 @@ def _counts(nodes: int, low: int, high: int, scaling: Mapping[int, float] | None
             remedy="leave it out, or write another min_nodes or max_nodes",
         )
     return tuple(sorted(scaling))
+
+
+def _with_room(
+    counts: tuple[int, ...], entries: tuple[tuple[Resources, ...], ...], nodes: int
+) -> tuple[tuple[int, ...], tuple[tuple[Resources, ...], ...]]:
+    """Counts of nodes, and sizes of each entry, so few that all entries together have no more forms than are planned."""
+    most = MAX_FORMS // len(entries)
+    return _thinned(counts, most, nodes), tuple(_thinned(sizes, most, sizes[0]) for sizes in entries)
 
 
 def _thinned(sizes: tuple[Size, ...], most: int, kept: Size) -> tuple[Size, ...]:
