@@ -16,6 +16,7 @@ from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
 from federator.settings import ServerSettings, Settings
+from federator.wire.records import decode
 
 MIN_PROMISE_S = 7 * 86400.0
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without a URL of its own
@@ -55,14 +56,10 @@ def _read(path: Path) -> Settings:
     except YAMLError as error:
         raise Invalid(f"{path} is not YAML: {error}") from error
     try:
-        return msgspec.convert(document or {}, type=Settings)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        raise Invalid(
-            f"{message} in {path}",
-            field=where.rstrip("`") or "$",
-            remedy="docs/reference/settings.md lists every key",
-        ) from error
+        return decode(document or {}, Settings, "$")
+    except Invalid as error:
+        remedy = error.remedy or "docs/reference/settings.md lists every key"
+        raise Invalid(f"{error.message} in {path}", field=error.field, remedy=remedy) from error
 
 
 def _port(text: str) -> int:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
-from msgspec.inspect import DictType, ListType, StructType, Type, UnionType, VarTupleType, type_info
+from msgspec.inspect import DictType, EnumType, ListType, StructType, Type, UnionType, VarTupleType, type_info
 
 from federator.kernel.errors import Invalid
 
@@ -18,6 +18,7 @@ _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<want>.*?)`, got `(?P<got>.*?)`")
+_CHOICE = re.compile(r"Invalid enum value (?P<got>.*)", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
 _WORDS = {
     "object": "a mapping",
@@ -54,32 +55,46 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
         wanted = [word.strip() for word in expected["want"].split("|") if word.strip() != "null"]
         want = " or ".join(_WORDS.get(word, word) for word in wanted)
         got = _WORDS.get(expected["got"], expected["got"])
-        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}")
+        names = _names_at(type_info(into), below) if wanted == ["object"] else []
+        known = f"known in it are {', '.join(names)}" if names else None
+        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=known)
+    if choice := _CHOICE.fullmatch(what):
+        kind = _type_at(type_info(into), below)
+        values = [str(value.value) for value in kind.cls] if isinstance(kind, EnumType) else []
+        remedy = f"write {', '.join(values[:-1])} or {values[-1]}" if len(values) > 1 else None
+        return Invalid(f"is none of its values: {choice['got'][:80]}", field=f"{path}{below}", remedy=remedy)
     return Invalid(what, field=f"{path}{below}")
 
 
 def _names_at(kind: Type, below: str) -> list[str]:
     """The field names of the record that `below` leads to."""
+    found = _type_at(kind, below)
+    return [each.encode_name for each in found.fields] if isinstance(found, StructType) else []
+
+
+def _type_at(kind: Type, below: str) -> Type | None:
+    """What is expected where `below` leads to; None where that depends on what is written there."""
     for step in _STEP.finditer(below):
         kind = _record_in(kind)
         if isinstance(kind, StructType):
             inner = [each.type for each in kind.fields if each.encode_name == step[1]]
             if not inner:  # one of several kinds of records, and not the first of them
-                return []
+                return None
             kind = inner[0]
         elif isinstance(kind, VarTupleType | ListType):
             kind = kind.item_type
         elif isinstance(kind, DictType):
             kind = kind.value_type
-    kind = _record_in(kind)
-    return [each.encode_name for each in kind.fields] if isinstance(kind, StructType) else []
+    return _record_in(kind)
 
 
 def _record_in(kind: Type) -> Type:
-    """Of `Record | None`, the record."""
+    """Of `Record | None`, the record; also of a choice of values."""
     if isinstance(kind, UnionType):
         inner = [
-            each for each in kind.types if isinstance(each, StructType | VarTupleType | ListType | DictType)
+            each
+            for each in kind.types
+            if isinstance(each, StructType | VarTupleType | ListType | DictType | EnumType)
         ]
         return inner[0] if inner else kind
     return kind

@@ -1,5 +1,7 @@
 """What msgspec says of a mistake becomes the sentence that every other error has."""
 
+from enum import Enum
+
 import msgspec
 import pytest
 
@@ -11,11 +13,19 @@ class Wheel(msgspec.Struct, forbid_unknown_fields=True):
     spokes: int
 
 
+class Paint(Enum):
+    RED = "red"
+    GREEN = "green"
+    BLUE = "blue"
+
+
 class Cart(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     front: Wheel | None = None
     wheels: tuple[Wheel, ...] = ()
     spare: dict[str, Wheel] = {}
+    paint: Paint | None = None
+    coats: tuple[Paint, ...] = ()
 
 
 def test_a_good_value_is_decoded() -> None:
@@ -26,7 +36,7 @@ def test_a_good_value_is_decoded() -> None:
     ("value", "field", "says"),
     [
         ({"nam": "a"}, "$.x.nam", "did you mean name?"),
-        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare"),
+        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare, paint, coats"),
         ({"name": "a", "front": {"spoke": 1}}, "$.x.front.spoke", "did you mean spokes?"),
         (
             {"name": "a", "wheels": [{"spokes": 1}, {"spoke": 1}]},
@@ -37,7 +47,14 @@ def test_a_good_value_is_decoded() -> None:
         ({"front": None}, "$.x.name", "is missing"),
         ({"name": 1}, "$.x.name", "must be a text, not a whole number"),
         ({"name": "a", "front": 1}, "$.x.front", "must be a mapping, not a whole number"),
+        ({"name": "a", "front": 1}, "$.x.front", "known in it are spokes"),
         ([], "$.x", "must be a mapping, not a list"),
+        (
+            {"name": "a", "paint": "gren"},
+            "$.x.paint",
+            "is none of its values: 'gren' (write red, green or blue)",
+        ),
+        ({"name": "a", "coats": ["red", "x"]}, "$.x.coats[1]", "write red, green or blue"),
     ],
 )
 def test_a_mistake_names_field_and_remedy(value: object, field: str, says: str) -> None:
