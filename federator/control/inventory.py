@@ -27,8 +27,8 @@ class Heard:
     site: str
     status: SiteStatus = SiteStatus.JOINING
     session: str = ""
-    stopped: bool = False
-    """It has ended the last session because it stops."""
+    stopped_boot_s: float | None = None
+    """When it has ended the last session because it stops; None: it has not."""
     report: SiteReport | None = None
     counted: frozenset[str] = frozenset()
     """The placements that the report counts."""
@@ -59,7 +59,7 @@ class Inventory:
     def opened(self, member: Member, session: str) -> None:
         """A session stands; until its first report the member's old report counts for nothing."""
         heard = self.members.setdefault(member.id, Heard(site=member.site))
-        heard.session, heard.stopped = session, False
+        heard.session, heard.stopped_boot_s = session, None
         heard.report = None
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()
@@ -90,7 +90,7 @@ class Inventory:
         """The connection ended. The report stays and ages; its site gets no new work until it is back. `stopped`: the agent has said that it stops."""
         heard = self.members.get(member)
         if heard is not None and heard.session == session:
-            heard.session, heard.stopped = "", stopped
+            heard.session, heard.stopped_boot_s = "", self._clock.boot() if stopped else None
             if stopped and allows(heard.status, "goodbye"):
                 heard.status = advance(heard.status, "goodbye")
             self._tell()
@@ -137,8 +137,9 @@ class Inventory:
             return f"waiting for its first report since the dispatcher started {since} ago"
         if heard.status is SiteStatus.UNREACHABLE or not heard.session:
             age_s = self.age_s(member.id) or 0.0
-            if heard.stopped:
-                return f"its agent was stopped {format_duration(age_s // 1)} ago"
+            if heard.stopped_boot_s is not None:
+                stopped_s = self._clock.boot() - heard.stopped_boot_s
+                return f"its agent was stopped {format_duration(stopped_s // 1)} ago"
             return f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
         if heard.report is None:
             return "its agent is connected; waiting for its first report"

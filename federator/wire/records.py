@@ -9,7 +9,17 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
-from msgspec.inspect import DictType, EnumType, ListType, StructType, Type, UnionType, VarTupleType, type_info
+from msgspec.inspect import (
+    DictType,
+    EnumType,
+    ListType,
+    LiteralType,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
 
 from federator.kernel.errors import Invalid
 
@@ -60,7 +70,7 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
         return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=known)
     if choice := _CHOICE.fullmatch(what):
         kind = _type_at(type_info(into), below)
-        values = [str(value.value) for value in kind.cls] if isinstance(kind, EnumType) else []
+        values = _values_of(kind)
         remedy = f"write {', '.join(values[:-1])} or {values[-1]}" if len(values) > 1 else None
         return Invalid(f"is none of its values: {choice['got'][:80]}", field=f"{path}{below}", remedy=remedy)
     return Invalid(what, field=f"{path}{below}")
@@ -88,13 +98,20 @@ def _type_at(kind: Type, below: str) -> Type | None:
     return _record_in(kind)
 
 
+def _values_of(kind: Type | None) -> list[str]:
+    """What may be written there, where it is one of a few words."""
+    if isinstance(kind, EnumType):
+        return [str(each.value) for each in kind.cls]
+    return [str(each) for each in kind.values] if isinstance(kind, LiteralType) else []
+
+
 def _record_in(kind: Type) -> Type:
     """Of `Record | None`, the record; also of a choice of values."""
     if isinstance(kind, UnionType):
         inner = [
             each
             for each in kind.types
-            if isinstance(each, StructType | VarTupleType | ListType | DictType | EnumType)
+            if isinstance(each, StructType | VarTupleType | ListType | DictType | EnumType | LiteralType)
         ]
         return inner[0] if inner else kind
     return kind

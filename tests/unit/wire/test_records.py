@@ -1,6 +1,7 @@
 """What msgspec says of a mistake becomes the sentence that every other error has."""
 
 from enum import Enum
+from typing import Literal
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ class Cart(msgspec.Struct, forbid_unknown_fields=True):
     spare: dict[str, Wheel] = {}
     paint: Paint | None = None
     coats: tuple[Paint, ...] = ()
+    bell: Literal["loud", "soft"] | None = None
 
 
 def test_a_good_value_is_decoded() -> None:
@@ -36,7 +38,7 @@ def test_a_good_value_is_decoded() -> None:
     ("value", "field", "says"),
     [
         ({"nam": "a"}, "$.x.nam", "did you mean name?"),
-        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare, paint, coats"),
+        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare, paint, coats, bell"),
         ({"name": "a", "front": {"spoke": 1}}, "$.x.front.spoke", "did you mean spokes?"),
         (
             {"name": "a", "wheels": [{"spokes": 1}, {"spoke": 1}]},
@@ -54,6 +56,7 @@ def test_a_good_value_is_decoded() -> None:
             "$.x.paint",
             "is none of its values: 'gren' (write red, green or blue)",
         ),
+        ({"name": "a", "bell": "lud"}, "$.x.bell", "is none of its values: 'lud' (write loud or soft)"),
         ({"name": "a", "coats": ["red", "x"]}, "$.x.coats[1]", "write red, green or blue"),
     ],
 )
