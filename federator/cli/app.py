@@ -96,7 +96,9 @@ def build_app() -> App:
 def run_command(words: Sequence[str]) -> int:
     """Run the command that these words are; answers its exit code."""
     try:
-        code = build_app()(list(words), exit_on_error=False, print_error=False, result_action="return_value")
+        code = build_app()(
+            _with_input(words), exit_on_error=False, print_error=False, result_action="return_value"
+        )
     except CycloptsError as error:
         say_error(f"{plain(str(error)).rstrip('.')} (see federator {_verb(words)}--help)")
         return USAGE
@@ -126,6 +128,13 @@ def _say_faults(faults: Sequence[Exception]) -> int:
         assert isinstance(fault, FederatorError)
         say_error(plain(fault.describe()))
     return next(EXITS[kind] for kind in type(faults[0]).__mro__ if kind in EXITS)
+
+
+def _with_input(words: Sequence[str]) -> list[str]:
+    """A lone `-`, which is standard input, as a path that is not taken for an option. What a job is to run is left alone."""
+    if words and words[0] == "run":
+        return list(words)
+    return ["./-" if word == "-" else word for word in words]
 
 
 def _verb(words: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """The verbs about jobs: what they send, what they show, and with which code they end."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from federator.cli.app import _with_input
 from federator.kernel.ids import content_hash
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.events import Event
@@ -334,3 +336,36 @@ def test_a_server_that_is_not_there_is_named(federator: Command, fake: FakeDispa
     ran = federator("sites", "--server", "http://127.0.0.1:9")
     assert ran.code == 4
     assert "cannot reach the dispatcher at http://127.0.0.1:9" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words", [("submit", "-"), ("submit", "-f", "-"), ("submit", "--file=-"), ("preview", "-")]
+)
+def test_a_job_file_may_come_from_standard_input(
+    federator: Command, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("run: echo from-here\n"))
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "echo"), 201)
+    fake.answer("POST /v1/preview", Problem("about:blank", "No", 422, "heard", "invalid"), 422)
+    ran = federator(*words)
+    assert (ran.code, ran.err) == (0, "") or "heard" in ran.err
+    assert b"echo from-here" in fake.heard[-1].body
+
+
+def test_policies_may_come_from_standard_input(
+    federator: Command, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Queue\n"))
+    fake.answer(
+        "POST /v1/policies/validate", Problem("about:blank", "No", 422, "line 1: heard", "invalid"), 422
+    )
+    federator("policy", "validate", "-")
+    assert b"kind: Queue" in fake.heard[-1].body
+
+
+def test_an_option_that_there_is_not_is_said_to_be_one(federator: Command) -> None:
+    assert "Unknown option: --outputt" in federator("submit", "--outputt", "json").err
+
+
+def test_a_lone_hyphen_of_what_a_job_runs_is_left_to_it() -> None:
+    assert _with_input(["run", "--", "cat", "-"]) == ["run", "--", "cat", "-"]
