@@ -262,7 +262,9 @@ class Bursting:
         late_s = start + share * at.run_s(job) - deadline
         if late_s > 0:
             would = "would" if share == 1.0 else "would probably"
-            text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(late_s)} after its deadline"
+            text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(math.ceil(late_s))} after its deadline"
+            if again_s:
+                text += f", and taken back at the very end at {moment(finish + again_s, now)}"
             return NoCase("too-late", text, later_deadline(finish + again_s, deadline))
         if again_s and finish + again_s > deadline:
             return _unsafe(self.world.now, finish + again_s, deadline)
@@ -380,7 +382,7 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
 def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
     text = (
         f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
-        f"{span(fallback_at - deadline)} after its deadline"
+        f"{span(math.ceil(fallback_at - deadline))} after its deadline"
     )
     later = later_deadline(fallback_at, deadline)
     return NoCase("too-late", text, f"{later}, or spot_policy: spot to take the risk")

@@ -45,7 +45,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for
     window: Hours | None = None
     """The policy holds only then."""
     advisory: bool = False
-    """Rent nothing: only report what would have been rented, and why (`federator burst status`, and the ledger)."""
+    """Rent nothing: only report what would have been rented, and why (`federator burst`, and the ledger)."""
     approval_above: Money | None = None
     """A rental that may cost more USD than this in the worst case waits for `federator burst approve`."""
 

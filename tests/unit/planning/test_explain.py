@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from federator.kernel.quantities import parse_duration_s
-from federator.model.capacity import Shape
+from federator.model.capacity import Market, Shape
 from federator.model.changes import AskFor, WaitUntil
 from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period
@@ -249,3 +249,13 @@ def test_a_place_and_the_advice_name_the_same_later_deadline(late_s: float, marg
     assert due + parse_duration_s(words[1]) == change.value
     again = plan_greedily(apply(problem, advice.changes))
     assert [type(action) for action in again.actions] == [Rent]
+
+
+def test_a_spot_offer_that_is_late_says_when_it_would_be_done_if_it_were_taken_back() -> None:
+    """Else nobody would understand the length of the later deadline that it names."""
+    spot = an_offer("eu/spot", market=Market.SPOT, price_usd_h=4.0)
+    problem = _tight(0.001, spot, paused=False)
+    rows = {row.pool: row for row in explain_waiting(problem, plan_greedily(problem), "job-a").sites}
+    assert "1s after its deadline" in rows["eu/4xA100"].text
+    assert rows["eu/spot"].text.endswith(" after its deadline, and taken back at the very end at 00:40")
+    assert rows["eu/spot"].change == "a deadline 1h19m later"
