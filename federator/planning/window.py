@@ -172,8 +172,7 @@ def choose(
     `recent_gpus`: as a snapshot has it; `known`: what a plan of the whole line expects, where there is one.
     """
     if is_small(line, glances):
-        everybody = np.arange(len(line))
-        return Window(everybody, np.zeros(len(line)), everybody)
+        return Window(np.arange(len(line)), np.zeros(len(line)), np.arange(len(line)))
     return _Choice(line, pools, rules, now, recent_gpus or {}).window(glances or GLANCES, known)
 
 
@@ -203,8 +202,7 @@ class _Choice:
         """GPUs, milli-cores and MiB of all nodes."""
         self.size = np.where(self.gpus > 0, self.gpus, self.nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
-        extra = [INTERACTIVE_POINTS if queue in interactive else 0.0 for queue in line.queues]
-        self.extra = np.array(extra)[self.table[:, 0]]
+        self.extra = INTERACTIVE_POINTS * np.isin(line.queues, list(interactive))[self.table[:, 0]]
         likely = line.deadline_at - line.run_s / RUNTIME_MARGIN >= now
         self.latest = np.where(likely, line.deadline_at - line.run_s, np.inf)
         self.order = self._order()
@@ -245,7 +243,7 @@ class _Choice:
     # -- the order ----------------------------------------------------------------------------------------------------
 
     def _order(self) -> Ints:
-        """The published order (see `problem`), but for its last part: value per GPU-hour."""
+        """The published order (see `problem`), but for its last part, value per GPU-hour; and margins are those of estimates, for what runs have taught is not in the line."""
         line = self.line
         waited_h = np.maximum(0.0, self.now - line.submitted_at) / 3600.0
         aged = np.minimum(MAX_AGED, line.priority + AGING_POINTS_PER_H * waited_h)
