@@ -100,10 +100,8 @@ def parse(value: Mapping[str, object], path: str) -> KubeSettings:
     if "image" not in value:
         remedy = "name the image that jobs run in, for example 'image: pytorch/pytorch:2.4.0-cuda12.4-cudnn9-runtime'"
         raise Invalid("is missing", field=f"{path}.image", remedy=remedy)
-    pools = value.get("pools", [])
-    if not isinstance(pools, list):
-        raise Invalid("is not a list", field=f"{path}.pools", remedy="write one '- name: …' for each pool")
-    parsed = tuple(_pool(pool, f"{path}.pools[{index}]") for index, pool in enumerate(pools))
+    pools = _entries(value.get("pools", []), f"{path}.pools", "write one '- name: …' for each pool")
+    parsed = tuple(_pool(pool, where) for pool, where in pools)
     if len({pool.name for pool in parsed}) < len(parsed):
         raise Invalid("has two pools of one name", field=f"{path}.pools", remedy="give each its own")
     words = {
@@ -132,14 +130,12 @@ def _data(value: Mapping[str, object], path: str) -> KubeData:
     if "image" not in value:
         remedy = "name an image with federator[agent,aws] in it: the agent's own will do"
         raise Invalid("is missing", field=f"{path}.image", remedy=remedy)
-    volumes = value.get("volumes", [])
-    if not isinstance(volumes, list):
-        raise Invalid("is not a list", field=f"{path}.volumes", remedy="write '- {path: /data, claim: …}'")
+    volumes = _entries(value.get("volumes", []), f"{path}.volumes", "write '- {path: /data, claim: …}'")
     return KubeData(
         image=fields.text(value["image"], f"{path}.image", limit=1000),
         secret=_label(value["secret"], f"{path}.secret") if "secret" in value else "",
         cache=_volume(value["cache"], f"{path}.cache") if "cache" in value else None,
-        volumes=tuple(_mounted(each, f"{path}.volumes[{index}]") for index, each in enumerate(volumes)),
+        volumes=tuple(_mounted(each, where) for each, where in volumes),
     )
 
 
@@ -201,13 +197,18 @@ def _part_milli(value: object, path: str) -> int:
 
 
 def _tolerations(value: object, path: str) -> tuple[dict[str, str], ...]:
-    if not isinstance(value, list):
-        raise Invalid("is not a list", field=path, remedy="write '- {key: …, operator: Exists}'")
     found = []
-    for index, each in enumerate(value):
-        fields.known_only(fields.mapping(each, f"{path}[{index}]"), f"{path}[{index}]", TOLERATION_KEYS)
-        found.append(fields.pairs(each, f"{path}[{index}]", limit=4))
+    for each, where in _entries(value, path, "write '- {key: …, operator: Exists}'"):
+        fields.known_only(fields.mapping(each, where), where, TOLERATION_KEYS)
+        found.append(fields.pairs(each, where, limit=4))
     return tuple(found)
+
+
+def _entries(value: object, path: str, remedy: str) -> list[tuple[object, str]]:
+    """Those of a list, each with its own path."""
+    if not isinstance(value, list):
+        raise Invalid("is not a list", field=path, remedy=remedy)
+    return [(each, f"{path}[{index}]") for index, each in enumerate(value)]
 
 
 def _label(value: object, path: str) -> str:
