@@ -216,6 +216,7 @@ class Observer:
             closed_because=of.because,
             shared=bool(pool.shared),
             cut_milli=pool.cut_milli or 0,
+            longest_s=pool.longest_s or None,
             **_lease_fields(of.lease, self.slack_s),
         )
         return _as_held(_PoolKept(pool, here, -math.inf, view), report, now)

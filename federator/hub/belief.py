@@ -66,6 +66,7 @@ def _check_pool(pool: Pool, where: str) -> None:
         raise Invalid(f"is not {WHOLE_MILLI}, for GPUs that are shared", field=f"{where}.gpus_per_node")
     if pool.shared:
         _between(pool.gpus_per_node, 1, WHOLE_MILLI, f"{where}.gpus_per_node")
+    _between(pool.longest_s or 0.0, 0.0, MAX_NUMBER, f"{where}.longest_s")
     _between(pool.cut_milli or 0, 0, pool.gpus_per_node if pool.shared else 0, f"{where}.cut_milli")
     _between(pool.lent_gpus, 0, pool.nodes * pool.gpus_per_node, f"{where}.lent_gpus")
     for name in ("gpu_memory_mib", "cpus_milli_per_node", "memory_mib_per_node"):

@@ -65,6 +65,8 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its GPUs are shared: each is a host of its own, and all counts of GPUs here and in `free` are thousandths of one. Unset, so that dispatchers from before read it: they are not."""
     cut_milli: int | msgspec.UnsetType = msgspec.UNSET
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. Unset: any part."""
+    longest_s: float | msgspec.UnsetType = msgspec.UNSET
+    """What runs there is ended after this by the site's own scheduler. Unset: it is not."""
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -237,6 +237,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """Its GPUs are shared: each is a host of its own, and all counts of GPUs here, in `free` and in `busy` are thousandths of one."""
     cut_milli: int = 0
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
+    longest_s: float | None = None
+    """What runs there is ended after this by the site's own scheduler. None: it is not."""
 
     @property
     def key(self) -> str:

@@ -57,6 +57,8 @@ class Candidate:
     """Its GPUs are shared: each is a host of its own, and is counted in thousandths."""
     cut_milli: int = 0
     """They are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
+    longest_s: float | None = None
+    """What runs there is ended after this by the site's own scheduler. None: it is not."""
 
     @property
     def shown(self) -> str:
@@ -180,6 +182,7 @@ def make(view: PoolView) -> tuple[object, ...]:
         view.gpus_per_node,
         view.shared,
         view.cut_milli,
+        view.longest_s,
         view.cpus_milli_per_node,
         view.memory_mib_per_node,
         tuple(sorted(view.labels.items())),
@@ -244,6 +247,7 @@ def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candid
         data=data,
         shared=view.shared,
         cut_milli=view.cut_milli,
+        longest_s=view.longest_s,
     )
 
 

@@ -21,7 +21,7 @@ from federator.planning.calendars import closed_by_calendar, next_start
 from federator.planning.candidates import Candidate, of_offer, of_pool
 from federator.planning.data import data_book
 from federator.planning.rulebook import RuleBook
-from federator.planning.wording import gpus, moment
+from federator.planning.wording import gpus, moment, span
 from federator.wire.needs import DATA, FORMS, IMAGES, RENTED, TOGETHER
 
 
@@ -127,6 +127,29 @@ def _fencing(job: JobView, at: Candidate, ground: Ground) -> Answer:
         return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
     text = "nothing there ends work that is cut off when the agent itself is dead"
     return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
+
+
+def _longest_run(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Without a max_duration it is the run as forecast that must not be too long."""
+    if at.longest_s is None or longest_of(job, at) <= at.longest_s:
+        return None
+    said = (
+        "its max_duration is"
+        if job.max_duration_s is not None
+        else "without a max_duration, it is forecast to run for"
+    )
+    most = span(at.longest_s)
+    return (
+        f"the site ends what runs there after {most}, and {said} {span(longest_of(job, at))}",
+        f"set max_duration to {most}",
+    )
+
+
+def longest_of(job: JobView, at: Candidate) -> float:
+    """How long the job's own run there may become."""
+    if job.max_duration_s is not None:
+        return job.max_duration_s
+    return at.run_s(job) - at.transfer(job).seconds
 
 
 def _gpu_model(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -276,6 +299,11 @@ FILTERS: tuple[Test, ...] = (
         "fencing",
         "The job is to stop where its site is cut off (`stop_within`), and nothing there enforces that.",
         _fencing,
+    ),
+    Test(
+        "longest-run",
+        "The site's own scheduler ends what runs there before the job's `max_duration`, or before its run as forecast.",
+        _longest_run,
     ),
     Test("gpu-model", "The job asks for certain GPU models.", _gpu_model),
     Test("gpu-memory", "The job asks for more memory per GPU.", _gpu_memory),

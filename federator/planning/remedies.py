@@ -218,6 +218,10 @@ def _fencing(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "needs_fencing", value=False)
 
 
+def _shorter(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+    return _ask(job, "max_duration_s", at.longest_s)
+
+
 def _model(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "models", (*job.models, at.model)) if at.gpus else ()
 
@@ -321,6 +325,7 @@ LIFTS: dict[str, Lift] = {
     "lends-to": _lends,
     "abilities": _abilities,
     "fencing": _fencing,
+    "longest-run": _shorter,
     "gpu-model": _model,
     "gpu-memory": _memory,
     "shared-gpus": _parts,

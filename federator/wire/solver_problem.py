@@ -238,6 +238,8 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """Its GPUs are shared: each is a host of its own with a share of CPUs and memory, and GPUs, free and busy, are counted in thousandths."""
     cut_milli: Count = 0
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
+    longest_s: Seconds | None = None
+    """What runs there is ended after this by the site's own scheduler; left out: it is not."""
     cpus_milli_per_node: Count = 0
     """CPUs of each host, in thousandths of a core."""
     memory_mib_per_node: Count = 0

@@ -37,6 +37,8 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it. Parts of one machine may be seen as one `Host`."""
     cut_milli: int = 0
     """Of shared GPUs: a rank gets whole parts of so many thousandths. 0: any part."""
+    longest_s: float | None = None
+    """The site's own scheduler ends what has run for so long. None: it does not."""
 
     @property
     def on_machine(self) -> int:

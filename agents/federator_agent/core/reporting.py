@@ -112,6 +112,7 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         lent_gpus=_lent_gpus(state, pool) * unit if lends else 0,
         shared=True if pool.shares else UNSET,
         cut_milli=pool.cut_milli or UNSET,
+        longest_s=pool.longest_s or UNSET,
     )
 
 

@@ -225,6 +225,7 @@ def _pool(name: str, members: list[tuple[_Lent, int]]) -> HostPool:
         gpus_per_node=max(lot.units for lot in lots),
         cpus_milli_per_node=max(cpus for cpus, _ in beside),
         memory_mib_per_node=max(memory for _, memory in beside),
+        longest_s=members[0][0].partition.max_time_s,
     )
     if not lots[0].part_milli:
         return pool

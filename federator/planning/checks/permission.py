@@ -26,6 +26,7 @@ LOOK_S = 7 * 86400.0
 def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
     """The job asked for such GPUs and such a place, and the site lends to its queue."""
     yield from _hardware(job, target)
+    yield from _too_long(job, target)
     yield from _whereabouts(job, target)
     if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
         yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
@@ -36,6 +37,14 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
             yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
         yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")
+
+
+def _too_long(job: JobView, target: Target) -> Iterator[Fault]:
+    most = target.pool.longest_s if target.pool is not None else None
+    if most is not None and (job.max_duration_s or 0.0) > most:
+        yield Fault(
+            PERMISSION, f"{target.key} ends what runs there after {most:g} s, the job may run for longer"
+        )
 
 
 def _hardware(job: JobView, target: Target) -> Iterator[Fault]:

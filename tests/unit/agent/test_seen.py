@@ -53,6 +53,13 @@ def test_before_the_first_look_it_has_nothing_and_refuses() -> None:
     assert pool(look(world, 4, 4)).lent_gpus == 8
 
 
+def test_the_longest_run_that_its_scheduler_takes_is_told() -> None:
+    world = a_world()
+    assert pool(look(world, 4)).longest_s is msgspec.UNSET
+    limited = msgspec.structs.replace(POOL, longest_s=3600.0)
+    assert pool(look(world, 4, pools=(limited,))).longest_s == 3600.0
+
+
 def test_a_placement_is_taken_off_once_before_it_is_seen_there_and_after() -> None:
     world = a_world()
     look(world, 4, 4)

@@ -42,6 +42,18 @@ async def test_parts_fill_a_gpu_exactly_and_the_rest_waits() -> None:
     assert [world.job(job).placement is not None for job in jobs] == [True, True, True, False]
 
 
+async def test_a_job_that_is_too_long_for_a_site_goes_past_it() -> None:
+    world = await make_world()
+    site = await world.add_site("lab", nodes=4, gpus=1)
+    site.pool = replace(site.pool, longest_s=3600.0)
+    site.report()
+    fits = await world.submit(resources={"gpus": 1}, estimate="30m", max_duration="1h")
+    never = await world.submit(resources={"gpus": 1}, estimate="30m", max_duration="2h")
+    await world.turn()
+    assert world.placement(fits).members == ("lab",)
+    assert world.job(never).placement is None
+
+
 async def test_nodes_on_one_host_are_planned_as_one_and_placed_as_many() -> None:
     world = await make_world()
     await world.add_site("lab", nodes=2, gpus=4)

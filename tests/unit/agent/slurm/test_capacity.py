@@ -48,6 +48,7 @@ def test_a_recorded_cluster() -> None:
     free = {host.name: (len(host.gpus), host.cpus_milli, host.memory_mib) for host in seen.hosts["main"]}
     assert free == {"n0": (0, 28000, 65136), "n1": (4, 30000, 65336), "n2": (0, 31000, 65436)}
     assert seen.counted == {"pl-1"}
+    assert pool.longest_s == 86400.0
     running, *waiting = sorted(seen.local_work, key=lambda work: work.queued)
     assert (running.nodes, running.gpus_per_node, running.queued) == (1, 8, False)
     assert sorted((work.nodes, work.gpus_per_node) for work in waiting) == [(1, 3), (4, 8)]
