@@ -120,7 +120,8 @@ class Cluster:
         nodes = output.read_nodes(await show("scontrol", "show", "node", "--details", "--oneliner"))
         partitions = output.read_partitions(await show("scontrol", "show", "partition", "--oneliner"))
         jobs = await show("scontrol", "show", "job", "--details", "--oneliner")
-        others, shards = output.read_other_jobs(jobs), output.read_shards(jobs)
+        others = output.read_other_jobs(jobs)
+        shards = output.read_shards(jobs, {node.name for node in nodes})
         self._view = view(self.settings, nodes, partitions, others, ours, running, shards)
         if not lent_partitions(self.settings, partitions):
             wanted = ", ".join(self.settings.partitions) or "any that is up"

@@ -6,7 +6,7 @@ with a strange name must not blind the agent to all others.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -23,9 +23,12 @@ OVER = frozenset(
 )  # fmt: skip
 """States in which Slurm has cleaned up on all nodes: nothing of the job runs. Any other state, also one unknown, is not over."""
 _FIELD = re.compile(r"(?:^|\s+)([A-Za-z][A-Za-z0-9_/:&.]*)=")
-_GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d+)(?:\([^)]*\))?")
-_SHARD = re.compile(r"shard(?::([^:(),]+|\(null\)))?:(\d+)(?:\(IDX:([\d,-]+)\))?")
+_GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d{1,9})(?:\([^)]*\))?")
+_SHARD = re.compile(r"shard(?::([^:(),]+|\(null\)))?:(\d{1,9})(?:\(IDX:([\d,-]+)\))?")
 _HELD = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+MOST_HOSTS, MOST_GPUS = 20_000, 1000
+"""Of one list, and of one host."""
 _HOSTS = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,]*)")
 _TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*))?[:=]?(\d+)?(?=,|$)")
 _WORDS = re.compile(
@@ -171,38 +174,44 @@ def _job_gpus(fields: dict[str, str], nodes: int) -> int:
     return 0
 
 
-def read_shards(text: str) -> dict[str, Counter[int]]:
-    """How many shards of each GPU of a node jobs have, by node and the GPU's number there, from `scontrol show job --details --oneliner`: of nodes, Slurm tells only that some are used."""
+def read_shards(text: str, nodes: Collection[str]) -> dict[str, Counter[int]]:
+    """How many shards of each GPU of these nodes jobs have, by node and the GPU's number there, from `scontrol show job --details --oneliner`: of nodes, Slurm tells only that some are used.
+
+    Users write into these lines, too: a job's name may look like all of this, with ranges without an end. Whoever does so makes GPUs look used, and no more.
+    """
     used: dict[str, Counter[int]] = {}
     for line in text.splitlines():
         if "shard" not in line or " JobState=RUNNING " not in line:
             continue
         for hosts, gres in _HELD.findall(line):
             for _, count, numbers in _SHARD.findall(gres):
-                if not numbers:
-                    continue
-                for host in host_names(hosts):
-                    # Several tasks may have shards of several GPUs, and how many of each is not said: then it may be all of them.
-                    used.setdefault(host, Counter()).update(
-                        dict.fromkeys(map(int, _numbers(numbers)), int(count))
-                    )
+                # Several tasks may have shards of several GPUs, and how many of each is not said: then it may be all of them.
+                gpus = [number for number in map(int, _numbers(numbers)) if number < MOST_GPUS]
+                for host in set(host_names(hosts)).intersection(nodes) if gpus else ():
+                    used.setdefault(host, Counter()).update(dict.fromkeys(gpus, int(count)))
     return used
 
 
 def host_names(text: str) -> list[str]:
     """The names in a list such as `n[0-2,7],login`."""
-    names = []
+    names: list[str] = []
     for before, numbers, after in _HOSTS.findall(text):
         names += [f"{before}{each}{after}" for each in (_numbers(numbers) if numbers else ("",))]
+        if len(names) > MOST_HOSTS:
+            break
     return names
 
 
 def _numbers(text: str) -> list[str]:
-    """Of `08-10,3`: 08, 09, 10 and 3."""
-    found = []
+    """Of `08-10,3`: 08, 09, 10 and 3. What is no range, or longer than any list of hosts, is passed over."""
+    found: list[str] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += [f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            continue
+        begin, end = int(match[1]), int(match[2] or match[1])
+        if end - begin + len(found) < MOST_HOSTS:
+            found += [f"{number:0{len(match[1])}d}" for number in range(begin, end + 1)]
     return found
 
 

@@ -50,12 +50,23 @@ def free(of: View, pool: str) -> list[tuple[str, int, int]]:
 
 def test_the_shards_of_each_gpu_are_known_from_the_jobs_that_have_them() -> None:
     assert read_nodes(NODE)[0].shards == {"a100": 8}
-    used = read_shards(JOBS)
+    used = read_shards(JOBS, {f"n{number}" for number in range(4)})
     assert used == {"n0": {0: 3}, "n1": {1: 1}, "n2": {1: 1}, "n3": {1: 1}}
 
 
 def test_lists_of_hosts_are_read() -> None:
     assert host_names("a,n[08-10,3]x,b[1]") == ["a", "n08x", "n09x", "n10x", "n3x", "b1"]
+
+
+def test_a_name_that_looks_like_a_list_without_an_end_is_passed_over() -> None:
+    """Any user of the cluster may write it; read out in full, it would take the agent down."""
+    many = "n[0-999999999]," * 40 + "n[0-19000]," * 200 + "n[x-y,1-,9999999999999999999999]"
+    line = f"JobId=1 JobName=x Nodes={many} CPU_IDs=0 Mem=0 GRES=shard:1(IDX:0-999999999,3,0-19000),shard:{'9' * 5000}(IDX:1) JobState=RUNNING NumNodes=1"
+    assert host_names("n[0-999999999]") == []
+    assert len(host_names(many)) < 50_000
+    used = read_shards(line, {"n1", "n2"})
+    assert set(used) == {"n1", "n2"}
+    assert max(used["n1"]) < 1000
 
 
 def test_instances_are_a_pool_of_parts_beside_whole_gpus() -> None:
