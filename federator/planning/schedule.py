@@ -211,10 +211,10 @@ class _Engine(Board):
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
             alike = self.lanes.behind(self.world.key(job))
-            if better is None and not job.forms and alike < MOST_ALIKE:
+            if better is None and alike < MOST_ALIKE:
                 self.result.attempts += len(self.world.home(job))
                 pays = self.world.places[best.place].rented
-                better = self.patience.better(job, at, best.total, alike, pays=pays)
+                better = self.patience.better(job, at, best.place, best.total, alike, pays=pays)
             if better is None:
                 self._start(job, best.place, at, best.hosts)
             return better

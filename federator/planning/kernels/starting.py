@@ -207,8 +207,8 @@ def worth_waiting_for(s, job, klass, best, at, best_usd):
     """Why a job lets the best of its places that are free go by, or that it does not (`FREE`)."""
     kind, way = s.classes[klass], s.ways[best]
     better = better_later(s, job, klass, at) if is_late(kind, way, at) else FREE
-    if better == FREE and kind.forms == 0:
-        better = cheaper_later(s, job, klass, at, best_usd, s.places[way.place].kind != OWNED)
+    if better == FREE:
+        better = cheaper_later(s, job, klass, at, best, best_usd)
     return better
 
 
@@ -233,18 +233,35 @@ def note(kind, by, place, x):
 
 
 @compiled
-def cheaper_later(s, job, klass, at, usd, pays):
-    """Whether waiting for another owned place costs less, all told, than starting at once for so much, for the last of those that are alike."""
-    kind, state = s.classes[klass], s.state[0]
-    best, best_usd, best_at, alike = -1, usd - LEAST_GAIN, 0.0, kind.last_member - kind.next
+def least_here(s, job, klass, at, here, usd):
+    """What the cheapest of a job's forms costs where it starts; as it starts, where that is rented, or it has one form only."""
+    kind, least = s.classes[klass], usd
+    if kind.forms == 0 or s.places[here.place].kind != OWNED:
+        return least
+    for number in range(kind.first_way, kind.last_way):
+        way = s.ways[number]
+        if way.place == here.place:
+            least = min(least, rank_usd(s, job, way, at, missed(kind, way, at)))
+    return least
+
+
+@compiled
+def cheaper_later(s, job, klass, at, start, usd):
+    """Whether waiting for another owned place costs less, all told, than starting at once by that way for so much, for the last of those that are alike."""
+    kind, state, here = s.classes[klass], s.state[0], s.ways[start]
+    alike = kind.last_member - kind.next
     if alike >= MOST_ALIKE:
         return FREE
+    pays = s.places[here.place].kind != OWNED
+    best, best_usd, best_at = -1, least_here(s, job, klass, at, here, usd) - LEAST_GAIN, 0.0
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
         place = s.places[way.place]
         if place.kind != OWNED or s.flags[state.open_at + klass, way.place] == 0:
             continue
         state.attempts += 1
+        if kind.forms != 0 and (way.place == here.place or way.option > here.option):
+            continue
         if rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
             continue
         state.epoch += 1

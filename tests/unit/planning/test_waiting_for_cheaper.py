@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from federator.model.plans import Plan
-from federator.model.snapshot import Problem
+from federator.model.capacity import Shape
+from federator.model.jobs import Accelerators, Form, Resources
+from federator.model.plans import Place, Plan
+from federator.model.snapshot import JobView, Problem
 from federator.planning import patience, window
 from federator.planning.checks import check
 from federator.planning.greedy import plan_greedily
@@ -90,3 +93,47 @@ def test_an_end_that_is_sure_is_waited_for_beside_work_that_is_overdue() -> None
     assert waiting.expected_start_at is not None
     assert NOW < waiting.expected_start_at <= NOW + 600.0
     assert waiting.reason == "cheaper-elsewhere"
+
+
+def choosy(*forms: Form, **fields: Any) -> JobView:
+    """A job of four GPUs that may run otherwise, too."""
+    return a_job(gpus=4, cpus_milli=1000, memory_mib=1024, forms=forms, **fields)
+
+
+def otherwise(gpus: int, throughput: float, **fields: Any) -> Form:
+    """One of its other forms."""
+    return Form(
+        1, Resources(gpus=Accelerators(count=gpus), cpus_milli=1000, memory_mib=1024), throughput, **fields
+    )
+
+
+def test_a_job_of_several_forms_waits_for_a_cheaper_place_too() -> None:
+    assert starts(plan_greedily(two_places(choosy(otherwise(2, 0.55))))) == []
+    assert starts(plan_greedily(two_places(choosy(otherwise(2, 0.55)), dear=1.2))) == ["job-a"]
+
+
+def test_it_does_not_wait_where_it_is_for_room_to_be_wide() -> None:
+    """It starts as it can and is widened when there is room."""
+    held = busy("place-1", "job-old", **(SOON | {"gpus": 3, "cpus_milli": 0, "memory_mib": 0}))
+    pool = a_pool(nodes=1, free=(Shape(1, 64_000, 262_144),), busy=(held,), price_usd_gpu_h=5.0)
+    (place,) = plan_greedily(a_world([choosy(otherwise(1, 0.3))], [pool])).actions
+    assert isinstance(place, Place)
+    assert place.form == 1
+
+
+def test_who_has_a_list_in_order_waits_for_an_earlier_entry_and_never_for_a_later_one() -> None:
+    home, away = two_places().snapshot.pools
+    cheap = replace(home, model="H100")
+    for first, waits in (("A100", False), ("H100", True)):
+        # What is free, and dear, is of the other model than what is cheap, and free soon.
+        second = "H100" if first == "A100" else "A100"
+        later = Form(
+            1,
+            Resources(gpus=Accelerators(count=4, models=(second,)), cpus_milli=1000, memory_mib=1024),
+            1.0,
+            option=1,
+        )
+        for ordered in (True, False):
+            job = choosy(later, models=(first,), ordered=ordered)
+            plan = plan_greedily(a_world([job], [cheap, away]))
+            assert (starts(plan) == []) is (waits or not ordered)
