@@ -49,7 +49,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queued_jobs: int = 1_000_000
     """Most jobs that are not terminal; over it submissions are refused with 429."""
     series: int = 10_000
-    """Most series (`every`) that have not ended; over it new ones are refused with 429."""
+    """Most series (`every`) on record, those among them that have ended and are not forgotten yet; over it new ones are refused with 429."""
     log_mib: int = 64
     """Most that is kept of one rank's log, in MiB; what is over is dropped, with a line that says so."""
 

@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.output import Column, Output, facts, show, show_data, show_rows, status
+from federator.cli.output import Column, Output, facts, say, show, show_data, show_rows, status
 from federator.cli.phrases import NONE, plain, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import NotFound
@@ -16,6 +16,8 @@ from federator.wire.http import SeriesDetail, SeriesRow, Submitted
 if TYPE_CHECKING:
     from federator.client import Client
 
+MOST_BELOW = 10
+"""Series that are shown below a list of jobs."""
 app = App(name="series", help="Show jobs that are submitted again and again; pause, resume and cancel them.")
 Name = Annotated[str, Parameter(help="Name of a series, your own first.")]
 Owner = Annotated[str, Parameter(help="Whose it is, where several people have one of that name.")]
@@ -83,10 +85,12 @@ async def series_to_list(client: "Client", *, mine: bool) -> list[SeriesRow]:
 
 
 def show_below(rows: list[SeriesRow], now: float, output: Output) -> None:
-    """Series below what a list of jobs shows; where there are none, nothing."""
+    """Some series below what a list of jobs shows; where there are none, nothing."""
     if rows:
         print()
-        show_rows(rows, series_columns(now), output, empty="")
+        show_rows(rows[:MOST_BELOW], series_columns(now), output, empty="")
+    if len(rows) > MOST_BELOW:
+        say(f"{MOST_BELOW} of {len(rows)} series; federator series for all")
 
 
 def begun(submitted: Submitted) -> str:

@@ -79,8 +79,12 @@ class SeriesDesk:
             if (file, every) == (former.file, former.every):
                 return former
             return replace(former, queue=job.queue, file=file, changed_at=now, **_times(every, former, now))
-        if sum(each.ended_at is None for each in self._records.series.values()) >= self._limits.series:
-            raise TooMany(f"there are {self._limits.series} series already", retry_after_s=60.0)
+        if former is None and len(self._records.series) >= self._limits.series:
+            most = self._limits.series
+            raise TooMany(
+                f"there are {most} series on record already, those that have ended lately among them",
+                retry_after_s=60.0,
+            )
         anchor_at = every.start_at if every.start_at is not None else now
         next_at = every.first(now, anchor_at)
         if next_at is None:

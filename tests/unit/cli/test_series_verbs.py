@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from federator.cli.series import begun
+from federator.cli.series import MOST_BELOW, begun, show_below
 from federator.model.series import Note, Recurrence
 from federator.wire.http import JobPage, Problem, SeriesDetail, SeriesRow, SubmitResult, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
@@ -31,6 +31,11 @@ DETAIL = SeriesDetail(
     every=Recurrence(interval_s=21600.0),
     notes=(Note(NOW - 60.0, "the run due at 2025-10-09T08:53:20Z is skipped: nightly-2 is not over"),),
 )
+
+
+def test_of_very_many_some_stand_below_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    show_below([SERIES] * 50, NOW, "table")
+    assert capsys.readouterr().out.count("nightly-3 RUNNING") == MOST_BELOW
 
 
 def test_a_file_that_begins_one_prints_its_name(
