@@ -66,8 +66,8 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
         want = " or ".join(_WORDS.get(word, word) for word in wanted)
         got = _WORDS.get(expected["got"], expected["got"])
         names = _names_at(type_info(into), below) if wanted == ["object"] else []
-        known = f"known in it are {', '.join(names)}" if names else None
-        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=known)
+        holds = f"known in it are {', '.join(names)}" if names else None
+        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=holds)
     if choice := _CHOICE.fullmatch(what):
         kind = _type_at(type_info(into), below)
         values = _values_of(kind)
