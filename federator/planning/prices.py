@@ -14,6 +14,7 @@ from federator.planning.calendars import closure
 from federator.planning.candidates import Candidate, size, typical_share
 from federator.planning.doubt import doubt_usd
 from federator.planning.rulebook import NEVER_WAIT_H, RuleBook
+from federator.planning.wording import cents_up
 
 STEEP = 1.702 * 2.5631
 """A logistic distribution is near a normal one of 1.702 times its scale, of which 80 of 100 lie within 2.5631 standard deviations."""
@@ -127,3 +128,8 @@ def never_usd(book: RuleBook, job: JobView) -> Cost:
     """A job that is never started."""
     value_usd = book.value_usd(job)
     return Cost(wait=book.wait_usd_h(job) * NEVER_WAIT_H, miss=value_usd, late=value_usd > 0.0)
+
+
+def worth_usd(cost_usd: float, surer: float) -> float:
+    """So much a met deadline must be worth that the cost is less than what is gained, where it is met so much likelier for it: a little more than enough."""
+    return cents_up(1.02 * cost_usd / surer + 0.01)

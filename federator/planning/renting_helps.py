@@ -16,9 +16,9 @@ from federator.planning.burdens import burden
 from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.candidates import machines
 from federator.planning.changes import apply
-from federator.planning.prices import late_share
+from federator.planning.prices import worth_usd
 from federator.planning.problem import World
-from federator.planning.reasons import Standing
+from federator.planning.reasons import LEAST_SURER, Standing
 from federator.planning.remedies import in_its_form, smallest_way, way_in
 from federator.planning.scenes import Scene, caps_at
 from federator.planning.wording import MINUTE_S, cents_up, later_deadline, met_by, moment, money
@@ -169,14 +169,10 @@ def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> 
     case = standing.bursting.case(job, place)
     if not isinstance(case, Case):
         return None
-    at, home = standing.world.places[place], standing.bursting.home.get(job.id)
-    staying = (
-        1.0 if home is None else late_share(job, home.start_at, max(1.0, home.finish_at - home.start_at))
-    )
-    surer = staying - late_share(job, case.start_at, at.run_s(job))
-    if surer < 0.05:
+    surer = standing.surer(job, place, case)
+    if surer < LEAST_SURER:
         return None
-    value = cents_up(1.02 * case.cost_usd / surer + 0.01)
+    value = worth_usd(case.cost_usd, surer)
     if value > _most_usd(standing.world, job.queue):
         return None  # the queue would refuse it
     return f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from federator.kernel.quantities import parse_duration_s
 from federator.model.capacity import Market, Shape
@@ -16,7 +17,7 @@ from federator.planning.explain import Aftermath, explain_waiting
 from federator.planning.greedy import plan_greedily
 from federator.planning.preview import preview
 from federator.planning.renting_helps import RENTING
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
 
 FULL = a_pool(
     nodes=1,
@@ -259,3 +260,24 @@ def test_a_spot_offer_that_is_late_says_when_it_would_be_done_if_it_were_taken_b
     assert "1s after its deadline" in rows["eu/4xA100"].text
     assert rows["eu/spot"].text.endswith(" after its deadline, and taken back at the very end at 00:40")
     assert rows["eu/spot"].change == "a deadline 1h19m later"
+
+
+def test_what_would_not_be_rented_for_its_chance_is_not_said_to_be_rented_later() -> None:
+    """The deadline is worth more than the rent, but not so much more likely to be met there as that takes."""
+    rent_usd = 11.67
+    problem = _tight(-1300.0, paused=False, **MARGIN)
+    (job,) = problem.snapshot.jobs
+    full = replace(FULL, busy=(replace(FULL.busy[0], ends_at=NOW + 5 * HOUR),))
+    problem = changed(problem, jobs=(replace(job, value_usd=1.05 * rent_usd),), pools=(full,))
+    plan = plan_greedily(problem)
+    found = explain_waiting(problem, plan, "job-a")
+    (row,) = [site for site in found.sites if site.site == "acme-eu"]
+    assert plan.waiting[0].reason == row.filter == "no-gain"
+    assert re.fullmatch(
+        r"it costs 11.67 USD; meeting the deadline is worth 12.25 USD, and that much likelier there: \d\d%",
+        row.text,
+    )
+    (advice,) = [each for each in found.remedies if "value" in each.text]
+    assert advice.text.startswith(row.change)
+    again = plan_greedily(apply(problem, advice.changes[:1])).waiting
+    assert [(each.kind, each.reason) for each in again] == [("later", "not-yet")]
