@@ -24,7 +24,7 @@ JOB_FILE = (
     Written("queue", "`research/vision`", "`default`", "Place in the tree of queues."),
     Written("priority", "0 to 100", "50, or the queue's cap", "Higher goes first where the plan must choose. A queue caps what may be claimed."),
     Written("workdir", "`.`", "–", "A folder: uploaded once by its content, unpacked where the job runs, which is its working directory. `.gitignore` and `.federatorignore` are respected."),
-    Written("setup", "`pip install -r requirements.txt`", "–", "Runs before the job, once per site for the same text and `workdir`."),
+    Written("setup", "`pip install -r requirements.txt`", "–", "Runs before the job, once per site for the same text, `workdir` and `env`."),
     Written("env", "`{NCCL_DEBUG: INFO}`", "–", "Variables for the job. Names that begin with `FEDERATOR_` are the site's."),
     Written("outputs", "`[results/**]`", "–", "Files below the working directory to collect at the end, for `federator download`."),
     Written("nodes", "1 to 4096", "1", "A gang: all nodes start together on one site, or none does."),
