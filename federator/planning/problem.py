@@ -23,7 +23,7 @@ from federator.model.jobs import Form, in_gpus
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.asking import Ground, Rejection
-from federator.planning.candidates import Candidate, of_offer, of_pools, size, typical_share
+from federator.planning.candidates import Candidate, of_offer, of_pools, size
 from federator.planning.caps import Caps
 from federator.planning.data import data_book
 from federator.planning.feasibility import CLOSED, FILTERS, opens_in_time, reject
@@ -345,10 +345,8 @@ class World:
             key = self.key(job)
             if key not in self._fastest_s:
                 self._fastest_s[key] = self.fastest_s(job, self.open_to(job)) or job.run_s
-            planned_s = self._fastest_s[key]
-            # A plan has a margin: who is late by it alone is more pressing than all others, not beyond hope.
-            likely_at = job.deadline_at - typical_share(job) * planned_s
-            latest = job.deadline_at - planned_s if likely_at >= self.now else math.inf
+            start = job.deadline_at - self._fastest_s[key]
+            latest = start if start >= self.now else math.inf
         density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
         owed, band = job.id in self.owed, math.floor(self.book.standing(job) / BAND)
         turn = self.share.get(job.id, 0.0)

@@ -26,7 +26,6 @@ from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import Outside, PoolView
 from federator.planning.budget import Budget
 from federator.planning.candidates import CPU_ONLY_SIZE
-from federator.planning.forecast import RUNTIME_MARGIN
 from federator.planning.outlook import Expected, Plan
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
@@ -203,8 +202,7 @@ class _Choice:
         self.size = np.where(self.gpus > 0, self.gpus, self.nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         self.extra = INTERACTIVE_POINTS * np.isin(line.queues, list(interactive))[self.table[:, 0]]
-        likely = line.deadline_at - line.run_s / RUNTIME_MARGIN >= now
-        self.latest = np.where(likely, line.deadline_at - line.run_s, np.inf)
+        self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
         self.order = self._order()
         self.kind = line.kind[self.order]
         self.words, self.klass = np.unique(line.klass[self.order], return_inverse=True)
@@ -243,7 +241,7 @@ class _Choice:
     # -- the order ----------------------------------------------------------------------------------------------------
 
     def _order(self) -> Ints:
-        """The published order (see `problem`), but for its last part, value per GPU-hour; and margins are those of estimates, for what runs have taught is not in the line."""
+        """The published order (see `problem`), but for its last part: value per GPU-hour."""
         line = self.line
         waited_h = np.maximum(0.0, self.now - line.submitted_at) / 3600.0
         aged = np.minimum(MAX_AGED, line.priority + AGING_POINTS_PER_H * waited_h)

@@ -86,7 +86,7 @@ PRICES = (
 ABOUT = (
     PRICES,
     f"Clouds there: {', '.join(offer.name for offer in (*A100, *V100))} at list prices ({'; '.join(SOURCES.values())}), there after {DELAY_S / 60:g} minutes.",
-    "Online: values, estimates and clouds as the files have them; waiting costs 0.2, 0.4 and 10 USD per GPU-hour in the queues of bands 0, 1 and 2 (interactive).",
+    "Online: values, estimates and clouds as the files have them; waiting costs 0.085, 0.155 and 1 USD per GPU-hour in the queues of bands 0, 1 and 2 (interactive).",
     "Means over the files of a load are given with 95 % intervals (Student's t) where they are the same for several files.",
 )
 
