@@ -1,9 +1,11 @@
 """Jobs that may run in several forms: what a form is priced as, what plans say of it, and what the checker holds against them."""
 
 import pytest
+from msgspec.structs import replace
 
+from federator.model.capacity import Shape
 from federator.model.jobs import Accelerators, Form, Resources
-from federator.model.plans import Place
+from federator.model.plans import Place, Rent
 from federator.model.rules import CapRow, CapUnit, PoolSelector
 from federator.model.snapshot import JobView
 from federator.planning import schedule
@@ -15,7 +17,18 @@ from federator.planning.objective import Evaluator
 from federator.planning.prices import cost, longer_s
 from federator.planning.problem import World
 from federator.solving.decide import decide
-from tests.support.worlds import HOUR, NOW, a_job, a_plan, a_pool, a_world, an_offer, bursting, placed
+from tests.support.worlds import (
+    HOUR,
+    NOW,
+    a_job,
+    a_plan,
+    a_pool,
+    a_world,
+    an_offer,
+    bursting,
+    busy,
+    placed,
+)
 
 
 def on(nodes: int, gpus: int = 1, throughput: float = 1.0, option: int = 0, model: str = "") -> Form:
@@ -112,6 +125,24 @@ def test_an_earlier_entry_is_taken_where_it_can_start_although_it_costs_more() -
             (place,) = plan.actions
             assert isinstance(place, Place)
             assert place.form == form
+
+
+def test_of_a_list_in_order_a_later_entry_starts_where_no_earlier_one_could() -> None:
+    job = a_job("choosy", models=("A100",), forms=(on(1, 1, option=1, model="H100"),), ordered=True)
+    full = a_pool(free=(Shape(0, 0, 0, 2),), busy=(busy("pl-1", "job-1", gpus=4, nodes=2),))
+    world = a_world([job], [full, a_pool("edge", model="H100", price_usd_gpu_h=5.0)])
+    for plan in (plan_greedily(world), decide(world)):
+        assert [(each.job, each.form) for each in plan.actions if isinstance(each, Place)] == [("choosy", 1)]
+
+
+def test_what_is_rented_for_a_list_in_order_is_chosen_by_its_price() -> None:
+    dear = an_offer("eu/dear")
+    dear = replace(dear, offer=replace(dear.offer, model="H100", price_usd_h=30.0))
+    job = a_job("choosy", models=("H100",), forms=(on(1, 1, option=1, model="A100"),), ordered=True)
+    job = replace(job, deadline_at=NOW + HOUR + 1000.0, value_usd=500.0)
+    world = a_world([job], offers=[an_offer(), dear], rules=[bursting()])
+    for plan in (plan_greedily(world), decide(world)):
+        assert [each.offer for each in plan.actions if isinstance(each, Rent)] == [an_offer().offer.name]
 
 
 def test_nobody_is_wide_while_somebody_waits_who_fits_into_the_difference() -> None:
