@@ -1,8 +1,8 @@
 """Who must make room: guarantees that are owed, and rules that let some displace others. Nothing else preempts.
 
 A job within its queue's guarantee that would not start within the reclaim time takes its place back from borrowers: queues without a
-guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those whose stop
-loses least – the work since the last checkpoint, all of it where there is none, and the start that has to be done again; over several
+guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those who had not to leave a
+while ago already, those whose stop loses least – the work since the last checkpoint, all of it where there is none, and the start that has to be done again; over several
 members only where no single one would do. What a stop frees is planned with in a later turn, when the site says so.
 """
 
@@ -19,6 +19,9 @@ from federator.planning.rulebook import matches
 from federator.planning.shares import Amount, of_work, widest
 from federator.planning.wording import guaranteed, span
 from federator.planning.yard import Lot, Release, need_of
+
+LATELY_S = 3600.0
+"""Whoever had to leave so lately leaves after all others of his priority."""
 
 
 class Reclaim(NamedTuple):
@@ -101,6 +104,11 @@ def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model:
         and job.priority - busy.priority >= rule.minimum_priority_gap
         and (busy.displaced_at is None or now - busy.displaced_at >= rule.cool_down_s)
     )
+
+
+def _lately(busy: BusyView, now: float) -> bool:
+    """Whether it had to leave a while ago: whoever waits for it again and again gets nothing done."""
+    return busy.displaced_at is not None and now - busy.displaced_at < LATELY_S
 
 
 def lost_gpu_s(busy: BusyView, now: float) -> float:
@@ -212,7 +220,8 @@ def _enough(lot: Lot, job: JobView, candidates: list[BusyView], now: float) -> l
         if isinstance(release.payload, BusyView) and release.payload.placement:
             releases.setdefault(release.payload.placement, []).append(release)
     order = sorted(
-        candidates, key=lambda b: (b.priority, lost_gpu_s(b, now), -b.started_at, b.placement or "")
+        candidates,
+        key=lambda b: (b.priority, _lately(b, now), lost_gpu_s(b, now), -b.started_at, b.placement or ""),
     )
     chosen: list[BusyView] = []
     for busy in order:

@@ -164,6 +164,7 @@ def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
         owner="bob",
         priority=told.get("priority", 50),
         started_at=NOW - parse_duration_s(told.get("ran", "1h")),
+        displaced_at=NOW - parse_duration_s(told["displaced"]) if "displaced" in told else None,
         shared=shared,
     )
 

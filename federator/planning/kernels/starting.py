@@ -235,37 +235,33 @@ def note(kind, by, place, x):
 @compiled
 def least_here(s, job, klass, at, here, usd):
     """What the cheapest of a job's forms costs where it starts; as it starts, where that is rented, or it has one form only."""
-    kind, least = s.classes[klass], usd
-    if kind.forms == 0 or s.places[here.place].kind != OWNED:
-        return least
-    for number in range(kind.first_way, kind.last_way):
-        way = s.ways[number]
-        if way.place == here.place:
-            least = min(least, rank_usd(s, job, way, at, missed(kind, way, at)))
-    return least
+    kind = s.classes[klass]
+    if kind.forms != 0 and s.places[here.place].kind == OWNED:
+        for number in range(kind.first_way, kind.last_way):
+            way = s.ways[number]
+            if way.place == here.place:
+                usd = min(usd, rank_usd(s, job, way, at, missed(kind, way, at)))
+    return usd
 
 
 @compiled
 def cheaper_later(s, job, klass, at, start, usd):
     """Whether waiting for another owned place costs less, all told, than starting at once by that way for so much, for the last of those that are alike."""
     kind, state, here = s.classes[klass], s.state[0], s.ways[start]
-    alike = kind.last_member - kind.next
+    best, best_at, alike = -1, 0.0, kind.last_member - kind.next
     if alike >= MOST_ALIKE:
         return FREE
-    pays = s.places[here.place].kind != OWNED
-    best, best_usd, best_at = -1, least_here(s, job, klass, at, here, usd) - LEAST_GAIN, 0.0
+    best_usd = least_here(s, job, klass, at, here, usd) - LEAST_GAIN
     for number in range(kind.first_way, kind.last_way):
-        way = s.ways[number]
-        place = s.places[way.place]
+        way, place = s.ways[number], s.places[s.ways[number].place]
         if place.kind != OWNED or s.flags[state.open_at + klass, way.place] == 0:
             continue
         state.attempts += 1
-        if kind.forms != 0 and (way.place == here.place or way.option > here.option):
-            continue
-        if rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
+        no_choice = kind.forms != 0 and (way.place == here.place or way.option > here.option)
+        if no_choice or rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
             continue
         state.epoch += 1
-        until = np.inf if pays else s.jobs[job].patient_until
+        until = s.jobs[job].patient_until if s.places[here.place].kind == OWNED else np.inf
         begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, until, True)
         if begins <= at or begins == np.inf:
             continue
