@@ -45,7 +45,7 @@ async def test_a_gang_meets_at_the_address_of_its_first_rank(
 ) -> None:
     run = (
         'if [ "$FEDERATOR_NODE_RANK" = 0 ]; then for i in 1 2; do nc -l -p "$MASTER_PORT"; done; '
-        'else until echo "hello from $FEDERATOR_NODE_RANK" | nc -w 1 "$MASTER_ADDR" "$MASTER_PORT"; do sleep 0.1; done; fi'
+        'else until echo "hello from $FEDERATOR_NODE_RANK" | nc -w 30 "$MASTER_ADDR" "$MASTER_PORT"; do sleep 0.1; done; fi'
     )
     spec = dispatcher.spec(run=run, nodes=3, resources=SMALL)
     await dispatcher.want(entry("p1", spec, nodes=3, pool=POOL))
