@@ -139,7 +139,7 @@ class Explainer:
             winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
             sites=then.sites if then else (),
             changes=then.changes if then else (),
-            expected_start_at=placement.started_at or placement.assigned_at if placement else None,
+            expected_start_at=_start_at(placement, then) if placement else None,
             expected_finish_at=job.finished_at or (placement.expected_end_at if placement else None),
             home_finish_at=evidence.home_finish_at if evidence else (then.home_finish_at if then else None),
             deadline_at=job.deadline_at,
@@ -181,3 +181,10 @@ class Explainer:
         run_time = self._observer.jobs.run_time(job, spec)
         explanation = msgspec.structs.replace(self._with_unheard(explanation), run_time=run_time)
         return Preview(job.name, job.queue, explanation, cost_usd, request.notes)
+
+
+def _start_at(placement: Placement, then: Explanation | None) -> float:
+    """When it started; else when it was expected to, which for a machine that boots is later than when it was placed."""
+    if placement.started_at is not None:
+        return placement.started_at
+    return max(placement.assigned_at, (then.expected_start_at if then else None) or 0.0)

@@ -12,7 +12,7 @@ from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.plans import Rent
 from federator.wire.http import JobPatch
-from tests.support.dispatch import ADA, ADMIN, World, make_world
+from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world
 
 POLICIES = """
 apiVersion: federator/v1
@@ -192,6 +192,19 @@ async def test_cancelling_before_the_boot_gives_the_machine_back(world: World) -
         await world.core.executor.step()
         await world.core.executor.poll()
     assert world.leases()[0].status is LeaseStatus.GONE
+
+
+async def test_a_job_that_its_machine_boots_for_is_said_to_start_when_that_is_there(world: World) -> None:
+    job = await world.submit(**JOB, finish_within="2h")
+    await until_rented(world, job)
+    placed_at = world.clock.now()
+    explanation = await world.core.views.explain(world.job(job))
+    assert explanation.expected_start_at == placed_at + OFFER.delay_s
+    world.clock.advance(OFFER.delay_s + 40.0)
+    await world.boot(world.leases()[0])
+    await world.obey()
+    explanation = await world.core.views.explain(world.job(job))
+    assert explanation.expected_start_at == placed_at + OFFER.delay_s + 40.0
 
 
 async def test_the_daily_cap_stops_a_rental_with_its_name(world: World) -> None:
