@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from federator.control.gangs import parts_of
-from federator.control.observation import RENTED_POOL, Observer, expected_ready_at
+from federator.control.observation import Observer, expected_ready_at
 from federator.control.proposals import with_approval_spent
 from federator.control.records import Changes, Records, row_key
 from federator.control.reuse import offer_of, warm_machines
@@ -165,7 +165,7 @@ class Committer:
             members=members,
             parts=parts,
             order=Order.RESERVE if parts else Order.RUN,
-            pool=RENTED_POOL,
+            pool=offer.pool,
             market=offer.market,
             lease=leases[0].id,
             leases=tuple(lease.id for lease in leases) if parts else (),
@@ -285,7 +285,7 @@ class Committer:
 
 def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:
     """Which of these machines each rank is on: each as full as it goes, one after the other."""
-    whole = Shape(offer.gpus, offer.cpus_milli, offer.memory_mib)
+    whole = Shape(offer.gpus_to_plan, offer.cpus_milli, offer.memory_mib)
     each = whole.holds(placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
     each = 1 if len(machines) == placement.nodes else each  # as many as ranks, where each is to be apart
     return tuple(machines[min(rank // each, len(machines) - 1)] for rank in range(placement.nodes))

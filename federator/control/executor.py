@@ -178,7 +178,7 @@ class Executor:
             return  # while paused nothing is asked for again: a machine that an unheard answer was of is in the listing
         request = LaunchRequest(
             name=lease.id,
-            offer=lease.offer,
+            offer=lease.offer.as_offered(),
             federation=self._federation,
             tags={"federator-lease": lease.id, "federator-queue": lease.queue},
             user_data=await self._user_data(lease),

@@ -25,11 +25,10 @@ from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
-from federator.model.snapshot import BusyView, OfferView, PoolView, Snapshot
+from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
 from federator.settings import ProviderSettings
 from federator.wire.needs import RENTED, abilities_of
 
-RENTED_POOL = "gpu"
 """Name of the one pool of a rented instance."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
 BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
@@ -118,7 +117,7 @@ class Observer:
             revision=records.revision,
             jobs=jobs,
             pools=pools,
-            offers=tuple(self.offers()),
+            offers=tuple(self._offers(in_parts=any(map(_in_parts, jobs)))),
             rules=rules,
             policy_version=records.policies.version,
             spend=spend(records, now, rules),
@@ -225,11 +224,11 @@ class Observer:
         self, site: Site, member: Member, lease: Lease | None, held: tuple[Holding, ...], now: float
     ) -> Iterator[PoolView]:
         """What is known of a member that has not reported yet: nothing may start there, but what runs and what is rented counts."""
-        names = [holding.placement.pool for holding in held] + ([RENTED_POOL] if lease else [])
+        names = [holding.placement.pool for holding in held] + ([lease.offer.pool] if lease else [])
         for name in dict.fromkeys(names):
             here = [holding for holding in held if holding.placement.pool == name]
             placements = [holding.placement for holding in here]
-            nodes, gpus = (1, lease.offer.gpus) if lease else _held(placements)
+            nodes, gpus = (1, lease.offer.gpus_to_plan) if lease else _held(placements)
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -244,7 +243,8 @@ class Observer:
                 model=lease.offer.model if lease else placements[0].model,
                 nodes=nodes,
                 gpus_per_node=gpus,
-                shared=any(placement.shared for placement in placements),
+                shared=any(placement.shared for placement in placements)
+                or bool(lease and lease.offer.shared),
                 busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
@@ -261,12 +261,13 @@ class Observer:
     def _booting_pool(self, lease: Lease, held: tuple[Holding, ...], now: float) -> PoolView:
         site = self._records.sites.get(lease.site)
         offer = lease.offer
-        whole = (Shape(offer.gpus, offer.cpus_milli, offer.memory_mib),)
-        pool = Pool(name=RENTED_POOL)
+        whole = (Shape(offer.gpus_to_plan, offer.cpus_milli, offer.memory_mib),)
+        pool = Pool(name=offer.pool)
         return PoolView(
             site=lease.site,
             kind="cloud",
-            pool=RENTED_POOL,
+            pool=offer.pool,
+            shared=bool(offer.shared),
             member=lease.member,
             session=booting_session(lease),
             region=offer.region,
@@ -276,7 +277,7 @@ class Observer:
             price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
             model=offer.model,
             gpu_memory_mib=offer.gpu_memory_mib,
-            gpus_per_node=offer.gpus,
+            gpus_per_node=offer.gpus_to_plan,
             cpus_milli_per_node=offer.cpus_milli,
             memory_mib_per_node=offer.memory_mib,
             free=take(whole, [holding.placement for holding in held]),
@@ -286,10 +287,12 @@ class Observer:
             **_lease_fields(lease, self.slack_s),
         )
 
-    def _offers(self) -> Iterator[OfferView]:
+    def _offers(self, *, in_parts: bool = False) -> Iterator[OfferView]:
+        """`in_parts`: machines of one GPU a second time, with that shared."""
         for provider, offers in sorted(self._inventory.offers.items()):
             settings = self._providers[provider]
-            for offer in offers:
+            parts = [offer.as_shared() for offer in offers if in_parts and offer.gpus == 1]
+            for offer in (*offers, *parts):
                 until_at, because = self._inventory.avoided(provider, offer.name)
                 yield OfferView(
                     offer=offer,
@@ -299,6 +302,11 @@ class Observer:
                     avoid_because=because,
                     slack_s=self.slack_s,
                 )
+
+
+def _in_parts(job: JobView) -> bool:
+    """Whether it may ask for part of a GPU."""
+    return job.shared or any(form.resources.gpus.share_milli for form in job.forms)
 
 
 def _as_held(kept: _PoolKept, report: SiteReport, now: float) -> _PoolKept:

@@ -6,9 +6,8 @@ import msgspec
 
 from federator.control.admission import Admission
 from federator.control.executor import UserData
-from federator.control.observation import RENTED_POOL
 from federator.kernel.quantities import format_mib
-from federator.model.capacity import Lease
+from federator.model.capacity import RENTED_POOL, Lease
 from federator.model.sites import SiteKind
 from federator.settings import Settings
 
@@ -30,6 +29,7 @@ def user_data(admission: Admission, settings: Settings, address: str) -> UserDat
         )
         pool = {
             "name": RENTED_POOL,
+            "shared": offer.gpus if offer.shared else 0,
             "model": offer.model,
             "gpu_memory": format_mib(offer.gpu_memory_mib),
             "nodes": 1,

@@ -9,6 +9,13 @@ from enum import StrEnum
 
 import msgspec
 
+from federator.model.jobs import WHOLE_MILLI
+
+RENTED_POOL, RENTED_PARTS = "gpu", "gpu-shared"
+"""What the pool of a rented machine is called; with its GPU shared, as an agent names that."""
+IN_PARTS = "/shared"
+"""Ends the name of an offer whose GPU is to be shared."""
+
 
 class Market(StrEnum):
     """How capacity is paid for."""
@@ -94,6 +101,26 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     egress_usd_per_gib: float = 0.0
     price_source: str = ""
     """Where the price is from, for people; empty: from the settings."""
+    shared: bool | msgspec.UnsetType = msgspec.UNSET
+    """Its one GPU is to be shared: jobs get parts of it. Made of an offer that providers name, for jobs that ask for parts. Unset: it is not."""
+
+    @property
+    def gpus_to_plan(self) -> int:
+        """As planning counts: GPUs, or thousandths of the one that is shared."""
+        return self.gpus * WHOLE_MILLI if self.shared else self.gpus
+
+    @property
+    def pool(self) -> str:
+        """What the pool of a machine of it is called."""
+        return RENTED_PARTS if self.shared else RENTED_POOL
+
+    def as_shared(self) -> "Offer":
+        """The same machine, with its one GPU shared."""
+        return msgspec.structs.replace(self, name=self.name + IN_PARTS, shared=True)
+
+    def as_offered(self) -> "Offer":
+        """As its provider knows it."""
+        return msgspec.structs.replace(self, name=self.name.removesuffix(IN_PARTS), shared=msgspec.UNSET)
 
 
 class LeaseStatus(StrEnum):

@@ -102,7 +102,7 @@ class Candidate:
         """Rent of all of it, per hour; 0 for owned capacity."""
         if isinstance(self.source, OfferView):
             return self.source.offer.price_usd_h
-        return self.price_usd_gpu_h * max(1, self.gpus * self.nodes) if self.rented else 0.0
+        return self.price_usd_gpu_h * max(1, self.gpus_in_all) if self.rented else 0.0
 
     @property
     def gpus_in_all(self) -> float:
@@ -265,11 +265,12 @@ def of_offer(view: OfferView, data: DataBook | None = None) -> Candidate:
         model=offer.model,
         gpu_memory_mib=offer.gpu_memory_mib,
         nodes=1,
-        gpus=offer.gpus,
+        gpus=offer.gpus_to_plan,
         cpus_milli=offer.cpus_milli,
         memory_mib=offer.memory_mib,
         labels=view.labels,
         price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
         source=view,
         data=data,
+        shared=bool(offer.shared),
     )

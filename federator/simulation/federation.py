@@ -9,11 +9,10 @@ import random
 
 from federator.assembly import Core, assemble
 from federator.control.desk import Compiled
-from federator.control.observation import RENTED_POOL
 from federator.control.records import Changes
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.ids import IdSource
-from federator.model.capacity import LaunchRequest, Lease
+from federator.model.capacity import RENTED_POOL, LaunchRequest, Lease
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobSpec
 from federator.model.sites import Member, Site, SiteKind
@@ -37,7 +36,7 @@ from federator.simulation.world import World, WorldSite
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.link import JoinRequest
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lending import HostPool, with_shares
 from federator_agent.core.lending import Site as LentSite
 from federator_policies.documents import compile_set, load
 
@@ -203,7 +202,7 @@ class Federation:
         lease = self.core.records.leases.get(request.name)
         if lease is None:
             return
-        offer = request.offer
+        offer = lease.offer
         pool = HostPool(
             name=RENTED_POOL,
             model=offer.model,
@@ -213,7 +212,8 @@ class Federation:
             cpus_milli_per_node=offer.cpus_milli,
             memory_mib_per_node=offer.memory_mib,
         )
-        agent = self._agent(lease.member, LentSite(name=lease.site, pools=(pool,)), Conditions())
+        pools = tuple(with_shares(pool, offer.gpus if offer.shared else 0))
+        agent = self._agent(lease.member, LentSite(name=lease.site, pools=pools), Conditions())
         self.agents[request.name] = agent
         try:
             asked = JoinRequest(public_key=agent.public_key, member=lease.member)

@@ -226,7 +226,8 @@ def _elastic(work: told.ElasticWork | None) -> JobView | None:
 
 
 def _offer(offer: told.ProblemOffer) -> OfferView:
-    return _into(OfferView, offer, {}, offer=_into(Offer, offer))
+    made = _into(Offer, offer, {}, shared=offer.shared or msgspec.UNSET)
+    return _into(OfferView, offer, {}, offer=made)
 
 
 # -- inside to outside ------------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def _told_pool(pool: PoolView) -> told.ProblemPool:
 
 def _told_offer(view: OfferView) -> told.ProblemOffer:
     known = {name: getattr(view.offer, name) for name in Offer.__struct_fields__}
-    return _into(told.ProblemOffer, view, {}, **known)
+    return _into(told.ProblemOffer, view, {}, **(known | {"shared": bool(view.offer.shared)}))
 
 
 def _turned(names: Mapping[str, str]) -> dict[str, str]:

@@ -287,6 +287,8 @@ class ProblemOffer(_Part, frozen=True, kw_only=True):
     """Where it is."""
     instance_type: str = ""
     """The provider's name for it."""
+    shared: bool = False
+    """Its one GPU is to be shared: jobs get parts of it."""
     market: Market
     """`on-demand` or `spot`."""
     model: str

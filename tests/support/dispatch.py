@@ -209,11 +209,22 @@ class World:
             id=lease.member, site=lease.site, public_key="", lease=lease.id, market=lease.offer.market
         )
         await self.put(Site(name=lease.site, kind=SiteKind.CLOUD, provider=lease.provider), member)
-        site = self._connect(lease.member, 1, lease.offer.gpus, lease.offer.model, pool="gpu")
+        offer = lease.offer
+        site = self._connect(
+            lease.member, 1, offer.gpus_to_plan, offer.model, pool=offer.pool, shared=offer.shared
+        )
         await self.core.executor.step()
         return site
 
-    def _connect(self, name: str, nodes: int, gpus: int, model: str, pool: str = "main") -> FakeSite:
+    def _connect(
+        self,
+        name: str,
+        nodes: int,
+        gpus: int,
+        model: str,
+        pool: str = "main",
+        shared: bool | msgspec.UnsetType = msgspec.UNSET,
+    ) -> FakeSite:
         described = Pool(
             name=pool,
             model=model,
@@ -223,6 +234,7 @@ class World:
             cpus_milli_per_node=64000,
             memory_mib_per_node=500_000,
             lent_gpus=nodes * gpus,
+            shared=shared,
         )
         site = self.sites[name] = FakeSite(self, name, described)
         site.connect()

@@ -85,7 +85,7 @@ def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Ren
         offer = target.offer.offer if target.offer is not None else None
         if offer is None:
             return
-        whole = offer.gpus, offer.cpus_milli, offer.memory_mib
+        whole = offer.gpus_to_plan, offer.cpus_milli, offer.memory_mib
         if not Hosts([Shape(*whole, count=action.machines)]).take(rank, job.nodes, apart):
             yield Fault(3, f"{action.machines} of {target.key} do not hold {_gang(job, job.nodes)}")
         elif action.machines > 1 and Hosts([Shape(*whole, count=action.machines - 1)]).take(

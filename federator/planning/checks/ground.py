@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from federator.model.capacity import Market
 from federator.model.datasets import concerns_data
+from federator.model.jobs import in_gpus
 from federator.model.plans import Action, Place, Plan, Preempt, Rent
 from federator.model.rules import (
     CapRow,
@@ -115,7 +116,7 @@ def _rent_usd_h(pool: PoolView) -> float:
     """A host without GPUs is priced as if it had one."""
     if pool.market is Market.OWNED:
         return 0.0
-    return pool.price_usd_gpu_h * max(1, pool.gpus_per_node * pool.nodes)
+    return pool.price_usd_gpu_h * max(1, in_gpus(pool.gpus_per_node * pool.nodes, shared=pool.shared))
 
 
 def target_of_offer(view: OfferView, moving: Moving | None = None) -> Target:

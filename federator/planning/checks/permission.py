@@ -58,7 +58,8 @@ def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
             PERMISSION,
             f"GPUs of {target.key} have {target.gpu_memory_mib} MiB, the job wants {job.gpu_memory_mib}",
         )
-    if job.gpus and job.shared != (target.pool is not None and target.pool.shared):
+    source = target.pool or (target.offer.offer if target.offer is not None else None)
+    if job.gpus and job.shared != bool(source is not None and source.shared):
         yield Fault(PERMISSION, f"{target.key} {'has no shared GPUs' if job.shared else 'shares its GPUs'}")
     cut, part = target.pool.cut_milli if target.pool is not None else 0, job.gpus / max(1, job.ranks_in_one)
     if job.shared and cut and abs(part - max(1, round(part / cut)) * cut) > cut / 20:

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from federator.control.observation import RENTED_POOL
 from federator.control.records import Changes
 from federator.kernel.errors import FederatorError
-from federator.model.capacity import LaunchRequest
+from federator.model.capacity import RENTED_POOL, LaunchRequest
 from federator.model.identity import Caller, Role
 from federator.model.sites import Member, Site, SiteKind
 from federator.simulation.faults.agents import AgentLife

@@ -56,7 +56,7 @@ def _odd(kind: Any, default: object) -> Any:
     if text.startswith("dict"):
         return {"odd": 3.5 if "float" in text else "odd"}
     for plain, value in ODD.items():
-        if kind is plain or kind == plain | None:
+        if kind is plain or kind in (plain | None, plain | msgspec.UnsetType):
             return value
     raise AssertionError(f"no odd value for {text}")
 
