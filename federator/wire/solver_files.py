@@ -26,7 +26,7 @@ from federator.model.snapshot import (
 )
 from federator.wire import records
 from federator.wire import solver_problem as told
-from federator.wire.solver_parts import InputData, ProblemForm, ProblemOutside, RefusedSite
+from federator.wire.solver_parts import FreeHosts, InputData, ProblemForm, ProblemOutside, RefusedSite
 from federator.wire.solver_plan import FORMAT as PLAN_FORMAT
 from federator.wire.solver_plan import PlanFile
 from federator.wire.solver_problem import FORMAT, ProblemFile
@@ -276,7 +276,7 @@ def _told_elastic(job: JobView | None) -> told.ElasticWork | None:
 
 
 def _told_pool(pool: PoolView) -> told.ProblemPool:
-    free = tuple(_into(told.FreeHosts, shape, _turned(_HOSTS)) for shape in pool.free)
+    free = tuple(_into(FreeHosts, shape, _turned(_HOSTS)) for shape in pool.free)
     busy = tuple(
         _into(told.RunningWork, work, _turned(_WORK), waits_as=_told_elastic(work.waits_as))
         for work in pool.busy

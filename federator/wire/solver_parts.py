@@ -19,6 +19,19 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """What all parts of the file have in common: unknown fields are refused, and what has its default is not written."""
 
 
+class FreeHosts(_Part, frozen=True, kw_only=True):
+    """So many hosts that each have this much free."""
+
+    hosts: Hosts = 1
+    """How many."""
+    gpus: Count = 0
+    """Free GPUs of each."""
+    cpus_milli: Count = 0
+    """Free CPUs of each, in thousandths of a core."""
+    memory_mib: Count = 0
+    """Free memory of each."""
+
+
 class RefusedSite(_Part, frozen=True, kw_only=True):
     """A site that is left alone for a while."""
 

@@ -16,6 +16,7 @@ from federator.wire.solver_parts import (
     MOST_FORMS,
     Amount,
     Count,
+    FreeHosts,
     Hosts,
     InputData,
     Name,
@@ -128,19 +129,6 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """How the gang's nodes lie: `host`, all on one; `spread`, each on a host of its own; else the name of a label that their pool must have."""
     ranks_in_one: Count = 0
     """With `host`: the one node written here stands for so many nodes, and asks for all of them."""
-
-
-class FreeHosts(_Part, frozen=True, kw_only=True):
-    """So many hosts that each have this much free."""
-
-    hosts: Hosts = 1
-    """How many."""
-    gpus: Count = 0
-    """Free GPUs of each."""
-    cpus_milli: Count = 0
-    """Free CPUs of each, in thousandths of a core."""
-    memory_mib: Count = 0
-    """Free memory of each."""
 
 
 class ElasticWork(_Part, frozen=True, kw_only=True):
