@@ -313,8 +313,7 @@ class _Writer:
 
     def _late(self, job: JobView, block: Block) -> Block:
         """It will miss its deadline: say why nothing is rented for it."""
-        offers = [p for p, at in enumerate(self.world.places) if at.offer is not None]
-        near = self.standing.closest(job, offers)
+        near = self.standing.closest_offer(job)
         if near is None:
             return block._replace(
                 text=f"{block.text}; that is after its deadline, and nothing is offered for rent"

@@ -61,6 +61,7 @@ class Standing:
         self._asked: JobView | None = None
         self._found: dict[int, SiteReason] = {}
         """Of the job that was asked about last: an explanation asks the same several times."""
+        self._nearest: dict[object, SiteReason | None] = {}
         self.taken = tuple((world.as_form(whole, place), place) for whole, place in starts)
         for job, place in self.taken:
             self.caps.take(job, world.places[place])
@@ -137,6 +138,14 @@ class Standing:
         """The reason of the place that came furthest."""
         nearest = self.in_order(job, places)
         return self.reason(job, nearest[0]) if nearest else None
+
+    def closest_offer(self, job: JobView) -> SiteReason | None:
+        """The same among offers: asked once for all of a class whose cases are the same."""
+        alike = self.world.key(job) if self.bursting.speaks_for_class(job) else job.id
+        if alike not in self._nearest:
+            offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
+            self._nearest[alike] = self.closest(job, offers)
+        return self._nearest[alike]
 
     def in_order(self, job: JobView, places: Iterable[int]) -> list[int]:
         """Places by how far they came, the furthest first; among equals the one with the soonest finish, then by name.

@@ -30,15 +30,14 @@ def fill(
         if world.places[place].offer is not None or lots[place].take(need_of(view), view.nodes) is not None:
             filled[name] = place
     full: set[tuple[int, Room, int]] = set()
+    place_of, klass_of = table.place.tolist(), table.klass.tolist()
     for column in _in_turn(table, np.asarray(reduced)):
-        place = int(table.place[column])
-        for job in table.classes[table.klass[column]]:
+        place, members = place_of[column], table.classes[klass_of[column]]
+        view = world.as_form(members[0], place)  # they all ask for the same
+        asked = world.place_of(place), need_of(view), view.nodes
+        for job in members if asked not in full else ():
             if job.id in filled or not _may(evaluator, job.id, place):
                 continue
-            view = world.as_form(job, place)
-            asked = world.place_of(place), need_of(view), view.nodes
-            if asked in full:
-                break
             if lots[place].take(asked[1], view.nodes) is None:
                 full.add(asked)  # what is free only becomes less
                 break

@@ -5,9 +5,10 @@ check. What the dispatcher keeps by difference (columns of the line) is not coun
 not of the window. Seconds are of the processor, so that others who use the machine do not count; the wall's are told beside them.
 """
 
+import gc
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -16,8 +17,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from federator.model.plans import Plan, Severity
+from federator.model.plans import Plan, Rent, Severity
 from federator.model.snapshot import JobView, Problem
+from federator.planning.burst import NoCase
 from federator.planning.checks import check
 from federator.planning.explain import Aftermath
 from federator.planning.greedy import plan_greedily, plan_quickly
@@ -25,7 +27,7 @@ from federator.planning.objective import Evaluator
 from federator.planning.outlook import Expected, expected
 from federator.planning.problem import World
 from federator.planning.window import MOST_JOBS, Eligible, Kind, Kinds, Line, choose
-from federator.solving.certify import certify
+from federator.solving.certify import Certified, certify
 from federator.solving.decide import decide
 from federator.solving.judging import starts_of
 from federator.solving.outlook import look_ahead
@@ -174,7 +176,19 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan]:
-    line, wall = _line(problem), time.perf_counter()
+    """With the collector of garbage between turns, as the solver's child has it."""
+    line = _line(problem)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        return _undisturbed(problem, line, known)
+    finally:
+        gc.enable()
+
+
+def _undisturbed(problem: Problem, line: Line, known: Expected | None) -> tuple[Turn, Problem, Plan]:
+    wall = time.perf_counter()
     window_s, seen = _timed(partial(_windowed, problem, line, known))
     asked_s, arrived = _timed(partial(_over_the_wire, seen, Problem))
     decide_s, made = _timed(partial(decide, arrived))
@@ -241,6 +255,8 @@ class _Decided(NamedTuple):
     took_s: float
     starts: Starts
     note: str = ""
+    rents: Mapping[str, float] = {}
+    """What it rents, by job, in USD."""
 
 
 def _decisions(
@@ -256,7 +272,8 @@ def _decisions(
     """The planner's last decisions, and those of each rule on the same problem."""
     whole = World(problem)
     turn_s = median([turn.total_s for turn in report.turns])
-    found = [_Decided("planner", turn_s, starts_of(whole, plan.actions))]
+    rents = {action.job: action.evidence.cost_usd for action in plan.actions if isinstance(action, Rent)}
+    found = [_Decided("planner", turn_s, starts_of(whole, plan.actions), rents=rents)]
     if not baselines:
         return found
     took_s, greedy = _timed(partial(plan_greedily, seen))
@@ -285,11 +302,11 @@ def _judge(
     gaps: dict[str, float | None] = {}
     if certificate:
         say("proving a bound of the whole")
-        report.certificate_s, told = _timed(lambda: certify(Evaluator(World(problem)), found[0].starts))
+        report.certificate_s, (told, apart_usd) = _timed(partial(_certified, problem, found[0]))
         if told is not None:
-            report.bound_usd, report.columns = told[0].bound_usd, told[0].columns
-            report.open_percent = 100.0 * (told[0].relaxed_usd / max(1e-9, told[0].bound_usd) - 1.0)
-            gaps["planner"] = told[0].gap
+            report.bound_usd, report.columns = told.bound_usd, told.columns
+            report.open_percent = 100.0 * (told.relaxed_usd / max(1e-9, told.bound_usd) - 1.0)
+            gaps["planner"] = None if told.gap is None else told.gap + apart_usd / max(1e-9, told.bound_usd)
         others = [each for each in found[1:] if not each.note]
         say("judging the rules by it")
         more = certify(Evaluator(World(problem)), *(each.starts for each in others)) if others else None
@@ -298,6 +315,24 @@ def _judge(
     report.judged += [
         Judged(each.name, each.took_s, len(each.starts), gaps.get(each.name), each.note) for each in found
     ]
+
+
+def _certified(problem: Problem, decided: _Decided) -> tuple[Certified | None, float]:
+    """The certificate of a plan of a window, and what it rents for work that there is no case for by a forecast of the whole line.
+
+    The model of the whole has no columns for these rentals. So their bill is told apart, and their jobs are left among those that wait: the gap is at
+    most what comes of it.
+    """
+    evaluator = Evaluator(World(problem))
+    world, starts = evaluator.world, dict(decided.starts)
+    apart_usd = 0.0
+    for job, usd in decided.rents.items():
+        case = evaluator.bursting.case(world.by_id[job], starts[job])
+        if isinstance(case, NoCase) or not case.is_now(world.now):
+            apart_usd += usd
+            del starts[job]
+    told = certify(evaluator, starts)
+    return (told[0] if told else None), apart_usd
 
 
 def text(instance: Instance, report: Report) -> str:
