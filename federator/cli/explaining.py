@@ -241,6 +241,7 @@ def _reason(row: SiteReason) -> Text:
 def _burst(burst: BurstEvidence, now: float) -> list[tuple[str, str | Text]]:
     return [
         ("at home", _against(burst.home_finish_at, burst.deadline_at, now)),
+        *([("risk", f"{burst.home_risk:.0%} that it is late there")] if burst.home_risk else []),
         ("rented", _against(burst.burst_finish_at, burst.deadline_at, now)),
         ("costs", f"{usd(burst.cost_usd)}, worth {usd(burst.value_usd)}"),
         ("permitted by", f"{burst.policy} ({burst.mode})"),

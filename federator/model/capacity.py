@@ -158,6 +158,8 @@ class BurstEvidence(msgspec.Struct, frozen=True):
     decision: str
     fallback_finish_at: float | None = None
     """Of a spot machine for a job that did not ask for spot: the finish if it were taken back at the very end, and all done again."""
+    home_risk: float = 0.0
+    """The chance that the deadline is missed at home, of a job that is planned in time there: worth the rent."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

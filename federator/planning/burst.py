@@ -20,22 +20,25 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
-from federator.model.capacity import BurstEvidence, Market
+from federator.model.capacity import BurstEvidence
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.candidates import Candidate, machines, typical_share
 from federator.planning.caps import Caps
+from federator.planning.chances import late_share, spread_of
+from federator.planning.interruptions import Interruptions
 from federator.planning.permits import admits, worst_usd
 from federator.planning.problem import World
-from federator.planning.rulebook import matches
+from federator.planning.rulebook import RuleBook, matches
+from federator.planning.stopping import AtHome, Rented, put_off_s
 from federator.planning.wording import later_deadline, moment, span
 
 SAFETY_S = 60.0
 """Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
 DELAY_SAFETY = 0.25
-INTERRUPTION_S = 180.0
-"""From an interruption's notice until its job can start again: the notice itself, its results' way home, a turn."""
 EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
+LEAST_USD = 0.1
+"""A chance that is worth less is rented for by nobody."""
 NOW_S = 1.0
 """A latest start so close is now."""
 
@@ -104,9 +107,9 @@ class Bursting:
         self.world = world
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
-        self._of_class: dict[tuple[object, int], Case | NoCase] = {}
+        self._of_class: dict[tuple[object, int, int], Case | NoCase] = {}
         self._modes = {permit.mode for permit in world.book.permits}
-        self._again: dict[tuple[object, int], float] = {}
+        self.interruptions = Interruptions(world)
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
         self.table: object = None
@@ -126,31 +129,45 @@ class Bursting:
         return self._cases[index]
 
     def _made(self, job: JobView, place: int) -> Case | NoCase:
-        """Of jobs that are alike, and would all miss their deadline at home, one is asked about: what is said of it is true of all."""
-        if not self.speaks_for_class(job):
+        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about: what is said of it is true of all."""
+        voice = self.voice(job)
+        if voice is None:
             return self._make(self.world.as_form(job, place), place)
-        alike = (self.world.key(job), place)
+        alike = (self.world.key(job), voice, place)
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
         return self._of_class[alike]
 
-    def speaks_for_class(self, job: JobView) -> bool:
-        """Whether its cases for offers are those of all of its class of which this is true."""
-        return BurstMode.THRESHOLD not in self._modes and self._misses_at_home(job)
+    def voice(self, job: JobView) -> int | None:
+        """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
+        if BurstMode.THRESHOLD in self._modes or not self._misses_at_home(job):
+            return None
+        home = self.home.get(job.id)
+        if home is None or home.start_at <= self.world.now or spread_of(job)[1] == 0.0:
+            return 0
+        return 1 + math.floor(4.0 * math.log2(1.0 + home.start_at - self.world.now))
 
     def no_need(self, job: JobView) -> bool:
         """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
-        if self._misses_at_home(job):
-            return False
+        return not self._may_miss(job) and self.only_deadlines(job)
+
+    def only_deadlines(self, job: JobView) -> bool:
+        """`only_deadlines`, of this world's policies."""
         about = (job.queue, job.owner, *sorted(job.labels.items()))
         if about not in self._deadlines_only:
-            found = (permit for permit in self.world.book.permits if matches(permit.scope, job))
-            self._deadlines_only[about] = not any(p.for_waiting or p.mode in EAGER for p in found)
+            self._deadlines_only[about] = only_deadlines(self.world.book, job)
         return self._deadlines_only[about]
 
     def _misses_at_home(self, job: JobView) -> bool:
+        """By the plan."""
         home = self.home.get(job.id)
         return job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at)
+
+    def _may_miss(self, job: JobView) -> bool:
+        """By the plan, or by a chance that is worth something."""
+        if job.deadline_at is None:
+            return False
+        return self._misses_at_home(job) or self.home_risk(job) * self.world.book.value_usd(job) > LEAST_USD
 
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
@@ -203,6 +220,9 @@ class Bursting:
             value_usd=round(self.world.book.value_usd(job), 6),
             decision=self.world.problem.decision,
             fallback_finish_at=case.fallback_finish_at,
+            home_risk=0.0
+            if self._misses_at_home(job) or job.deadline_at is None
+            else round(self.home_risk(job), 6),
         )
 
     def _make(self, job: JobView, place: int) -> Case | NoCase:
@@ -252,11 +272,12 @@ class Bursting:
 
     def _economic(self, permit: Filter, job: JobView, place: int, deadline: float) -> Case | NoCase:
         now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
-        if home is not None and home.finish_at <= deadline:
+        in_time = home is not None and home.finish_at <= deadline
+        if home is not None and in_time and not self._pays_against_risk(job, at):
             by, due = moment(home.finish_at, now), moment(deadline, now)
             text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
             return NoCase("no-need", text, f"a deadline before {by}")
-        start, again_s = self._ready_at(at), self._again_s(job, place)
+        start, again_s = self._ready_at(at), self.interruptions.again_s(job, place)
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
@@ -268,78 +289,53 @@ class Bursting:
             return NoCase("too-late", text, later_deadline(finish + again_s, deadline))
         if again_s and finish + again_s > deadline:
             return _unsafe(self.world.now, finish + again_s, deadline)
-        delay = at.offer.offer.delay_s if at.offer else 0.0
-        spare = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * delay
-        rent_at = now + max(0.0, spare) if at.offer and self.world.home_may_take(job) else now
+        rent_at = now
+        if at.offer and self.world.home_may_take(job):
+            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * at.offer.offer.delay_s
+            rent_at += self._put_off_s(job, at, spare_s)
         return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+
+    def home_risk(self, job: JobView) -> float:
+        """The chance that the job misses its deadline at home."""
+        return self._at_home(job).risk(job, self.world.now)
+
+    def _at_home(self, job: JobView) -> AtHome:
+        home, now = self.home.get(job.id), self.world.now
+        if home is None:
+            return AtHome(math.inf, math.inf)
+        return AtHome(max(0.0, home.start_at - now), max(1.0, home.finish_at - home.start_at))
+
+    def _pays_against_risk(self, job: JobView, at: Candidate) -> bool:
+        """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
+        if at.offer is None or self._at_home(job).ahead_s <= 0.0:
+            return False
+        surer = self.home_risk(job) - late_share(job, self._ready_at(at), at.run_s(job))
+        return surer * self.world.book.value_usd(job) > rent_usd(job, at)
+
+    def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
+        """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
+        value_usd, home = self.world.book.value_usd(job), self._at_home(job)
+        if value_usd <= 0.0 or spare_s <= 0.0:
+            return max(0.0, spare_s)
+        if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
+            home = home._replace(ahead_s=math.inf)
+        rented = Rented(self._ready_at(at), at.run_s(job), rent_usd(job, at))
+        return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
 
     def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:
         """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
-        case, again_s = self._case(permit, mode, job, place, required=True), self._again_s(job, place)
+        case, again_s = (
+            self._case(permit, mode, job, place, required=True),
+            self.interruptions.again_s(job, place),
+        )
         if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
             return case
-        on_demand = [self.world.now + self._fresh_s(job, p) for p in self._on_demand(job)]
+        on_demand = [
+            self.world.now + self.interruptions.fresh_s(job, p) for p in self.interruptions.on_demand(job)
+        ]
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
         return _unsafe(self.world.now, case.finish_at + again_s, job.deadline_at)
-
-    def _again_s(self, job: JobView, place: int) -> float:
-        """What the worst interruption costs in time: hearing of it, another machine, and the work again that was lost. 0 where nobody asks.
-
-        Again on the fastest on-demand offer that the job may use and that its `max_cost` still leaves money for; where there is none, on
-        such a machine as this. What is lost at the very end is the whole run, or what lies after the last checkpoint that is kept elsewhere.
-        """
-        at = self.world.places[place]
-        if at.market is not Market.SPOT or job.spot_policy != "auto":
-            return 0.0
-        index = (self.world.key(job), place)
-        if index not in self._again:
-            left = math.inf
-            if job.max_cost_usd is not None:
-                left = job.max_cost_usd - job.spent_usd - worst_usd(job, at)
-            if left == math.inf and job.repeats_s is None:  # then it is the same wherever the machine was
-                again = self._again.get((index[0], -1))
-                if again is None:
-                    fresh = [self._fresh_s(job, p) for p in self._on_demand(job)]
-                    again = self._again[index[0], -1] = min(fresh, default=math.inf)
-            else:
-                worst = {
-                    p: worst_usd(self.world.as_form(job, p), self.world.places[p])
-                    for p in self._on_demand(job)
-                }
-                affordable = (p for p, usd in worst.items() if usd <= left)
-                again = min((self._resumed_s(job, place, p) for p in affordable), default=math.inf)
-            known = again if math.isfinite(again) else self._resumed_s(job, place, place)
-            self._again[index] = INTERRUPTION_S + known
-        return self._again[index]
-
-    def _resumed_s(self, job: JobView, place: int, other: int) -> float:
-        """How much later than on time the job is done if its machine is taken back, at the worst moment, and it goes on at another place.
-
-        Where most of its work is kept that is the very end; or, where the other place is slower, the beginning: most is then done there.
-        """
-        fresh_s = self._fresh_s(job, other)
-        if job.repeats_s is None:
-            return fresh_s
-        here, there = self.world.places[place], self.world.places[other]
-        here_s, there_s = here.run_s(job), there.run_s(self.world.as_form(job, other))
-        again_s = min(there.transfer(job).seconds + job.repeats_s, there_s)
-        return fresh_s - there_s + again_s + max(0.0, there_s - here_s)
-
-    def _on_demand(self, job: JobView) -> list[int]:
-        places = self.world.places
-        return [
-            p
-            for p in self.world.offered(job)
-            if places[p].market is Market.ON_DEMAND
-            and (offer := places[p].offer)
-            and offer.offer.available >= machines(self.world.as_form(job, p), places[p])
-        ]
-
-    def _fresh_s(self, job: JobView, place: int) -> float:
-        """From asking for a machine of this kind until the job is done there."""
-        at, job = self.world.places[place], self.world.as_form(job, place)
-        return (at.offer.offer.delay_s if at.offer else 0.0) + at.run_s(job)
 
     def _ready_at(self, at: Candidate) -> float:
         if at.offer is not None:
@@ -358,7 +354,7 @@ class Bursting:
     ) -> Case:
         at = self.world.places[place]
         start = self._ready_at(at)
-        finish, again_s = start + at.run_s(job), self._again_s(job, place)
+        finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
         return Case(
             place=place,
             policy=permit.policy,
@@ -371,6 +367,12 @@ class Bursting:
             cost_usd=rent_usd(job, at) + at.transfer(job).usd,
             committed_usd=worst_usd(job, at),
         )
+
+
+def only_deadlines(book: RuleBook, job: JobView) -> bool:
+    """Whether all policies that rent for the job do so to meet its deadline, weighed in money, and for nothing else."""
+    found = (permit for permit in book.permits if matches(permit.scope, job))
+    return not any(permit.for_waiting or permit.mode in EAGER for permit in found)
 
 
 def approved(permit: Filter, job: JobView, case: Case) -> bool:

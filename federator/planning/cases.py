@@ -40,7 +40,7 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
     usable = np.zeros((len(world.jobs), most), dtype=np.uint8)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, Case] = {}
-    speakers: dict[int, tuple[int, list[int]]] = {}
+    speakers: dict[tuple[int, int] | None, tuple[int, list[int]]] = {}
     for index, job in enumerate(world.jobs if bursting is not None else ()):
         assert bursting is not None, "there is one"
         first = int(numbers.classes["first_way"][numbers.klass[index]])
@@ -49,17 +49,18 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
         offered = world.offered(job)
         if not offered or bursting.no_need(job):
             continue
-        klass = numbers.klass[index] if bursting.speaks_for_class(job) else -1
-        if klass in speakers:
-            speaker, usable[index, speakers[klass][1]] = speakers[klass][0], 1
+        voice = bursting.voice(job)
+        alike = None if voice is None else (numbers.klass[index], voice)
+        if alike in speakers:
+            speaker, usable[index, speakers[alike][1]] = speakers[alike][0], 1
             jobs[RANGES][index] = jobs[RANGES][speaker]
             continue
         found = [case for place in offered if isinstance(case := bursting.case(job, place), Case)]
         found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))
         ways = [numbers.way(index, case.place) - first for case in found]
         usable[index, ways] = 1
-        if klass >= 0:
-            speakers[klass] = index, ways
+        if alike is not None:
+            speakers[alike] = index, ways
         now, value = [case for case in found if case.is_now(world.now)], world.book.value_usd(job)
         ahead = [case for case in found if not case.is_now(world.now) and case.cost_usd < value]
         own = jobs[index]

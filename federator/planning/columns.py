@@ -20,10 +20,11 @@ from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case
 from federator.planning.candidates import machines
 from federator.planning.cap_rows import CapRows
+from federator.planning.chances import late_share
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.hours import Entry, hour_rows
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
-from federator.planning.prices import cost, late_share, longer_s, never_usd
+from federator.planning.prices import cost, longer_s, never_usd
 from federator.planning.problem import World, under
 from federator.planning.starts import Standing
 
@@ -117,9 +118,10 @@ def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
 
 def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, int]]:
     """Of jobs of one class, those whose cases are not the same, in their order; and for how many each speaks."""
-    found: dict[str, tuple[JobView, int]] = {}
+    found: dict[str | int, tuple[JobView, int]] = {}
     for job in jobs:
-        speaks_for = "" if bursting.speaks_for_class(job) else job.id
+        voice = bursting.voice(job)
+        speaks_for = job.id if voice is None else voice
         first, count = found.get(speaks_for, (job, 0))
         found[speaks_for] = first, count + 1
     return list(found.values())

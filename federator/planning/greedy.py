@@ -10,7 +10,7 @@ from itertools import islice
 
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
-from federator.planning.burst import Case
+from federator.planning.burst import LEAST_USD, Case
 from federator.planning.interpret import write_plan, write_starts
 from federator.planning.listed import starts_now
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
@@ -110,6 +110,9 @@ def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case
     """Rentals that begin now, for a job that this decision leaves late or waiting."""
     booking, now = best.booking(job.id), evaluator.world.now
     misses = best.costs[job.id].late or job.id in best.later
+    misses = misses or (
+        booking is not None and booking.start_at > now and best.costs[job.id].miss > LEAST_USD
+    )
     if booking is not None and (booking.rents or (booking.start_at <= now and not misses)):
         return []
     cases = [case for case in evaluator.bursting.cases(job) if case.is_now(now)]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from federator.model.capacity import Market
+from federator.model.capacity import BurstEvidence, Market
 from federator.model.plans import Action, Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
@@ -178,25 +178,22 @@ class _Writer:
             expected_end_at=case.finish_at,
             committed_usd=case.committed_usd - at.transfer(job).usd,
             evidence=evidence,
-            because=self._because_rented(job, case, evidence.home_finish_at),
+            because=self._because_rented(job, case, evidence),
             moves=at.transfer(job).moves,
             machines=machines(job, at),
             form=self.world.form_of(case.place),
         )
 
-    def _because_rented(self, job: JobView, case: Case, home_finish_at: float | None) -> str:
+    def _because_rented(self, job: JobView, case: Case, evidence: BurstEvidence) -> str:
+        home_finish_at = evidence.home_finish_at
         if home_finish_at is None:
             home = "nothing at home can ever run it"
         else:
             home = f"at home it would finish at {moment(home_finish_at, self.now)}"
-        if job.deadline_at is not None:
-            late = (
-                ""
-                if home_finish_at is None
-                else f", {span(home_finish_at - job.deadline_at)} after its deadline"
-            )
-            late = late if home_finish_at is not None and home_finish_at > job.deadline_at else ""
-            home += late
+        if home_finish_at is not None and job.deadline_at is not None and home_finish_at > job.deadline_at:
+            home += f", {span(home_finish_at - job.deadline_at)} after its deadline"
+        elif evidence.home_risk:
+            home += f", in time, but with a chance of {evidence.home_risk:.0%} that it is too late"
         price = f"for about {money(case.cost_usd)} (at worst {money(case.committed_usd)})"
         worth = (
             f"; the deadline is worth {money(self.world.book.value_usd(job))}"

@@ -15,9 +15,10 @@ from federator.model.snapshot import JobView
 from federator.planning.bookings import Booking, Schedule
 from federator.planning.burst import Bursting, Case, HomeForecast
 from federator.planning.caps import Caps
+from federator.planning.chances import late_share
 from federator.planning.forecast import home_forecast
 from federator.planning.listed import carry_out
-from federator.planning.prices import Cost, cost, late_share, longer_s, never_usd
+from federator.planning.prices import Cost, cost, longer_s, never_usd
 from federator.planning.problem import World, under
 from federator.planning.schedule import schedule
 
@@ -193,7 +194,7 @@ class Evaluator:
             planned = cost(
                 book, job, at, booking.start_at, rents=booking.rents, committed_until=booking.committed_until
             )
-            if booking.rents or not planned.late:
+            if booking.rents:
                 return planned
             if booking.start_at <= self.world.now:
                 return planned

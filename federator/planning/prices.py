@@ -5,22 +5,16 @@ capacity at its marginal price and at what its site is in doubt, rented at its b
 deadline, and what policies add. Whatever is *better* is better by these.
 """
 
-import math
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
 from federator.planning.burst import rent_usd
 from federator.planning.calendars import closure
-from federator.planning.candidates import Candidate, size, typical_share
+from federator.planning.candidates import Candidate, size
+from federator.planning.chances import late_share
 from federator.planning.doubt import doubt_usd
 from federator.planning.rulebook import NEVER_WAIT_H, RuleBook
 from federator.planning.wording import cents_up
-
-STEEP = 1.702 * 2.5631
-"""A logistic distribution is near a normal one of 1.702 times its scale, of which 80 of 100 lie within 2.5631 standard deviations."""
-MOST_STEEP = 50.0
-MOST_RATIO = 1000.0
-"""Beyond these the chance is nothing, or all; powers stay numbers."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ def cost(
         run=run + surcharge + doubt_usd(book, job, at),
         rent=rent,
         wait=book.wait_usd_h(job) * (max(0.0, begins_at - book.at) + longer_s(job, at)) / 3600.0,
-        miss=value_usd * late_share(job, begins_at, run_s),
+        miss=value_usd * late_share(job, begins_at, run_s, 0.0 if rents else start_at - book.at),
         egress=at.transfer(job).usd,
         late=value_usd > 0.0 and begins_at + run_s > (job.deadline_at or 0.0),
     )
@@ -96,32 +90,6 @@ def longer_s(job: JobView, at: Candidate) -> float:
         return 0.0
     fastest = max(1.0, *(form.throughput for form in whole.forms))
     return (at.run_s(job) - at.transfer(job).seconds) * (1.0 - job.throughput / fastest)
-
-
-def late_share(job: JobView, start_at: float, run_s: float) -> float:
-    """How likely a job that is planned to run so long (s) from then on ends after its deadline.
-
-    Run times are taken to lie about their forecast as e^x does, x being logistic: near enough a normal distribution, with more of very long runs, as
-    there are. `run_low_s` and `run_high_s` hold 80 of 100. Without a range, as planned: 0 or 1.
-    """
-    if job.deadline_at is None:
-        return 0.0
-    typical, steep = spread_of(job)
-    if steep == 0.0:
-        return 1.0 if start_at + run_s > job.deadline_at else 0.0
-    window_s = job.deadline_at - start_at
-    if window_s <= 0.0:
-        return 1.0
-    return float(1.0 / (1.0 + min(window_s / (typical * run_s), MOST_RATIO) ** steep))
-
-
-def spread_of(job: JobView) -> tuple[float, float]:
-    """The typical run over the planned one, and how steeply the chance falls with more time than that; (1, 0) where there is no range."""
-    job = job.of or job
-    low_s, high_s = job.run_low_s, job.run_high_s
-    if not 0.0 < low_s < high_s:
-        return 1.0, 0.0
-    return typical_share(job), min(STEEP / math.log(high_s / low_s), MOST_STEEP)
 
 
 def never_usd(book: RuleBook, job: JobView) -> Cost:

@@ -15,9 +15,10 @@ from federator.model.snapshot import JobView
 from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.candidates import Candidate, machines
 from federator.planning.caps import QUEUE_UNITS, Caps
+from federator.planning.chances import late_share
 from federator.planning.doubt import last_heard
 from federator.planning.feasibility import CLOSED, FILTERS, SITUATIONS
-from federator.planning.prices import cost, late_share, worth_usd
+from federator.planning.prices import cost, worth_usd
 from federator.planning.problem import World
 from federator.planning.wording import gpus, in_form, moment, money, request
 from federator.planning.yard import Lot, Release, hosts_for, need_of
@@ -141,7 +142,8 @@ class Standing:
 
     def closest_offer(self, job: JobView) -> SiteReason | None:
         """The same among offers: asked once for all of a class whose cases are the same."""
-        alike = self.world.key(job) if self.bursting.speaks_for_class(job) else job.id
+        voice = self.bursting.voice(job)
+        alike = job.id if voice is None else (self.world.key(job), voice)
         if alike not in self._nearest:
             offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
             self._nearest[alike] = self.closest(job, offers)
@@ -236,7 +238,7 @@ class Standing:
         home = self.bursting.home.get(job.id)
         staying = 1.0
         if home is not None:
-            staying = late_share(job, home.start_at, max(1.0, home.finish_at - home.start_at))
+            staying = self.bursting.home_risk(job)
         start_at = case.start_at + max(0.0, case.rent_at - self.world.now)
         return staying - late_share(job, start_at, self.world.places[place].run_s(job))
 

@@ -16,9 +16,9 @@ from federator.model.plans import Preempt
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.candidates import Candidate
 from federator.planning.caps import Caps
+from federator.planning.chances import late_share
 from federator.planning.feasibility import reject
 from federator.planning.objective import Scored
-from federator.planning.prices import late_share
 from federator.planning.problem import World
 from federator.planning.wording import span
 from federator.planning.yard import Lot, Room, need_of

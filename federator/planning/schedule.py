@@ -205,7 +205,7 @@ class _Engine(Board):
                 capped = capped or blocks.capped(self.caps, row, view, self.world.places[place])
             elif (hosts := self._hosts(view, place, at)) is None:
                 held = True
-            else:
+            elif not self._too_dear(view, place, at):
                 fitting.append(self._rank(view, place, at, hosts))
         if fitting:
             best = min(fitting)
@@ -233,6 +233,14 @@ class _Engine(Board):
         first, if_late = self.world.precedence(job, place)
         first += if_late if price.late else 0
         return _Rank(first, usd, price.miss, lost_there, left_over, run_s, place, hosts, price.late)
+
+    def _too_dear(self, job: JobView, place: int, at: float) -> bool:
+        """Whether rented time there costs more than the chance of the deadline that it brings is worth, where it is for deadlines only."""
+        candidate, book = self.world.places[place], self.world.book
+        if not candidate.rented or self.bursting is None or not self.bursting.only_deadlines(job):
+            return False
+        price = cost(book, job, candidate, at, committed_until=self._committed_until(place))
+        return price.rent > book.value_usd(job) - price.miss
 
     def _widen(self, job: JobView, at: float) -> None:
         """Everybody has had a turn: a job that has just started takes what is left where it is, if it is better off; anywhere, if nobody waits. It never becomes narrower: that would leave GPUs idle."""

@@ -17,8 +17,9 @@ from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
 from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.candidates import SPOT_REWORK, size
+from federator.planning.chances import LOGISTIC, MOST_RATIO, SLIDE, SLIDE_LEAST_S, spread_of
 from federator.planning.doubt import doubt_usd
-from federator.planning.prices import MOST_RATIO, cost, longer_s, spread_of
+from federator.planning.prices import cost, longer_s
 from federator.planning.problem import World
 from federator.planning.yard import Lot, Room, need_of
 
@@ -54,6 +55,10 @@ class _Asked(NamedTuple):
 
     gangs: int
     earliest_at: float
+
+
+NEVER_S = 1e12
+"""As far ahead as numbers have to go."""
 
 
 class Standing:
@@ -114,15 +119,20 @@ class Standing:
         )
 
     def _late_share(self, job: JobView, start_s: Floats, run_s: Floats) -> Floats:
-        """As `prices.late_share` has it, for all places and starts."""
+        """As `chances.late_share` has it, for all places and starts."""
         if job.deadline_at is None:
             return np.zeros_like(start_s)
         typical, steep = spread_of(job)
         if steep == 0.0:
             return np.where(self._now + start_s + run_s > job.deadline_at, 1.0, 0.0)
-        window_s = np.maximum(job.deadline_at - (self._now + start_s), 0.0)
-        share: Floats = 1.0 / (1.0 + np.minimum(window_s / (typical * run_s), MOST_RATIO) ** steep)
-        return share
+        start_s = np.minimum(start_s, NEVER_S)
+        whole_s, slides_s = start_s + typical * run_s, SLIDE * (start_s + SLIDE_LEAST_S)
+        off_s = np.where(start_s > 0.0, np.hypot(LOGISTIC / steep * typical * run_s, slides_s), 0.0)
+        steeps = np.where(start_s > 0.0, LOGISTIC * whole_s / np.maximum(off_s, 1e-9), steep)
+        window_s = max(0.0, job.deadline_at - self._now)
+        at_once: Floats = 1.0 / (1.0 + np.minimum(window_s / (typical * run_s), MOST_RATIO) ** steep)
+        share: Floats = 1.0 / (1.0 + np.minimum(window_s / whole_s, MOST_RATIO) ** steeps)
+        return np.maximum(share, at_once)
 
     def _run_s(self, job: JobView) -> Floats:
         """By place, as `Candidate.run_s` has it."""

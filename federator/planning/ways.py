@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
+from federator.planning.burst import only_deadlines
 from federator.planning.calendars import closure
 from federator.planning.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
+from federator.planning.chances import spread_of
 from federator.planning.doubt import doubt_usd
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
 from federator.planning.patience import PATIENT_S
-from federator.planning.prices import longer_s, spread_of
+from federator.planning.prices import longer_s
 from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches
 from federator.planning.yard import RANKS_PER_WORK
@@ -176,6 +178,7 @@ class Numbers:
             own["first_way"], own["last_way"] = first, first + len(places)
             first += len(places)
         classes["gpus"] = [job.gpus_total for job in self.heads]
+        classes["frugal"] = [only_deadlines(world.book, job) for job in self.heads]
         classes["forms"] = [bool(job.forms) for job in self.heads]
         classes["not_before"] = [job.not_before_at or 0.0 for job in self.heads]
         spreads = [spread_of(job) for job in self.heads]
@@ -218,7 +221,7 @@ class Numbers:
     def _promises(self) -> Records:
         promises = _table(t.PROMISE, len(self.world.guarantees))
         for name in ("kind", "each", "due", "used"):
-            promises[name] = [getattr(each, name) for each in self.world.shortfalls.values()]
+            promises[name] = [getattr(self.world.shortfalls[row], name) for row in self.world.guarantees]
         promises["usd"] = [row.shortfall_usd_gpu_h for row in self.world.guarantees]
         return promises
 

@@ -168,6 +168,7 @@ def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> R
             value_usd=rental.value_usd,
             decision=problem.decision,
             fallback_finish_at=rental.fallback_finish_at,
+            home_risk=rental.home_risk,
         ),
         because=told.reason,
         form=told.form,

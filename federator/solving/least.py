@@ -6,9 +6,9 @@ Where greedy has come to that, nobody needs to look for anything better. On the 
 import numpy as np
 
 from federator.planning.cases import cases_of
+from federator.planning.chances import MOST_RATIO
 from federator.planning.kernels import tables as t
 from federator.planning.objective import Evaluator
-from federator.planning.prices import MOST_RATIO
 from federator.planning.ways import numbers_of
 
 
@@ -18,7 +18,7 @@ def least_usd(evaluator: Evaluator) -> float:
     ways, classes, places = numbers.ways, numbers.classes, numbers.places
     klass = np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
     own = classes[klass]
-    window_s = own["deadline"] - np.maximum(evaluator.world.now, own["not_before"])
+    window_s = own["deadline"] - evaluator.world.now
     ratio = np.clip(window_s / (own["typical"] * ways["run_s"]), 0.0, MOST_RATIO)
     chance = np.where(own["steep"] == 0.0, ways["run_s"] > window_s, 1.0 / (1.0 + ratio ** own["steep"]))
     usd = ways["run_usd"] + ways["egress_usd"] + own["value"] * np.where(window_s <= 0.0, 1.0, chance)

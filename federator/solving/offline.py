@@ -237,6 +237,7 @@ def _rental(action: Rent) -> Rental:
         policy=said.policy,
         mode=said.mode,
         home_finish_at=said.home_finish_at,
+        home_risk=said.home_risk,
         burst_finish_at=said.burst_finish_at,
         fallback_finish_at=said.fallback_finish_at,
         cost_usd=said.cost_usd,

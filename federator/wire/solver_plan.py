@@ -54,6 +54,8 @@ class Rental(_Part, frozen=True, kw_only=True):
     """What it is expected to cost."""
     value_usd: float = 0.0
     """What meeting the deadline is worth."""
+    home_risk: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Of a job that is planned in time at home: the chance that it is not, which is worth the cost."""
 
 
 class DataMoved(_Part, frozen=True, kw_only=True):

@@ -188,4 +188,6 @@ def _caused(lease: LeaseResult) -> bool:
     evidence = lease.evidence
     if evidence is None or not evidence.policy or evidence.deadline_at is None:
         return False
-    return evidence.home_finish_at is None or evidence.home_finish_at > evidence.deadline_at
+    if evidence.home_finish_at is None or evidence.home_finish_at > evidence.deadline_at:
+        return True
+    return evidence.home_risk * evidence.value_usd > evidence.cost_usd

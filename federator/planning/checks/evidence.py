@@ -20,6 +20,8 @@ from federator.planning.checks.permission import renting_allows
 
 SLACK_S = 1.0
 """Times computed twice may differ by this much."""
+MOST_RISK = 0.5
+"""What is planned in time is likelier in time than not."""
 
 
 def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
@@ -71,12 +73,14 @@ def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rul
 
 
 def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
-    """Only a deadline justifies renting: it is missed at home, and likelier than not met with this offer."""
+    """Only a deadline justifies renting: it is missed at home, or may be, which is worth the rent; and it is likelier than not met with this offer."""
     said = action.evidence
     if job.deadline_at is None:
         yield Fault(PERMISSION, "in economic mode only a deadline justifies renting, and the job has none")
         return
-    if said.home_finish_at is not None and said.home_finish_at <= job.deadline_at:
+    risk = 0.0 if _certain(job) else min(said.home_risk, MOST_RISK)
+    at_risk = risk * said.value_usd > said.cost_usd - TOLERANCE
+    if said.home_finish_at is not None and said.home_finish_at <= job.deadline_at and not at_risk:
         yield Fault(
             PERMISSION,
             f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for",
@@ -129,9 +133,15 @@ def _again_s(job: JobView, target: Target) -> float:
 def _margin_s(job: JobView, target: Target) -> float:
     """By how much the planned run is longer than the one that is as likely too long as too short."""
     whole = job.of or job
-    if not 0.0 < whole.run_low_s < whole.run_high_s:
+    if _certain(job):
         return 0.0
     return expected_run_s(job, target) * (1.0 - math.sqrt(whole.run_low_s * whole.run_high_s) / whole.run_s)
+
+
+def _certain(job: JobView) -> bool:
+    """Whether its run time is forecast without a range."""
+    whole = job.of or job
+    return not 0.0 < whole.run_low_s < whole.run_high_s
 
 
 def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:

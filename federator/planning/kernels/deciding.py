@@ -7,10 +7,11 @@ out the same wherever they are made.
 
 import numpy as np
 
+from federator.planning.kernels.chances import is_late, missed, opened
 from federator.planning.kernels.compiled import compiled, kernel
 from federator.planning.kernels.limits import blocking, later_case
 from federator.planning.kernels.listing import begin, go_on
-from federator.planning.kernels.starting import is_late, missed, opened, rent_beyond
+from federator.planning.kernels.starting import rent_beyond
 from federator.planning.kernels.tables import OFFER, OWNED
 
 
@@ -42,7 +43,7 @@ def charge(s, job):
     else:
         job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
     job.wait_usd = job.wait_usd_h * (max(0.0, opened(way, job.start_at) - state.now) + way.longer_s) / 3600.0
-    job.miss_usd = missed(kind, way, job.start_at)
+    job.miss_usd = missed(kind, way, job.start_at, 0.0 if job.rents != 0 else job.start_at - state.now)
     job.late = 1 if is_late(kind, way, job.start_at) else 0
 
 
@@ -50,7 +51,7 @@ def charge(s, job):
 def put_off(s, number):
     """The rental later that saves a job which would miss, and pays; -1 where there is none. Its price takes the place of the booking's."""
     job, state = s.jobs[number], s.state[0]
-    if job.way >= 0 and (job.rents != 0 or job.late == 0 or job.start_at <= state.now):
+    if job.way >= 0 and (job.rents != 0 or job.start_at <= state.now):
         return -1
     found = later_case(s, job.klass, number)
     if found < 0:
@@ -58,7 +59,7 @@ def put_off(s, number):
     case = s.cases[found]
     start = case.rent_at + (case.start_at - state.now)
     wait = job.wait_usd_h * (start - state.now + s.ways[case.way].longer_s) / 3600.0
-    miss = missed(s.classes[job.klass], s.ways[case.way], start)
+    miss = missed(s.classes[job.klass], s.ways[case.way], start, 0.0)
     if case.usd + wait + miss >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
         return -1
     job.run_usd = 0.0

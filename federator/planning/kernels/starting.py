@@ -6,6 +6,7 @@ What `schedule` does for one job. `s` is the sheet that everything lies on; it i
 
 import numpy as np
 
+from federator.planning.kernels.chances import is_late, missed, opened
 from federator.planning.kernels.compiled import compiled
 from federator.planning.kernels.holding import suffer, survives
 from federator.planning.kernels.hosts import choose, fits, give, link, needed_until, ranks_on, soonest_room
@@ -20,7 +21,6 @@ from federator.planning.kernels.tables import (
     JOB,
     LEAST_GAIN,
     MOST_ALIKE,
-    MOST_RATIO,
     NOTHING,
     OFFER,
     OPTION,
@@ -110,29 +110,6 @@ def lost_there(s, job, way):
 
 
 @compiled
-def opened(way, at):
-    """When a start that is planned for that moment is possible: `prices.opened_at`."""
-    return way.opens if way.closes <= at < way.opens else at
-
-
-@compiled
-def missed(klass, way, at):
-    """The value of a job of the class, times the chance that it ends too late where it starts then: `prices.late_share`."""
-    if klass.steep == 0.0:
-        return klass.value if is_late(klass, way, at) else 0.0
-    window = klass.deadline - opened(way, at)
-    if window <= 0.0:
-        return klass.value
-    return klass.value * (1.0 / (1.0 + min(window / (klass.typical * way.run_s), MOST_RATIO) ** klass.steep))
-
-
-@compiled
-def is_late(klass, way, at):
-    """Whether it is planned to end after its deadline."""
-    return klass.value > 0.0 and opened(way, at) + way.run_s > klass.deadline
-
-
-@compiled
 def rent_beyond(place, way, at, committed_until):
     """What a start on a rented instance costs beyond its use by others."""
     if place.kind == OWNED:
@@ -147,6 +124,16 @@ def rank_usd(s, job, way, at, miss):
     rent = rent_beyond(place, way, at, needed_until(place, s.releases))
     wait = s.jobs[job].wait_usd_h * (max(0.0, opened(way, at) - s.state[0].now) + way.longer_s) / 3600.0
     return np.floor((way.run_usd + rent + wait + miss + way.egress_usd) * 1e9 + 0.5)
+
+
+@compiled
+def too_dear(s, kind, way, at, miss):
+    """Whether rented time there costs more than the chance of the deadline that it brings is worth."""
+    place = s.places[way.place]
+    return (
+        place.kind != OWNED
+        and rent_beyond(place, way, at, needed_until(place, s.releases)) > kind.value - miss
+    )
 
 
 @compiled
@@ -187,7 +174,9 @@ def offer_start(s, job, klass, at, gained):
                 held = True
                 continue
             lost = avoids and lost_there(s, job, way)
-        miss = missed(kind, way, at)
+        miss = missed(kind, way, at, at - state.now)
+        if kind.frugal != 0 and too_dear(s, kind, way, at, miss):
+            continue
         usd = rank_usd(s, job, way, at, miss)
         first = way.option * OPTION + way.narrow + (way.if_late if is_late(kind, way, at) else 0)
         rank, best_rank = (first, usd, miss, lost), (best_first, best_usd, best_miss, best_lost)
@@ -240,7 +229,7 @@ def least_here(s, job, klass, at, here, usd):
         for number in range(kind.first_way, kind.last_way):
             way = s.ways[number]
             if way.place == here.place:
-                usd = min(usd, rank_usd(s, job, way, at, missed(kind, way, at)))
+                usd = min(usd, rank_usd(s, job, way, at, missed(kind, way, at, at - s.state[0].now)))
     return usd
 
 
@@ -258,7 +247,7 @@ def cheaper_later(s, job, klass, at, start, usd):
             continue
         state.attempts += 1
         no_choice = kind.forms != 0 and (way.place == here.place or way.option > here.option)
-        if no_choice or rank_usd(s, job, way, at, missed(kind, way, at)) >= best_usd:
+        if no_choice or rank_usd(s, job, way, at, missed(kind, way, at, at - state.now)) >= best_usd:
             continue
         state.epoch += 1
         until = s.jobs[job].patient_until if s.places[here.place].kind == OWNED else np.inf
@@ -266,7 +255,7 @@ def cheaper_later(s, job, klass, at, start, usd):
         if begins <= at or begins == np.inf:
             continue
         begins += place.awaited_s + (alike - 1) * kind.size * way.run_s / max(kind.size, place.all_gpus)
-        then_usd = rank_usd(s, job, way, begins, missed(kind, way, begins))
+        then_usd = rank_usd(s, job, way, begins, missed(kind, way, begins, begins - state.now))
         if then_usd < best_usd:
             best, best_usd, best_at = number, then_usd, begins
     if best < 0:

@@ -27,7 +27,8 @@ MOST_ALIKE = 32
 OPTION = 10_000
 """As in `problem`."""
 MOST_RATIO = 1000.0
-"""As in `prices`, which says what it is."""
+SLIDE, SLIDE_LEAST_S, LOGISTIC = 0.7, 600.0, 1.702
+"""As in `chances`, which says what they are."""
 NOTHING, JOB, WORK = 0, 1, 2
 """What a release ends: a boot, a job of this schedule, work that ran before."""
 
@@ -77,7 +78,8 @@ WAY = _record(
 )
 """`choice`: the place with a form, as `World` numbers them; `option`, `narrow`, `if_late`: its precedence; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents; `apart`: no two of its ranks on one host; what would start from `closes` on, starts when it `opens`."""
 CLASS = _record(
-    "first_way last_way first_row last_row forms"
+    # `frugal`: rented time is for its deadline only, as far as that is worth it.
+    "first_way last_way first_row last_row forms frugal"
     # What stops it now: which, the row or the job, the place; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
     # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.

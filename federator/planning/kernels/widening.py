@@ -4,6 +4,7 @@ What `schedule` does when everybody has had a turn.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
+from federator.planning.kernels.chances import missed
 from federator.planning.kernels.compiled import compiled
 from federator.planning.kernels.holding import recover
 from federator.planning.kernels.hosts import fits, give
@@ -11,7 +12,6 @@ from federator.planning.kernels.limits import adds, blocking
 from federator.planning.kernels.starting import (
     choose_beside_hold,
     lost_there,
-    missed,
     nearer,
     rank_usd,
     start,
@@ -73,7 +73,7 @@ def widen(s, job, at):
             if not choose_beside_hold(s, job, way, at):
                 continue
             lost = avoids and lost_there(s, job, way)
-        miss = missed(kind, way, at)
+        miss = missed(kind, way, at, at - state.now)
         rank, best_rank = (rank_usd(s, job, way, at, miss), miss, lost), (best_usd, best_miss, best_lost)
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_usd, best_miss, best_lost = number, rank[0], miss, lost

@@ -210,6 +210,25 @@ def test_evidence_that_does_not_justify_or_is_not_true_is_found(said: dict[str, 
     assert blamed(a_world([job], offers=[offer], rules=[bursting()]), a_plan(wrong)) == {("job-a", 0)}
 
 
+@pytest.mark.parametrize(
+    ("fields", "risk", "justified"),
+    [
+        ({"run_low_s": HOUR / 2}, 0.2, True),
+        ({"run_low_s": HOUR / 2}, 0.001, False),  # not worth the rent
+        ({}, 0.2, False),  # a run that is certain
+    ],
+)
+def test_what_is_in_time_at_home_is_rented_for_only_if_its_risk_is_worth_it(
+    fields: dict[str, Any], risk: float, justified: bool
+) -> None:
+    job, offer = a_job(**{**IN_TIME, **fields}), an_offer()
+    said = proof(job, offer, home_finish_at=NOW + 1.9 * HOUR, home_risk=risk, value_usd=100.0, cost_usd=15.0)
+    found = blamed(
+        a_world([job], offers=[offer], rules=[bursting()]), a_plan(rented(job, offer, evidence=said))
+    )
+    assert found == (set() if justified else {("job-a", 0)})
+
+
 def test_evidence_about_another_job_is_found() -> None:
     job, offer = a_job(**IN_TIME), an_offer()
     wrong = rented(job, offer, evidence=replace(proof(job, offer), job="job-b"))
@@ -354,39 +373,3 @@ def test_using_a_lease_adds_nothing_to_rate_and_instances() -> None:
         CapRow("burst", CapUnit.INSTANCES, 1),
     ]
     assert blamed(a_world([job], [lease], rules=rules), a_plan(placed(job, lease))) == set()
-
-
-# -- Spot --------------------------------------------------------------------------------------------------------------
-
-SPOT_FINISH = NOW + 540.0 + HOUR
-AGAIN = 540.0 + HOUR
-
-
-@pytest.mark.parametrize(
-    ("fallback_at", "on_demand", "expected"),
-    [
-        (None, True, {("job-a", 0)}),
-        (SPOT_FINISH + AGAIN, True, set()),
-        (SPOT_FINISH + AGAIN - 10.0, True, {("job-a", 0)}),
-        (NOW + 3 * HOUR + 10.0, True, {("job-a", 0)}),
-        (SPOT_FINISH + AGAIN, False, set()),
-        (SPOT_FINISH + 60.0, False, {("job-a", 0)}),
-    ],
-)
-def test_spot_is_justified_only_if_the_deadline_survives_an_interruption(
-    fallback_at: float | None, on_demand: bool, expected: set[tuple[str, int]]
-) -> None:
-    """No fallback, one that is too good to be true, and one that is late."""
-    spot = an_offer("spot", market=Market.SPOT)
-    job = a_job(deadline_at=NOW + 3 * HOUR)
-    world = a_world([job], offers=[spot, an_offer()] if on_demand else [spot], rules=[bursting()])
-    evidence = proof(job, spot, burst_finish_at=SPOT_FINISH, fallback_finish_at=fallback_at)
-    assert blamed(world, a_plan(rented(job, spot, evidence=evidence))) == expected
-
-
-def test_a_job_that_asks_for_spot_needs_no_fallback() -> None:
-    spot = an_offer("spot", market=Market.SPOT)
-    job = a_job(deadline_at=NOW + 1.2 * HOUR, spot_policy="spot")
-    world = a_world([job], offers=[spot], rules=[bursting()])
-    evidence = proof(job, spot, burst_finish_at=SPOT_FINISH)
-    assert blamed(world, a_plan(rented(job, spot, evidence=evidence))) == set()

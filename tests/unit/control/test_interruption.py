@@ -61,7 +61,7 @@ async def executor(world: World, passes: int = 1) -> None:
 async def test_an_interrupted_job_saves_itself_and_finishes_on_demand_before_its_deadline(
     world: World,
 ) -> None:
-    job, _ = await running(world)
+    job, _ = await running(world, finish_within="3h8m")
     spot = world.leases()[0]
     world.provider.interrupt(spot.id)
     await executor(world)
@@ -231,7 +231,7 @@ async def test_retry_settings_do_not_apply_to_an_interruption(world: World) -> N
 
 
 async def test_sold_out_spot_falls_back_to_on_demand(world: World) -> None:
-    job = await world.submit(**JOB)
+    job = await world.submit(**(JOB | {"finish_within": "3h8m"}))
     await until_rented(world, job)
     assert world.leases()[0].offer.market is Market.SPOT
     world.provider.sold_out.add(SPOT.name)

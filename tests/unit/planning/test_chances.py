@@ -5,8 +5,9 @@ import math
 import pytest
 
 from federator.model.plans import Place
+from federator.planning import chances
+from federator.planning.chances import late_share
 from federator.planning.kernels import tables
-from federator.planning.prices import MOST_RATIO, late_share
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world
 
@@ -32,6 +33,21 @@ def test_with_a_range_the_chance_falls_with_the_time_that_there_is() -> None:
     assert 0.0 < found[-1] < 0.001
 
 
+def test_a_start_that_is_ahead_may_slide_and_so_what_is_planned_in_time_may_be_late() -> None:
+    """An hour's run and three hours of waiting, by a deadline in four hours and a half."""
+    job = a_job("one", deadline_at=NOW + 4.5 * HOUR, **UNSURE)
+    sure, waits = late_share(job, NOW + 3 * HOUR, HOUR), late_share(job, NOW + 3 * HOUR, HOUR, 3 * HOUR)
+    assert sure < 0.06
+    assert 0.3 < waits < 0.5
+    nearly_free = late_share(job, NOW + 60.0, HOUR, 60.0)
+    assert nearly_free == pytest.approx(late_share(job, NOW + 60.0, HOUR), abs=0.01)
+
+
+def test_where_runs_are_certain_so_are_starts() -> None:
+    job = a_job("one", deadline_at=NOW + 4.5 * HOUR, **SURE)
+    assert late_share(job, NOW + 3 * HOUR, HOUR, 3 * HOUR) == 0.0
+
+
 def test_who_has_no_deadline_is_never_late() -> None:
     assert late_share(a_job("one", **UNSURE), NOW, HOUR) == 0.0
 
@@ -43,8 +59,9 @@ def test_a_range_of_next_to_nothing_is_no_trouble() -> None:
     assert all(math.isfinite(chance(10.0**power, **narrow)) for power in range(-9, 12))
 
 
-def test_the_kernel_has_the_same_limit() -> None:
-    assert tables.MOST_RATIO == MOST_RATIO
+def test_the_kernel_has_the_same_numbers() -> None:
+    for name in ("MOST_RATIO", "SLIDE", "SLIDE_LEAST_S", "LOGISTIC"):
+        assert getattr(tables, name) == getattr(chances, name)
 
 
 def placed(**fields: float) -> str:

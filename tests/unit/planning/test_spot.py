@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from federator.model.capacity import Market
+from federator.model.capacity import Market, Shape
 from federator.model.plans import Rent, Severity
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
-from federator.planning.burst import INTERRUPTION_S, Bursting, Case, NoCase
+from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.checks import check
 from federator.planning.forecast import home_forecast
 from federator.planning.greedy import plan_greedily
+from federator.planning.interruptions import INTERRUPTION_S
 from federator.planning.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
@@ -213,3 +214,34 @@ def test_where_what_is_on_demand_is_sold_out_the_work_goes_on_on_such_a_machine_
     plan = plan_greedily(problem)
     assert [action.offer for action in plan.actions if isinstance(action, Rent)] == ["spot"]
     assert check(problem, plan) == ()
+
+
+def beside_a_queue(job: JobView, free_in_s: float) -> Problem:
+    """Home is full until then, so that is when the job is planned to start there."""
+    full = a_pool(
+        nodes=1,
+        free=(Shape(0, 60_000, 200_000),),
+        busy=(busy("pl-1", "job-1", gpus=4, ends_at=NOW + free_in_s),),
+    )
+    return changed(a_problem(job, SURE), pools=(full,))
+
+
+@pytest.mark.parametrize(("value_usd", "rents"), [(15.0, False), (200.0, True)])
+def test_what_is_planned_just_in_time_at_home_is_rented_for_where_the_risk_is_worth_the_rent(
+    value_usd: float, rents: bool
+) -> None:
+    problem = beside_a_queue(due(2 * HOUR, value_usd=value_usd, **MARGIN), 0.95 * HOUR)
+    assert isinstance(case_of(problem, "sure"), Case) == rents
+    plan = decide(problem, stages=("greedy", "lp"))
+    rented = [action for action in plan.actions if isinstance(action, Rent)]
+    assert bool(rented) == rents
+    assert check(problem, plan) == ()
+    if rents:
+        assert 0.2 < rented[0].evidence.home_risk < 0.5
+        assert "in time, but with a chance of" in rented[0].because
+
+
+def test_a_run_that_is_certain_is_not_at_risk() -> None:
+    refusal = case_of(beside_a_queue(due(2 * HOUR, value_usd=1000.0), 0.95 * HOUR), "sure")
+    assert isinstance(refusal, NoCase)
+    assert refusal.situation == "no-need"

@@ -233,7 +233,7 @@ PLANTS: tuple[Plant, ...] = (
     Plant(skip_the_fence, 4),
     Plant(replace_by_the_clock, 1),
     Plant(dispatch_twice, 0),
-    Plant(act_as_a_deposed_leader, 13),
+    Plant(act_as_a_deposed_leader, 75),
     Plant(write_as_a_deposed_leader, 13),
     Plant(forget_a_lease, 1),
     Plant(drop_a_terminal_status, 0),
