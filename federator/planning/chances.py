@@ -52,7 +52,8 @@ def chance(window_s: float, typical_s: float, steep: float, waits_s: float = 0.0
 def steeper(typical_s: float, steep: float, waits_s: float) -> float:
     """How steeply the chance falls for wait and run together."""
     run_off_s, wait_off_s = LOGISTIC / steep * typical_s, SLIDE * (waits_s + SLIDE_LEAST_S)
-    off_s = math.sqrt(run_off_s * run_off_s + wait_off_s * wait_off_s)  # `hypot` differs from the compiled one's
+    # As compiled: `math.hypot` differs in the last digit.
+    off_s = math.sqrt(run_off_s * run_off_s + wait_off_s * wait_off_s)
     return LOGISTIC * (typical_s + waits_s) / off_s
 
 
