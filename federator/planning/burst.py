@@ -39,6 +39,8 @@ DELAY_SAFETY = 0.25
 EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
 LEAST_USD = 0.1
 """A chance that is worth less is rented for by nobody."""
+MOST_RISK = 0.5
+"""What is planned in time at home counts as likelier in time than not, whatever its range: as the checker has it."""
 NOW_S = 1.0
 """A latest start so close is now."""
 
@@ -136,7 +138,10 @@ class Bursting:
         alike = (self.world.key(job), voice, place)
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
-        return self._of_class[alike]
+        found = self._of_class[alike]
+        if isinstance(found, NoCase) and found.situation == "approval":  # which is given job by job
+            return replace(found, change=how_to_approve(job))
+        return found
 
     def voice(self, job: JobView) -> int | None:
         """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
@@ -309,8 +314,9 @@ class Bursting:
         """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
         if at.offer is None or self._at_home(job).ahead_s <= 0.0:
             return False
-        surer = self.home_risk(job) - late_share(job, self._ready_at(at), at.run_s(job))
-        return surer * self.world.book.value_usd(job) > rent_usd(job, at)
+        risk = min(round(self.home_risk(job), 6), MOST_RISK)
+        surer = risk - late_share(job, self._ready_at(at), at.run_s(job))
+        return surer * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
 
     def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
         """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
@@ -393,4 +399,9 @@ def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
 def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
     most = f"{permit.approval_above_usd or 0.0:.2f} USD"
     text = f"it could cost {case.committed_usd:.2f} USD in the worst case; policy {permit.policy} wants what is over {most} approved"
-    return NoCase("approval", text, f"the platform team runs `federator burst approve {job.id}`")
+    return NoCase("approval", text, how_to_approve(job))
+
+
+def how_to_approve(job: JobView) -> str:
+    """What lets it be rented for, where a person has to approve that."""
+    return f"the platform team runs `federator burst approve {job.id}`"

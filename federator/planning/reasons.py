@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
-from federator.planning.burst import Bursting, Case, NoCase
+from federator.planning.burst import Bursting, Case, NoCase, how_to_approve
 from federator.planning.candidates import Candidate, machines
 from federator.planning.caps import QUEUE_UNITS, Caps
 from federator.planning.chances import late_share
@@ -147,7 +147,10 @@ class Standing:
         if alike not in self._nearest:
             offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
             self._nearest[alike] = self.closest(job, offers)
-        return self._nearest[alike]
+        found = self._nearest[alike]
+        if found is not None and found.filter == "approval":
+            return replace(found, change=how_to_approve(job))
+        return found
 
     def in_order(self, job: JobView, places: Iterable[int]) -> list[int]:
         """Places by how far they came, the furthest first; among equals the one with the soonest finish, then by name.
