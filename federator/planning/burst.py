@@ -23,20 +23,18 @@ from dataclasses import dataclass, replace
 from federator.model.capacity import BurstEvidence
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.candidates import Candidate, machines, typical_share
+from federator.planning.candidates import Candidate, typical_share
 from federator.planning.caps import Caps
 from federator.planning.chances import late_share, spread_of
 from federator.planning.interruptions import Interruptions
-from federator.planning.permits import admits, worst_usd
+from federator.planning.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
 from federator.planning.problem import World
-from federator.planning.rulebook import RuleBook, matches
-from federator.planning.stopping import AtHome, Rented, put_off_s
+from federator.planning.stopping import AtHome, Least, Rented, put_off_s
 from federator.planning.wording import later_deadline, moment, span
 
 SAFETY_S = 60.0
 """Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
 DELAY_SAFETY = 0.25
-EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
 LEAST_USD = 0.1
 """A chance that is worth less is rented for by nobody."""
 MOST_RISK = 0.5
@@ -88,19 +86,6 @@ class NoCase:
     change: str
 
 
-def rent_usd(job: JobView, at: Candidate) -> float:
-    """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
-    if at.offer is None:
-        return at.instance_usd_h * at.run_s(job) / 3600.0
-    offer = at.offer.offer
-    return (
-        at.instance_usd_h
-        * machines(job, at)
-        * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
-        / 3600.0
-    )
-
-
 class Bursting:
     """The cases of one world, given the counterfactual: every job's finish at home, with nothing rented."""
 
@@ -112,6 +97,7 @@ class Bursting:
         self._of_class: dict[tuple[object, int, int], Case | NoCase] = {}
         self._modes = {permit.mode for permit in world.book.permits}
         self.interruptions = Interruptions(world)
+        self._least = Least(world)
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
         self.table: object = None
@@ -172,7 +158,10 @@ class Bursting:
         """By the plan, or by a chance that is worth something."""
         if job.deadline_at is None:
             return False
-        return self._misses_at_home(job) or self.home_risk(job) * self.world.book.value_usd(job) > LEAST_USD
+        if self._misses_at_home(job):
+            return True
+        waits, value_usd = self._at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
+        return waits and self._weighed_risk(job) * value_usd > max(LEAST_USD, self._least.usd(job))
 
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
@@ -282,7 +271,7 @@ class Bursting:
             by, due = moment(home.finish_at, now), moment(deadline, now)
             text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
             return NoCase("no-need", text, f"a deadline before {by}")
-        start, again_s = self._ready_at(at), self.interruptions.again_s(job, place)
+        start, again_s = _ready_at(at, self.world.now), self.interruptions.again_s(job, place)
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
@@ -304,6 +293,10 @@ class Bursting:
         """The chance that the job misses its deadline at home."""
         return self._at_home(job).risk(job, self.world.now)
 
+    def _weighed_risk(self, job: JobView) -> float:
+        """The same of what is planned in time there, as it is recorded and checked."""
+        return min(round(self.home_risk(job), 6), MOST_RISK)
+
     def _at_home(self, job: JobView) -> AtHome:
         home, now = self.home.get(job.id), self.world.now
         if home is None:
@@ -314,8 +307,7 @@ class Bursting:
         """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
         if at.offer is None or self._at_home(job).ahead_s <= 0.0:
             return False
-        risk = min(round(self.home_risk(job), 6), MOST_RISK)
-        surer = risk - late_share(job, self._ready_at(at), at.run_s(job))
+        surer = self._weighed_risk(job) - late_share(job, _ready_at(at, self.world.now), at.run_s(job))
         return surer * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
 
     def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
@@ -325,15 +317,13 @@ class Bursting:
             return max(0.0, spare_s)
         if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
             home = home._replace(ahead_s=math.inf)
-        rented = Rented(self._ready_at(at), at.run_s(job), rent_usd(job, at))
+        rented = Rented(_ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
         return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
 
     def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:
         """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
-        case, again_s = (
-            self._case(permit, mode, job, place, required=True),
-            self.interruptions.again_s(job, place),
-        )
+        case = self._case(permit, mode, job, place, required=True)
+        again_s = self.interruptions.again_s(job, place)
         if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
             return case
         on_demand = [
@@ -342,11 +332,6 @@ class Bursting:
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
         return _unsafe(self.world.now, case.finish_at + again_s, job.deadline_at)
-
-    def _ready_at(self, at: Candidate) -> float:
-        if at.offer is not None:
-            return self.world.now + at.offer.offer.delay_s
-        return max(self.world.now, at.ready_at or 0.0)
 
     def _case(
         self,
@@ -359,7 +344,7 @@ class Bursting:
         rent_at: float | None = None,
     ) -> Case:
         at = self.world.places[place]
-        start = self._ready_at(at)
+        start = _ready_at(at, self.world.now)
         finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
         return Case(
             place=place,
@@ -375,16 +360,16 @@ class Bursting:
         )
 
 
-def only_deadlines(book: RuleBook, job: JobView) -> bool:
-    """Whether all policies that rent for the job do so to meet its deadline, weighed in money, and for nothing else."""
-    found = (permit for permit in book.permits if matches(permit.scope, job))
-    return not any(permit.for_waiting or permit.mode in EAGER for permit in found)
-
-
 def approved(permit: Filter, job: JobView, case: Case) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _ready_at(at: Candidate, now: float) -> float:
+    if at.offer is not None:
+        return now + at.offer.offer.delay_s
+    return max(now, at.ready_at or 0.0)
 
 
 def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:

@@ -12,9 +12,11 @@ from federator.model.snapshot import JobView
 from federator.planning.asking import Answer, Ground
 from federator.planning.candidates import Candidate, machines
 from federator.planning.openings import open_at
-from federator.planning.rulebook import RuleBook
+from federator.planning.rulebook import RuleBook, matches
 from federator.planning.wording import cents_up, moment, money, span
 
+EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
+"""Modes that rent whatever it costs."""
 LIMIT_STEP_S = 300.0
 """A max_duration that is proposed is a multiple of this."""
 
@@ -150,6 +152,19 @@ def worst_rent_s(job: JobView, at: Candidate) -> float:
     return max(offer.minimum_billing_s, offer.delay_s + run + at.offer.slack_s + offer.teardown_s)
 
 
+def rent_usd(job: JobView, at: Candidate) -> float:
+    """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
+    if at.offer is None:
+        return at.instance_usd_h * at.run_s(job) / 3600.0
+    offer = at.offer.offer
+    return (
+        at.instance_usd_h
+        * machines(job, at)
+        * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
+        / 3600.0
+    )
+
+
 def worst_usd(job: JobView, at: Candidate) -> float:
     """The most that the job can cost there: the rent of all its machines, and moving its data. What is owned has no rent."""
     return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
@@ -186,3 +201,9 @@ def ends_by(job: JobView, at: Candidate, now: float) -> float:
 def admits(permit: Filter, at: Candidate) -> bool:
     """Whether the policy lets something at this price be rented."""
     return permit.max_price_usd_h is None or at.instance_usd_h <= permit.max_price_usd_h
+
+
+def only_deadlines(book: RuleBook, job: JobView) -> bool:
+    """Whether all policies that rent for the job do so to meet its deadline, weighed in money, and for nothing else."""
+    found = (permit for permit in book.permits if matches(permit.scope, job))
+    return not any(permit.for_waiting or permit.mode in EAGER for permit in found)

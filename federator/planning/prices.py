@@ -8,11 +8,11 @@ deadline, and what policies add. Whatever is *better* is better by these.
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
-from federator.planning.burst import rent_usd
 from federator.planning.calendars import closure
 from federator.planning.candidates import Candidate, size
 from federator.planning.chances import late_share
 from federator.planning.doubt import doubt_usd
+from federator.planning.permits import rent_usd
 from federator.planning.rulebook import NEVER_WAIT_H, RuleBook
 from federator.planning.wording import cents_up
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.burst import only_deadlines
 from federator.planning.calendars import closure
 from federator.planning.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
@@ -23,6 +22,7 @@ from federator.planning.doubt import doubt_usd
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
 from federator.planning.patience import PATIENT_S
+from federator.planning.permits import only_deadlines
 from federator.planning.prices import longer_s
 from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches

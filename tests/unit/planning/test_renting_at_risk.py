@@ -1,5 +1,7 @@
 """Rentals for what is planned in time at home but may be late, as the checker has them; and whom one is approved for, of several that are alike."""
 
+from typing import Any
+
 from federator.model.capacity import Shape
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Input
@@ -11,7 +13,7 @@ from federator.planning.greedy import plan_greedily
 from federator.planning.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
-UNSURE = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}
+UNSURE: dict[str, Any] = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}
 DATA = Input("s3://datasets/imagenet", 150 * 10**9)
 DATA_RULES = (
     DatasetRule("Dataset/d", DATA.uri, None, (Spot("home"),)),
