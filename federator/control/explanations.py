@@ -175,7 +175,8 @@ class Explainer:
         view = self._observer.jobs.imagined(job, spec)
         if not self._observer.window:
             await self._observer.look()
-        problem = Problem(snapshot=self._observer.snapshot(only=self._observer.window))
+        seen = self._observer.snapshot(only=self._observer.window, imagined=view)
+        problem = Problem(snapshot=seen)
         explanation = await asyncio.to_thread(preview, problem, view)
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)

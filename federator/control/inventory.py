@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
-from federator.model.capacity import Offer
+from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.settings import LinkSettings
@@ -183,13 +183,13 @@ class Inventory:
         return None if heard is None or heard.report is None else heard.report.reclaim_at
 
     def avoid(self, provider: str, offer: str, *, until_at: float, because: str) -> None:
-        """Do not try this offer before then."""
-        self._avoided[provider, offer] = (until_at, because)
+        """Do not try this offer before then, with its GPU shared or not: it is one machine."""
+        self._avoided[provider, offer.removesuffix(IN_PARTS)] = (until_at, because)
         self._tell()
 
     def avoided(self, provider: str, offer: str) -> tuple[float | None, str]:
         """When the offer may be tried again, and why not before; None: now."""
-        until_at, because = self._avoided.get((provider, offer), (0.0, ""))
+        until_at, because = self._avoided.get((provider, offer.removesuffix(IN_PARTS)), (0.0, ""))
         return (until_at, because) if until_at > self._clock.now() else (None, "")
 
     def _tell(self) -> None:

@@ -104,8 +104,8 @@ class Observer:
         self.window = await self.line.window(self.pools, self._clock.now())
         return self.snapshot(only=self.window)
 
-    def snapshot(self, *, only: Collection[str] | None = None) -> Snapshot:
-        """The world now, as a decision may see it; with `only`, of the waiting jobs just these."""
+    def snapshot(self, *, only: Collection[str] | None = None, imagined: JobView | None = None) -> Snapshot:
+        """The world now, as a decision may see it; with `only`, of the waiting jobs just these. With the offers that it has once there is a job as `imagined`."""
         now = self._clock.now()
         records = self._records
         flag = records.flags.get("burst-paused")
@@ -117,7 +117,7 @@ class Observer:
             revision=records.revision,
             jobs=jobs,
             pools=pools,
-            offers=tuple(self._offers(in_parts=any(map(_in_parts, jobs)))),
+            offers=tuple(self._offers(in_parts=any(map(_in_parts, (*jobs, imagined) if imagined else jobs)))),
             rules=rules,
             policy_version=records.policies.version,
             spend=spend(records, now, rules),

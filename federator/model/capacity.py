@@ -120,6 +120,8 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def as_offered(self) -> "Offer":
         """As its provider knows it."""
+        if not self.shared:
+            return self
         return msgspec.structs.replace(self, name=self.name.removesuffix(IN_PARTS), shared=msgspec.UNSET)
 
 

@@ -10,8 +10,9 @@ from federator.control.user_data import user_data
 from federator.model.capacity import LeaseStatus
 from federator.model.jobs import JobStatus
 from federator.model.snapshot import OfferView
+from federator.wire.jobfile import read_job
 from federator_agent import config
-from tests.support.dispatch import OFFER, World, make_world
+from tests.support.dispatch import ADA, OFFER, World, make_world
 from tests.unit.control.test_bursting import POLICIES, until_rented
 
 HALF: dict[str, Any] = {"resources": {"gpus": 0.5, "cpus": 1}, "estimate": "1h", "max_duration": "2h"}
@@ -99,3 +100,25 @@ async def test_what_a_machine_is_started_with_has_its_agent_share_the_gpu_as_the
 def test_an_offer_as_it_was_says_nothing_of_parts() -> None:
     assert SMALL.as_shared().as_offered() == SMALL
     assert SMALL.shared is UNSET
+
+
+def test_an_offer_that_a_provider_calls_so_keeps_its_name() -> None:
+    odd = replace(SMALL, name="a100/shared")
+    assert odd.as_offered() is odd
+    assert odd.as_shared().as_offered() == odd
+
+
+async def test_a_preview_sees_the_offers_that_are_there_once_it_is_submitted() -> None:
+    world = await a_world()
+    asked = read_job({"run": "x", **HALF, "finish_within": "90m"}, now=world.clock.now())
+    found = (await world.core.views.preview(ADA, asked)).explanation
+    assert "small/shared" in {site.pool for site in found.sites}
+    assert found.burst is not None
+
+
+async def test_a_machine_that_is_not_to_be_had_is_avoided_in_parts_and_whole() -> None:
+    world = await a_world()
+    await world.submit(**HALF)
+    world.core.inventory.avoid(OFFER.provider, "small/shared", until_at=world.clock.now() + 60.0, because="x")
+    avoided = {name for name, view in offers(world).items() if view.avoid_until_at is not None}
+    assert avoided == {"small", "small/shared"}
