@@ -48,7 +48,7 @@ async def play(federation: Federation, world: World, screen: Screen) -> Told:
     copy_work(work)
     async with Watch(federation, screen, _title(federation)) as watch:
         await _submit_all(federation, world, watch, work)
-        watch.enter("Work runs at home; renting is put off for as long as that is safe")
+        watch.enter("Work runs at home; what a deadline cannot wait for is rented")
         began_at = federation.clock.now()
         await watch.until(
             lambda overview: _half_way(overview, began_at), "half the work is done", within_s=PLACED_S
