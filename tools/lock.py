@@ -17,9 +17,6 @@ OPTIONS = [
     "--generate-hashes",
     "--strip-extras",
     "--allow-unsafe",
-    "--no-emit-index-url",
-    "--no-emit-trusted-host",
-    "--no-emit-find-links",
     "--no-emit-options",
     "--no-annotate",
 ]
