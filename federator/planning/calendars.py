@@ -52,8 +52,13 @@ def _closes_under(rule: Opening, job: JobView, at: Candidate, begin: float) -> f
         return begin if not takes_work(rule, begin) else math.inf
     if not rule.stops:
         return change
-    needs_s = SHORTEST_STAY_S + job.grace_s if job.saves else at.run_s(job)
+    needs_s = _needs_s(job, at)
     return math.nextafter(max(begin, change - needs_s), math.inf)
+
+
+def _needs_s(job: JobView, at: Candidate) -> float:
+    """How long it must be able to stay to begin there at all."""
+    return SHORTEST_STAY_S + job.grace_s if job.saves else at.run_s(job)
 
 
 def _starts_under(rule: Opening, job: JobView, at: Candidate, begin: float) -> float:
@@ -61,8 +66,7 @@ def _starts_under(rule: Opening, job: JobView, at: Candidate, begin: float) -> f
     change = changes_at(rule, begin)
     if takes_work(rule, begin):
         closes_at = change if rule.stops and change is not None else math.inf
-        needs_s = SHORTEST_STAY_S + job.grace_s if job.saves else at.run_s(job)
-        if begin + needs_s <= closes_at:
+        if begin + _needs_s(job, at) <= closes_at:
             return begin
     return math.inf if change is None else change
 
