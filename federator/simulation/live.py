@@ -56,7 +56,9 @@ def taken(
             remedy="take a longer time, such as 30d",
         )
     if left_out:
-        remarks.append(f"without {left_out} jobs that never ran")
+        remarks.append(
+            f"without {left_out} jobs that never ran or asked for part of a GPU, which simulations do not know"
+        )
     guessed = sum(not job.ended for job in chosen)
     if guessed:
         remarks.append(f"{guessed} jobs are not over: their run times are as expected")

@@ -55,7 +55,7 @@ class RecordedJobs(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: tuple[RecordedJob, ...] = ()
     left_out: int = 0
-    """Jobs of the time that never ran and never will, such as cancelled ones."""
+    """Jobs of the time that never ran and never will, such as cancelled ones, and those that asked for part of a GPU: simulations know whole GPUs only."""
     next_after: str | None = None
 
 

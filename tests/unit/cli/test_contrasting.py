@@ -93,7 +93,7 @@ def test_a_set_is_replayed_on_the_load_of_a_dispatcher(
     ran = federator("policy", "replay", str(files / "new"), "--since", "2h")
     assert ran.code == 0, ran.err
     assert fake.of("GET /v1/recorded/jobs")[0].query == {"since": str(NOW - 7200.0)}
-    assert "without 1 jobs that never ran" in ran.out
+    assert "without 1 jobs that never ran or asked for part of a GPU" in ran.out
     assert "0 of 2 jobs run elsewhere" in ran.out
 
 
@@ -154,7 +154,7 @@ def test_a_live_world_is_simulated_and_kept(federator: Command, fake: FakeDispat
         "simulate", "--from-live", "--since", "7d", "--save-world", str(world), "--save-trace", str(trace), "--scheduler", "fifo"
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    assert "without 1 jobs that never ran" in ran.err
+    assert "without 1 jobs that never ran or asked for part of a GPU" in ran.err
     assert (files / "kept.policies.yaml").read_text() == QUEUE
     again = federator("simulate", "--world", str(world), "--trace", str(trace), "--scheduler", "fifo")
     assert again.code == 0, again.err

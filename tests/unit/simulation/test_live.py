@@ -69,7 +69,7 @@ def test_what_is_not_known_or_left_out_is_remarked() -> None:
     assert live.remarks == (
         "without sites that are draining: old",
         "without sites that have not reported: away",
-        "without 3 jobs that never ran",
+        "without 3 jobs that never ran or asked for part of a GPU, which simulations do not know",
         "1 jobs are not over: their run times are as expected",
     )
     with pytest.raises(Invalid, match="no job of that time"):
