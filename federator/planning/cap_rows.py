@@ -11,8 +11,9 @@ from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
 from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
+from federator.planning.free_hours import EDGES_H
 from federator.planning.growing import Floats, Ints, Terms
-from federator.planning.hours import EDGES_H, WIDTHS_H, Entry, alike
+from federator.planning.hours import WIDTHS_H, Entry, alike
 from federator.planning.periods import period_end
 from federator.planning.problem import World
 from federator.planning.rulebook import matches

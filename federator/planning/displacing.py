@@ -12,8 +12,7 @@ import numpy as np
 
 from federator.planning.bookings import Booking
 from federator.planning.buckets import BUCKETS
-from federator.planning.growing import Floats, Ints
-from federator.planning.hours import EDGES_H, free_hours, hours_row
+from federator.planning.free_hours import EDGES_H, Floats, Ints, free_hours, hours_row
 from federator.planning.problem import World
 
 EDGES_S: Floats = EDGES_H * 3600.0

@@ -11,16 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.model.snapshot import JobView
-from federator.planning.buckets import BUCKETS, BUCKETS_H
+from federator.planning.buckets import BUCKETS
+from federator.planning.free_hours import EDGES_H, KINDS, free_hours, hours_row
 from federator.planning.growing import Floats, Terms
 from federator.planning.problem import World
 from federator.planning.starts import Starts
 from federator.planning.yard import Lot
 
-GPU_HOURS = "hours"
-KINDS = ((GPU_HOURS, 1.0), ("core-hours", 1e-3), ("gib-hours", 1.0 / 1024.0))
-"""Names of the rows, and their units in what hosts are counted in: GPUs, milli-cores, MiB. Small numbers, since solvers like them alike."""
-EDGES_H = np.array(BUCKETS_H)
 WIDTHS_H = np.diff(EDGES_H)
 
 
@@ -64,29 +61,12 @@ def hour_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry], line:
     return [row for row in rows if row]
 
 
-def hours_row(place: str, bucket: int, kind: str = GPU_HOURS) -> str:
-    """The name of the row of a place's hours in a bucket."""
-    return f"{kind}/{place}/{BUCKETS_H[bucket]:g}h"
-
-
 _NO_HOURS: Floats = np.zeros((len(KINDS), BUCKETS))
 
 
 def asked(job: JobView) -> tuple[int, int, int]:
     """GPUs, milli-cores and MiB of the whole job."""
     return job.nodes * job.gpus, job.nodes * job.cpus_milli, job.nodes * job.memory_mib
-
-
-def free_hours(lot: Lot, now: float) -> Floats:
-    """What is expected to be free of each kind in each bucket, in GPU-hours, milli-core-hours and MiB-hours."""
-    ahead = [
-        (max(0.0, r.at - now) / 3600.0, *(part * len(r.hosts) for part in r.need[:3])) for r in lot.releases
-    ]
-    begin = (0.0, *(sum(host[kind] for host in lot.hosts) for kind in range(len(KINDS))))
-    gains = np.array([begin, *ahead], dtype=np.float64)
-    spans = np.clip(EDGES_H[1:] - np.maximum(gains[:, :1], EDGES_H[:-1]), 0.0, None)
-    free: Floats = gains[:, 1:].T @ spans
-    return free
 
 
 class Demand:

@@ -331,7 +331,7 @@ def _so_many(job: JobView, at: Candidate) -> str:
 
 def _brings(at: Candidate, job: JobView) -> str:
     """What bringing its data there takes, or that nobody knows; and how old what is known of the place is, where that counts."""
-    shown = ", ".join(filter(None, (at.transfer(job).shown, last_heard(at))))
+    shown = ", ".join(filter(None, (at.transfer(job).shown, last_heard(at.views))))
     return f", {shown}" if shown else ""
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Outside
-from federator.planning.growing import Floats, Ints
-from federator.planning.hours import GPU_HOURS
+from federator.planning.free_hours import GPU_HOURS, Floats, Ints
 
 Bools = NDArray[np.bool_]
 

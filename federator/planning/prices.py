@@ -11,10 +11,12 @@ from federator.model.snapshot import JobView
 from federator.planning.calendars import closure
 from federator.planning.candidates import Candidate, size
 from federator.planning.chances import late_share
-from federator.planning.doubt import doubt_usd
 from federator.planning.permits import rent_usd
 from federator.planning.rulebook import NEVER_WAIT_H, RuleBook
 from federator.planning.wording import cents_up
+
+RETRY_S = 300.0
+"""What a refused start costs in time: the answer, another turn, another place that is not as good."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ def cost(
         egress=at.transfer(job).usd,
         late=value_usd > 0.0 and begins_at + run_s > (job.deadline_at or 0.0),
     )
+
+
+def doubt_usd(book: RuleBook, job: JobView, at: Candidate) -> float:
+    """What the doubt of a place is expected to cost a job: the price of its waiting (as if it had just arrived), for as long as a refusal takes."""
+    return at.doubt * RETRY_S / 3600.0 * book.fresh_wait_usd_h(job) if at.doubt else 0.0
 
 
 def opened_at(book: RuleBook, job: JobView, at: Candidate, start_at: float) -> float:

@@ -293,7 +293,7 @@ class Standing:
 
 def _besides(at: Candidate, job: JobView) -> str:
     """What else there is to say of a place: data that is brought there, and how old what is known of it is."""
-    return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at))))
+    return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at.views))))
 
 
 def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:

@@ -18,8 +18,7 @@ from federator.model.snapshot import JobView
 from federator.planning.buckets import BUCKETS, BUCKETS_H
 from federator.planning.candidates import SPOT_REWORK, size
 from federator.planning.chances import LOGISTIC, MOST_RATIO, SLIDE, SLIDE_LEAST_S, spread_of
-from federator.planning.doubt import doubt_usd
-from federator.planning.prices import cost, longer_s
+from federator.planning.prices import cost, doubt_usd, longer_s
 from federator.planning.problem import World
 from federator.planning.yard import Lot, Room, need_of
 

@@ -18,12 +18,11 @@ from federator.planning.calendars import closure
 from federator.planning.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.caps import additional_worst_usd, busy_use
 from federator.planning.chances import spread_of
-from federator.planning.doubt import doubt_usd
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.tables import Records
 from federator.planning.patience import PATIENT_S
 from federator.planning.permits import only_deadlines
-from federator.planning.prices import longer_s
+from federator.planning.prices import doubt_usd, longer_s
 from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches
 from federator.planning.yard import RANKS_PER_WORK

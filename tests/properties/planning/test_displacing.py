@@ -9,7 +9,7 @@ from federator.model.plans import Place
 from federator.model.snapshot import JobView, Outside, Problem
 from federator.planning import columns as cut
 from federator.planning import kernels
-from federator.planning.hours import hours_row
+from federator.planning.free_hours import hours_row
 from federator.planning.objective import DISPLACED, Evaluator
 from federator.planning.problem import World
 from federator.solving.certify import certify
