@@ -2,7 +2,7 @@
 
 - Submissions: `intake`, `acceptance`, `intake_checks`, `held_capacity`, `dependencies`; again and again: `series`, `series_runs`, `series_keeping`.
 - Who may: `admission`, `tokens`. What people change besides: `desk` (policies), `sites`.
-- A turn: `turn`, `occasions`, `committer`, `reuse`, `proposals`, `closings`. What it sees: `observation`, `inventory`, `holdings`, `job_views`, `concrete_rules`,
+- A turn: `turn`, `occasions`, `committer`, `reuse`, `proposals`, `closings`. What it sees: `observation`, `inventory`, `stocks`, `holdings`, `job_views`, `concrete_rules`,
   `history`, `usage`; of a very long line `waiting_line`, `lookouts`.
 - What sites say of work: `progress`, `stories`, `gangs`, `refusals`, `fencing`.
 - What is rented: `executor`, `pacing`, `purse`, `demand`, `lease_endings`, `sweeper`, `rented_sites`, `user_data`. What it costs: `billing`, `money`.

@@ -108,7 +108,8 @@ class Executor:
         """Ask every provider for its offers and for our instances; a provider that does not answer is asked again next time."""
         for name, provider in self._providers.items():
             try:
-                self._inventory.offered(name, await provider.offers())
+                asked_at = self._scribe.clock.now()
+                self._inventory.offered(name, await provider.offers(), asked_at=asked_at)
                 instances = {
                     instance.name: instance for instance in await provider.instances(self._federation)
                 }
@@ -186,7 +187,7 @@ class Executor:
         try:
             instance = await self._providers[lease.provider].launch(request)
         except NoCapacity as error:
-            await self._failed(lease, f"no capacity: {error.message}")
+            await self._failed(lease, f"no capacity: {error.message}", short=error)
         except Transient:
             raise
         except FederatorError as error:
@@ -249,13 +250,12 @@ class Executor:
         if lease.status is LeaseStatus.TERMINATING and self._pace.allows(lease):
             await self._providers[lease.provider].terminate(lease.id)
 
-    async def _failed(self, lease: Lease, why: str, *, event: str = "fail") -> None:
-        """The lease came to nothing: avoid its offer for a while, and let its jobs wait again."""
+    async def _failed(
+        self, lease: Lease, why: str, *, event: str = "fail", short: NoCapacity | None = None
+    ) -> None:
+        """The lease came to nothing: avoid its offer for a while, or what takes as much of its stock where that is gone, and let its jobs wait again."""
         until_at = self._scribe.clock.now() + self._settings.avoid_s
-        self._inventory.avoid(
-            lease.provider, lease.offer.name, until_at=until_at, because="its last launch failed"
-        )
-
+        self._inventory.launch_failed(lease.provider, lease.offer.name, until_at=until_at, short=short)
         await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, event))
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from federator.kernel.clock import Clock
+from federator.kernel.errors import NoCapacity
 from federator.kernel.quantities import format_duration
 from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
@@ -49,7 +50,10 @@ class Inventory:
         self._listeners: list[Callable[[], None]] = []
         self.members: dict[str, Heard] = {}
         self.offers: dict[str, tuple[Offer, ...]] = {}
+        self.listed_at: dict[str, float] = {}
         self._avoided: dict[tuple[str, str], tuple[float, str]] = {}
+        self._gone: dict[tuple[str, str], dict[int, tuple[float, str]]] = {}
+        """Stocks from which so much at once was not to be had: until when, and why that is avoided."""
         self._began_at, self._began_boot_s = clock.now(), clock.boot()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -170,8 +174,9 @@ class Inventory:
             return heard.contested
         return "" if heard.report is None or heard.report.health == "ok" else heard.report.health
 
-    def offered(self, provider: str, offers: Sequence[Offer]) -> None:
-        """A provider's listing."""
+    def offered(self, provider: str, offers: Sequence[Offer], *, asked_at: float = 0.0) -> None:
+        """A provider's listing; `asked_at`: what was launched from then on may not be in it."""
+        self.listed_at[provider] = asked_at
         new = tuple(sorted(offers, key=lambda offer: offer.name))
         if self.offers.get(provider) != new:
             self.offers[provider] = new
@@ -182,14 +187,32 @@ class Inventory:
         heard = self.members.get(member)
         return None if heard is None or heard.report is None else heard.report.reclaim_at
 
+    def launch_failed(self, provider: str, offer: str, *, until_at: float, short: NoCapacity | None) -> None:
+        """Avoid the offer, or, where its provider says that its stock is gone, what takes as much of that."""
+        if short is not None and short.stock:
+            because = f"there was too little left of {short.stock} when one was asked for"
+            self.avoid_stock(provider, short.stock, short.each, until_at=until_at, because=because)
+        else:
+            self.avoid(provider, offer, until_at=until_at, because="its last launch failed")
+
+    def avoid_stock(self, provider: str, stock: str, each: int, *, until_at: float, because: str) -> None:
+        """Do not try before then what takes as much as this of a stock, or more."""
+        self._gone.setdefault((provider, stock), {})[each] = until_at, because
+        self._tell()
+
     def avoid(self, provider: str, offer: str, *, until_at: float, because: str) -> None:
         """Do not try this offer before then, with its GPU shared or not: it is one machine."""
         self._avoided[provider, offer.removesuffix(IN_PARTS)] = (until_at, because)
         self._tell()
 
-    def avoided(self, provider: str, offer: str) -> tuple[float | None, str]:
+    def avoided(self, provider: str, offer: Offer) -> tuple[float | None, str]:
         """When the offer may be tried again, and why not before; None: now."""
-        until_at, because = self._avoided.get((provider, offer.removesuffix(IN_PARTS)), (0.0, ""))
+        until_at, because = self._avoided.get((provider, offer.name.removesuffix(IN_PARTS)), (0.0, ""))
+        if offer.stock:
+            gone = self._gone.get((provider, offer.stock.name), {})
+            until_at, because = max(
+                [(until_at, because), *(why for each, why in gone.items() if each <= offer.stock.each)]
+            )
         return (until_at, because) if until_at > self._clock.now() else (None, "")
 
     def _tell(self) -> None:

@@ -19,6 +19,7 @@ from federator.control.inventory import Inventory
 from federator.control.job_views import JobViews
 from federator.control.money import paid_until_at, spend
 from federator.control.records import Records
+from federator.control.stocks import unlisted_used
 from federator.control.usage import Usage
 from federator.control.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
@@ -289,11 +290,13 @@ class Observer:
 
     def _offers(self, *, in_parts: bool = False) -> Iterator[OfferView]:
         """`in_parts`: machines of one GPU a second time, with that shared."""
-        for provider, offers in sorted(self._inventory.offers.items()):
+        for provider, listed in sorted(self._inventory.offers.items()):
             settings = self._providers[provider]
+            ours = (lease for lease in self._records.leases.values() if lease.provider == provider)
+            offers = unlisted_used(listed, ours, self._inventory.listed_at.get(provider, 0.0))
             parts = [offer.as_shared() for offer in offers if in_parts and offer.gpus == 1]
             for offer in (*offers, *parts):
-                until_at, because = self._inventory.avoided(provider, offer.name)
+                until_at, because = self._inventory.avoided(provider, offer)
                 yield OfferView(
                     offer=offer,
                     site=settings.site,

@@ -218,7 +218,7 @@ class Views:
                 price_usd_h=offer.price_usd_h,
                 delay_s=offer.delay_s,
                 available=offer.available,
-                avoid_until_at=self._inventory.avoided(provider, offer.name)[0],
+                avoid_until_at=self._inventory.avoided(provider, offer)[0],
                 price_source=offer.price_source,
             )
             for provider, offers in self._inventory.offers.items()

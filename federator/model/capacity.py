@@ -76,6 +76,26 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What runs there is ended after this by the site's own scheduler. Unset: it is not."""
 
 
+class Stock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What machines of several offers are taken from, such as the vCPUs that an account may have of one family, or the GPUs of one model."""
+
+    name: str
+    """Unique within its provider; offers that say the same name draw on it together."""
+    limit: int
+    """How much there is in all."""
+    each: int = 1
+    """What one machine of the offer takes."""
+    used: int = 0
+    """What machines have taken of it, as the provider's last listing shows; whoever rented them."""
+    unit: str = "machines"
+    """In what it is counted, for people: `vCPUs`, `GPUs`."""
+
+    @property
+    def left(self) -> int:
+        """What could still be taken."""
+        return max(0, self.limit - self.used)
+
+
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Capacity that a provider would rent: one kind of instance in one region and market."""
 
@@ -97,12 +117,19 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     teardown_s: float = 60.0
     minimum_billing_s: float = 60.0
     available: int = 1
-    """How many more could be had, as far as the provider says."""
+    """How many more of this offer could be had, as far as the provider says; a stock may hold fewer."""
     egress_usd_per_gib: float = 0.0
     price_source: str = ""
     """Where the price is from, for people; empty: from the settings."""
     shared: bool | msgspec.UnsetType = msgspec.UNSET
     """Its one GPU is to be shared: jobs get parts of it. Made of an offer that providers name, for jobs that ask for parts. Unset: it is not."""
+    stock: Stock | msgspec.UnsetType = msgspec.UNSET
+    """What its machines are taken from together with those of other offers. Unset: nothing but its own."""
+
+    @property
+    def to_be_had(self) -> int:
+        """How many machines of it could be rented if none of another offer were."""
+        return min(self.available, self.stock.left // self.stock.each) if self.stock else self.available
 
     @property
     def gpus_to_plan(self) -> int:

@@ -93,6 +93,9 @@ def _offer(offer: Offer, site: str, mood: Mood | None) -> dict[str, Any]:
         "minimum_billing": f"{offer.minimum_billing_s:g}s",
         "available": offer.available,
     }
+    if offer.stock:
+        stock = offer.stock
+        told["stock"] = {"name": stock.name, "limit": stock.left, "each": stock.each, "unit": stock.unit}
     if mood is not None and mood.interruptions_h:
         told["interruptions_per_hour"] = mood.interruptions_h
     if mood is not None and mood.sold_out:

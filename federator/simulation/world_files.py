@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market, Offer
+from federator.model.capacity import Market, Offer, Stock
 from federator.model.sites import SiteKind
 from federator.simulation.clouds import Mood
 from federator.simulation.data_moves import data_of_table, read_data
@@ -94,6 +95,9 @@ def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Moo
     offered = [offer.name for offer, _, _ in offers]
     if len(set(offered)) != len(offered):
         raise Invalid("two offers have one name", field="$.burst")
+    drawn = {(o.provider, o.stock.name, o.stock.limit) for o, _, _ in offers if o.stock}
+    if len(drawn) != len({(provider, stock) for provider, stock, _ in drawn}):
+        raise Invalid("two offers say different limits of one stock", field="$.burst")
     return World(
         name=name,
         sites=tuple(sites),
@@ -172,7 +176,9 @@ def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer,
     given = fields.mapping(value, path)
     known = ("name", "provider", "site", "region", "model", "gpus", "market", "price", "delay", "teardown")
     _known(
-        given, path, (*known, "minimum_billing", "available", "interruptions_per_hour", "sold_out", "events")
+        given,
+        path,
+        (*known, "minimum_billing", "available", "stock", "interruptions_per_hour", "sold_out", "events"),
     )
     pool = host_pool(
         "gpu",
@@ -199,9 +205,22 @@ def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer,
         teardown_s=_duration(given, "teardown", path, 60.0),
         minimum_billing_s=_duration(given, "minimum_billing", path, 60.0),
         available=fields.whole(given.get("available", 100), f"{path}.available", low=0, high=100_000),
+        stock=_stock(given["stock"], f"{path}.stock", pool.gpus_per_node) if "stock" in given else UNSET,
     )
     mood = _mood(given, path, market, folder or Path())
     return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+
+
+def _stock(value: object, path: str, gpus: int) -> Stock:
+    """What offers that name it draw on together: by default in GPUs, of which each machine takes those that it has."""
+    given = fields.mapping(value, path)
+    _known(given, path, ("name", "limit", "each", "unit"))
+    return Stock(
+        name=fields.text(given.get("name"), f"{path}.name"),
+        limit=fields.whole(given.get("limit"), f"{path}.limit", low=0, high=10_000_000),
+        each=fields.whole(given.get("each", gpus), f"{path}.each", low=1, high=10_000_000),
+        unit=_word(given, "unit", path, "GPUs"),
+    )
 
 
 def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:

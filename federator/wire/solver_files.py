@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from federator.kernel.errors import Invalid, TooLarge
-from federator.model.capacity import Offer, Shape
+from federator.model.capacity import Offer, Shape, Stock
 from federator.model.jobs import Accelerators, Form, Input, Resources
 from federator.model.snapshot import (
     BusyView,
@@ -26,7 +26,14 @@ from federator.model.snapshot import (
 )
 from federator.wire import records
 from federator.wire import solver_problem as told
-from federator.wire.solver_parts import FreeHosts, InputData, ProblemForm, ProblemOutside, RefusedSite
+from federator.wire.solver_parts import (
+    FreeHosts,
+    InputData,
+    ProblemForm,
+    ProblemOutside,
+    ProblemStock,
+    RefusedSite,
+)
 from federator.wire.solver_plan import FORMAT as PLAN_FORMAT
 from federator.wire.solver_plan import PlanFile
 from federator.wire.solver_problem import FORMAT, ProblemFile
@@ -226,7 +233,8 @@ def _elastic(work: told.ElasticWork | None) -> JobView | None:
 
 
 def _offer(offer: told.ProblemOffer) -> OfferView:
-    made = _into(Offer, offer, {}, shared=offer.shared or msgspec.UNSET)
+    stock = _into(Stock, offer.stock) if offer.stock else msgspec.UNSET
+    made = _into(Offer, offer, {}, shared=offer.shared or msgspec.UNSET, stock=stock)
     return _into(OfferView, offer, {}, offer=made)
 
 
@@ -286,7 +294,8 @@ def _told_pool(pool: PoolView) -> told.ProblemPool:
 
 def _told_offer(view: OfferView) -> told.ProblemOffer:
     known = {name: getattr(view.offer, name) for name in Offer.__struct_fields__}
-    return _into(told.ProblemOffer, view, {}, **(known | {"shared": bool(view.offer.shared)}))
+    stock = _into(ProblemStock, view.offer.stock) if view.offer.stock else None
+    return _into(told.ProblemOffer, view, {}, **(known | {"shared": bool(view.offer.shared), "stock": stock}))
 
 
 def _turned(names: Mapping[str, str]) -> dict[str, str]:

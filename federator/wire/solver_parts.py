@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0)]
+Taken = Annotated[int, Meta(ge=1)]
 MOST_RANKS, MOST_HOSTS, MOST_FORMS = 4096, 100_000, 15
 """As in job files, and as agents may report."""
 Ranks = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
@@ -48,6 +49,21 @@ class InputData(_Part, frozen=True, kw_only=True):
     """What it is; rules of type `dataset` say where it lies."""
     size_bytes: Count | None = None
     """How much; left out: as its `dataset` rule says."""
+
+
+class ProblemStock(_Part, frozen=True, kw_only=True):
+    """What machines of several offers are taken from together, such as a quota of a family."""
+
+    name: Name
+    """Unique at the provider; offers that say the same name draw on it together."""
+    limit: Count
+    """How much there is in all."""
+    each: Taken = 1
+    """What one instance of this offer takes."""
+    used: Count = 0
+    """What is taken of it already."""
+    unit: str = "machines"
+    """In what it is counted: `vCPUs`, `GPUs`."""
 
 
 class ProblemForm(_Part, frozen=True, kw_only=True):

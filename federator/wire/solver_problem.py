@@ -22,6 +22,7 @@ from federator.wire.solver_parts import (
     Name,
     ProblemForm,
     ProblemOutside,
+    ProblemStock,
     Ranks,
     RefusedSite,
     Seconds,
@@ -298,7 +299,9 @@ class ProblemOffer(_Part, frozen=True, kw_only=True):
     minimum_billing_s: Seconds = 60.0
     """Paid at least."""
     available: Count = 1
-    """How many could be had."""
+    """How many could be had; of a `stock` there may be fewer left."""
+    stock: ProblemStock | None = None
+    """What it draws on together with other offers; left out: nothing."""
     egress_usd_per_gib: Amount = 0.0
     """What it costs to get data out."""
     price_source: str = ""

@@ -4,15 +4,17 @@ It keeps the contract of `federator.ports.Provider` to the letter, and has switc
 faults, slow boots, machines that are taken back or vanish.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import FederatorError, NoCapacity, NotFound
+from federator.kernel.errors import FederatorError, NotFound
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
 from federator_providers.billing import bill_usd
+from federator_providers.stocks import as_left, take_one
 
 
 @dataclass
@@ -57,7 +59,7 @@ class FakeProvider:
     async def offers(self) -> Sequence[Offer]:
         """The catalogue, less what is rented now."""
         self._fail()
-        return [msgspec.structs.replace(offer, available=self._left(offer)) for offer in self.catalogue]
+        return self._left()
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """Start it at once; it boots for the offer's delay."""
@@ -67,8 +69,7 @@ class FakeProvider:
             offer = next((each for each in self.catalogue if each.name == request.offer.name), None)
             if offer is None:
                 raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
-            if self._left(offer) < 1:
-                raise NoCapacity(f"{offer.name} is sold out", retry_after_s=60.0)
+            take_one(next(left for left in self._left() if left.name == offer.name))
             known = _Machine(msgspec.structs.replace(request, offer=offer), self.clock.now())
             self._machines[request.name] = known
         return self._instance(known)
@@ -118,14 +119,14 @@ class FakeProvider:
         if self.faults:
             raise self.faults.pop(0)
 
-    def _left(self, offer: Offer) -> int:
-        if offer.name in self.sold_out:
-            return 0
-        live = sum(
-            self._ended_at(each) is None and each.request.offer.name == offer.name
-            for each in self._machines.values()
+    def _left(self) -> list[Offer]:
+        live = Counter(
+            each.request.offer.name for each in self._machines.values() if self._ended_at(each) is None
         )
-        return max(0, offer.available - live)
+        return [
+            msgspec.structs.replace(offer, available=0) if offer.name in self.sold_out else offer
+            for offer in as_left(self.catalogue, live)
+        ]
 
     def _ended_at(self, machine: _Machine) -> float | None:
         if (

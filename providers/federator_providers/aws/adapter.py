@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import UNSET
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import NoCapacity, NotFound, Unavailable
 from federator.model.capacity import Instance, LaunchRequest, Market, Offer
-from federator_providers.aws.calls import FAULT_S, MISMATCH, Api, Refusal
+from federator_providers.aws.calls import FAULT_S, MISMATCH, QUOTA, Api, Refusal
 from federator_providers.aws.machines import (
     FEDERATION,
     NAME,
@@ -28,12 +28,13 @@ from federator_providers.aws.machines import (
     tags,
 )
 from federator_providers.aws.prices import Prices
+from federator_providers.aws.quotas import counted
 from federator_providers.aws.settings import AwsConfiguration
+from federator_providers.stocks import SOLD_OUT_S, as_left, take_one
 
 KEEP_ENDED_S = 2 * 3600.0
 """How long we remember machines that have ended: EC2 itself forgets them after about an hour."""
 PAGE_SIZE = 500
-SOLD_OUT_S = 60.0
 UNLISTED_S = 5.0
 
 
@@ -56,11 +57,8 @@ class AwsProvider:
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, at the prices of now, each with how many more there may be."""
         await self._prices.refresh()
-        live = self._live(await self._machines())
-        return [
-            replace(self._prices.priced(offer), available=max(0, offer.available - live[offer.name]))
-            for offer in self._configuration.offers.values()
-        ]
+        _, left = await self._left()
+        return [self._prices.priced(offer) for offer in left.values()]
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """Rent a machine of that name, in the first zone that has one, unless there is or was one."""
@@ -69,22 +67,26 @@ class AwsProvider:
         offer = self._configuration.offers.get(request.offer.name)
         if offer is None:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
-        machines = await self._machines()
+        machines, left = await self._left()
         known = oldest(machines).get(request.name)
         if known is not None:
             self._unsure.pop(request.name, None)
             return self._instance(known)
-        if self._live(machines)[offer.name] >= offer.available:
-            raise NoCapacity(
-                f"{offer.available} of {offer.name} are rented, and no more may be", retry_after_s=SOLD_OUT_S
-            )
-        refusals = []
+        take_one(left[offer.name])
+        refusals: dict[str, str] = {}
         for zone in self._zones(offer, request.name):
             try:
                 return await self._run(request, zone)
             except Refusal as refusal:
-                refusals.append(f"{zone}: {refusal.code}")
-        raise NoCapacity(f"{offer.name} is not to be had: {', '.join(refusals)}", retry_after_s=SOLD_OUT_S)
+                refusals[zone] = refusal.code
+        told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
+        stock = offer.stock if QUOTA.issuperset(refusals.values()) else UNSET
+        raise NoCapacity(
+            f"{offer.name} is not to be had: {told}",
+            retry_after_s=SOLD_OUT_S,
+            stock=stock.name if stock else "",
+            each=stock.each if stock else 0,
+        )
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to every second machine of one name."""
@@ -159,14 +161,25 @@ class AwsProvider:
 
     async def _machines(self, **only: object) -> list[Any]:
         """Those that we have rented, ended ones included for as long as EC2 knows them."""
-        filters = [only or {"Name": "tag-key", "Values": [NAME]}]
+        return await self._listed([only or {"Name": "tag-key", "Values": [NAME]}])
+
+    async def _listed(self, filters: list[dict[str, object]]) -> list[Any]:
         pages = await self._ec2.pages(
             "describe_instances", "Reservations", Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
         )
         return [machine for reservation in pages for machine in reservation["Instances"]]
 
-    def _live(self, machines: list[Any]) -> Counter[str]:
-        return Counter(tagged(machine, OFFER) for machine in machines if alive(machine))
+    async def _left(self) -> tuple[list[Any], dict[str, Offer]]:
+        """Our machines, and the offers beside them. Where quotas are known, others' machines count towards these."""
+        if self._settings.quotas:
+            listed = await self._listed([])
+            machines = [machine for machine in listed if tagged(machine, NAME)]
+            others = counted(self._settings.quotas, (m for m in listed if not tagged(m, NAME)))
+        else:
+            machines, others = await self._machines(), Counter()
+        live = Counter(tagged(machine, OFFER) for machine in machines if alive(machine))
+        left = as_left(self._configuration.offers.values(), live, others)
+        return machines, {offer.name: offer for offer in left}
 
     async def _notice(self, machines: list[Any]) -> None:
         """Ask which spot machines EC2 is about to take back. It says so once, and then ends them."""

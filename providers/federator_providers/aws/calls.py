@@ -21,15 +21,15 @@ from federator_providers.aws.settings import AwsSettings
 
 T = TypeVar("T")
 
-SOLD_OUT = frozenset(
+QUOTA = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"})
+"""The account may have no more of this family in this market, in whatever zone."""
+SOLD_OUT = QUOTA | frozenset(
     {
         "InsufficientInstanceCapacity",
         "InsufficientHostCapacity",
         "InsufficientFreeAddressesInSubnet",
         "SpotMaxPriceTooLow",
-        "MaxSpotInstanceCountExceeded",
         "InstanceLimitExceeded",
-        "VcpuLimitExceeded",
         "Unsupported",  # this zone does not have the type at all
     }
 )

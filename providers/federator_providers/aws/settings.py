@@ -1,12 +1,13 @@
 """Settings of the `aws` provider, and the offers that they make. Credentials are none of them: boto3 finds those by itself."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market, Offer
+from federator.model.capacity import Market, Offer, Stock
 from federator.wire.fields import duration_s
 from federator.wire.records import decode
 from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
@@ -34,7 +35,27 @@ class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot_delay: str = "3m"
     """From launch until the agent has joined."""
     max_instances: int = 4
-    """How many there may be at once, in each market; more is sold out. Keep it within the account's quota."""
+    """How many there may be at once, in each market; more is sold out. `quotas` limit a family as a whole."""
+
+
+class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the account may have at once of some families of machines in one market, whatever their types: a quota of EC2's, in vCPUs."""
+
+    families: tuple[str, ...]
+    """How the names of their types begin: `[g, vt]`, `[p]`, or `[p5]` where that has a quota of its own."""
+    vcpus: int
+    """Of all machines that run in this region, of whoever shares the account, too."""
+    market: Literal["on-demand", "spot"] = "on-demand"
+    """Each market has quotas of its own."""
+
+    @property
+    def name(self) -> str:
+        """As explanations call it."""
+        return f"{'+'.join(self.families)} {self.market}"
+
+    def counts(self, instance_type: str, market: str) -> bool:
+        """Whether it counts such a machine."""
+        return market == self.market and instance_type.startswith(self.families)
 
 
 class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,6 +69,8 @@ class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Id of the machine image: with the GPU's driver, Federator's agent and cloud-init."""
     offers: tuple[OfferSettings, ...]
     """What may be rented."""
+    quotas: tuple[QuotaSettings, ...] = ()
+    """What the account's quotas allow of whole families. A machine counts towards the first that is about it."""
     subnets: dict[str, str] = {}
     """A subnet's id per zone; zones without one use the default network's."""
     security_groups: tuple[str, ...] = ()
@@ -99,6 +122,11 @@ def read_settings(provider: str, settings: object) -> AwsConfiguration:
     return AwsConfiguration(given, offers, refresh_s)
 
 
+def quota_of(quotas: Iterable[QuotaSettings], instance_type: str, market: str) -> QuotaSettings | None:
+    """The quota that a machine counts towards, if one is known."""
+    return next((quota for quota in quotas if quota.counts(instance_type, market)), None)
+
+
 def _check(given: AwsSettings, path: str) -> None:
     for key in ("region", "zones", "image", "offers"):
         if not getattr(given, key):
@@ -113,10 +141,26 @@ def _check(given: AwsSettings, path: str) -> None:
             raise Invalid(
                 f"{zone!r} is none of the zones", field=f"{path}.subnets", remedy="write it in zones, too"
             )
+    _check_quotas(given.quotas, f"{path}.quotas")
     if given.egress_usd_per_gib < 0:
         raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
     if not 1 <= given.calls_at_once <= 64:
         raise Invalid("is out of range", field=f"{path}.calls_at_once", remedy="write 1 to 64")
+
+
+def _check_quotas(quotas: Sequence[QuotaSettings], path: str) -> None:
+    for index, quota in enumerate(quotas):
+        if not all(quota.families) or not quota.families:
+            raise Invalid(
+                "is empty",
+                field=f"{path}[{index}].families",
+                remedy="write how types begin, such as [g, vt]",
+            )
+        if quota.vcpus < 0:
+            raise Invalid("is below zero", field=f"{path}[{index}].vcpus")
+    names = [quota.name for quota in quotas]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Invalid(f"{twice[0]} stands there twice", field=path, remedy="keep one of them")
 
 
 def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: str) -> list[Offer]:
@@ -159,6 +203,7 @@ def _offer(
 ) -> Offer:
     """At the catalogue's price."""
     spot = market is Market.SPOT
+    quota = quota_of(settings.quotas, row.name, market)
     return Offer(
         name=f"{settings.region}/{row.name}/{market}",
         provider=provider,
@@ -174,5 +219,6 @@ def _offer(
         price_source=f"estimate of {SPOT_AS_OF}" if spot else CATALOGUED,
         delay_s=duration_s(given.boot_delay, f"{path}.boot_delay", low_s=0.0),
         available=given.max_instances,
+        stock=Stock(quota.name, quota.vcpus, each=row.vcpus, unit="vCPUs") if quota else msgspec.UNSET,
         egress_usd_per_gib=settings.egress_usd_per_gib,
     )

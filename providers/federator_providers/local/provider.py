@@ -27,6 +27,7 @@ from federator_providers.local.folder import TAG, InstanceFolder, Record
 from federator_providers.local.market import Fate, next_fate, sold_out
 from federator_providers.local.processes import kill_tagged
 from federator_providers.local.settings import LocalConfiguration, read_settings
+from federator_providers.stocks import as_left, take_one
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SWITCH_ON_AGAIN_AFTER_S = 5.0
@@ -66,13 +67,15 @@ class LocalProvider:
         """Nothing is held."""
 
     def _offers(self) -> list[Offer]:
-        live, gone = self._live(), sold_out(self._configuration.state_dir)
+        gone = sold_out(self._configuration.state_dir)
         return [
-            msgspec.structs.replace(
-                offer, available=0 if offer.name in gone else max(0, offer.available - live[offer.name])
-            )
-            for offer in self._configuration.offers
+            msgspec.structs.replace(offer, available=0) if offer.name in gone else offer
+            for offer in self._left()
         ]
+
+    def _left(self) -> list[Offer]:
+        """All kinds of machines, beside those that live."""
+        return as_left(self._configuration.offers, self._live())
 
     def _launch(self, request: LaunchRequest) -> Instance:
         folder = InstanceFolder(self._path(request.name))
@@ -88,10 +91,7 @@ class LocalProvider:
         offer = next((each for each in self._configuration.offers if each.name == request.offer.name), None)
         if offer is None:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
-        if self._live()[offer.name] >= offer.available:
-            raise NoCapacity(
-                f"{offer.available} of {offer.name} are rented, and there are no more", retry_after_s=60.0
-            )
+        take_one(next(left for left in self._left() if left.name == offer.name))
         fate = self._fate(offer)
         if fate.refused or offer.name in sold_out(self._configuration.state_dir):
             raise NoCapacity(f"{offer.name} is sold out", retry_after_s=60.0)

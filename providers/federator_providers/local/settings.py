@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market, Offer
+from federator.model.capacity import Market, Offer, Stock
 from federator.wire.fields import duration_s, size_mib
 from federator.wire.records import decode
 from federator_providers.local.catalogue import BOOT_DELAY_S, CATALOGUE
@@ -74,6 +74,8 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The region that the offers are in."""
     offers: tuple[OfferSettings, ...] = tuple(OfferSettings(name) for name in CATALOGUE)
     """What can be rented; the whole catalogue when it is not said."""
+    gpu_quotas: dict[str, int] = {}
+    """GPUs that there may be at once by model, over all offers and both markets; a model that is not named has no such limit."""
     spot: SpotSettings = SpotSettings()
     """How the spot market behaves."""
     egress_usd_per_gib: float = 0.0
@@ -106,6 +108,9 @@ def read_settings(provider: str, settings: object) -> LocalConfiguration:
         )
     if not given.state_dir:
         raise Invalid("is empty", field=f"{path}.state_dir", remedy="write the path of a folder")
+    for model, gpus in given.gpu_quotas.items():
+        if gpus < 0:
+            raise Invalid("is below zero", field=f"{path}.gpu_quotas.{model}")
     _check_spot(given.spot, f"{path}.spot")
     if given.egress_usd_per_gib < 0:
         raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
@@ -159,6 +164,7 @@ def _offer(
     gpu_memory_mib = (
         size_mib(given.gpu_memory, f"{path}.gpu_memory", high_mib=MAX_GPU_MEMORY_MIB) if given.gpus else 0
     )
+    quota = settings.gpu_quotas.get(given.model)
     return Offer(
         name=f"{settings.region}/{given.instance_type}/{market}",
         provider=provider,
@@ -177,6 +183,9 @@ def _offer(
         teardown_s=duration_s(given.teardown, f"{path}.teardown", low_s=0.0),
         minimum_billing_s=duration_s(given.minimum_billing, f"{path}.minimum_billing", low_s=0.0),
         available=given.max_instances,
+        stock=Stock(f"{given.model} GPUs", quota, each=given.gpus, unit="GPUs")
+        if given.gpus and quota is not None
+        else msgspec.UNSET,
         egress_usd_per_gib=settings.egress_usd_per_gib,
     )
 

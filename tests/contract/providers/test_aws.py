@@ -313,3 +313,40 @@ async def test_a_launch_says_what_the_settings_say(ec2: Ec2Proxy, clock: ManualC
     }
     assert {key: sent.get(key) for key in expected} == expected
     await made.close()
+
+
+async def test_machines_of_one_family_are_taken_from_one_quota_whoever_rented_them(
+    ec2: Ec2Proxy, clock: ManualClock
+) -> None:
+    small = {"instance_type": "g5.xlarge", "market": ["on-demand", "spot"], "max_instances": 20}
+    large = {"instance_type": "g5.4xlarge", "max_instances": 20}
+    quota = {"families": ["g"], "vcpus": 28}
+    made = make(ec2, clock, offers=[small, large], quotas=[quota])
+    stranger: dict[str, Any] = {"ImageId": IMAGE, "InstanceType": "g5.xlarge", "MinCount": 1, "MaxCount": 1}
+    stranger |= {"ClientToken": "theirs", "Placement": {"AvailabilityZone": B}}
+    await made._ec2.call("run_instances", **stranger)
+    await ask(made, "a", "us-east-1/g5.4xlarge/on-demand")
+    await ask(made, "spot", SPOT)
+    left = {offer.name: offer.to_be_had for offer in await made.offers()}
+    assert left == {ON_DEMAND: 2, SPOT: 19, "us-east-1/g5.4xlarge/on-demand": 0}
+    launches = ec2.count("RunInstances")
+    with pytest.raises(NoCapacity, match="g on-demand has 8 of 28 vCPUs left") as told:
+        await ask(made, "b", "us-east-1/g5.4xlarge/on-demand")
+    assert (told.value.stock, told.value.each) == ("g on-demand", 16)
+    assert ec2.count("RunInstances") == launches, "what the quota cannot hold is not asked for"
+    assert {each.name for each in await made.instances("lab")} == {"a", "spot"}, "strangers are nobody's"
+    await ask(made, "b")
+    await made.close()
+
+
+async def test_a_quota_that_ec2_says_is_used_up_is_named(ec2: Ec2Proxy, clock: ManualClock) -> None:
+    made = make(ec2, clock, zones=[A, B], quotas=[{"families": ["g"], "vcpus": 64}])
+    ec2.refusals["RunInstances"] = [(400, "VcpuLimitExceeded")] * 2
+    with pytest.raises(NoCapacity, match="VcpuLimitExceeded") as told:
+        await ask(made)
+    assert (told.value.stock, told.value.each) == ("g on-demand", 4)
+    ec2.refusals["RunInstances"] = [(400, "VcpuLimitExceeded"), (400, "InsufficientInstanceCapacity")]
+    with pytest.raises(NoCapacity) as told:
+        await ask(made)
+    assert told.value.stock == ""
+    await made.close()

@@ -125,7 +125,7 @@ async def test_one_that_cannot_be_launched_frees_the_other_and_its_offer_is_avoi
     assert not [le for le in world.leases() if le.status not in LEASE_ENDED]
     living = await world.provider.instances("federation")
     assert [each.status for each in living] == [InstanceStatus.ENDED], "the one that was launched is ended"
-    assert world.core.inventory.avoided("cloudy", OFFER.name)[0] is not None
+    assert world.core.inventory.avoided("cloudy", OFFER)[0] is not None
     assert world.job(job).refusals == ()
 
 

@@ -104,7 +104,7 @@ async def test_a_machine_that_is_told_itself_says_so_before_its_provider_does(wo
     await world.core.executor.step()
     (lease,) = world.leases()
     assert (lease.status, lease.reclaim_at) == (LeaseStatus.DRAINING, reclaim_at)
-    assert world.core.inventory.avoided(lease.provider, SPOT.name)[0] is not None
+    assert world.core.inventory.avoided(lease.provider, SPOT)[0] is not None
     assert world.job(job).status is JobStatus.SUSPENDING
     entry = Board(world.core.records, lambda *_: None).entry(world.placement(job), cloud.name)
     assert entry.grace_s == pytest.approx(90.0)
@@ -173,7 +173,7 @@ async def test_a_notice_that_nobody_heard_is_no_suspicion_either(world: World) -
     await executor(world)
     assert world.job(job).status is JobStatus.PENDING
     assert world.job(job).losses == ()
-    assert world.core.inventory.avoided("cloudy", SPOT.name)[0] is not None
+    assert world.core.inventory.avoided("cloudy", SPOT)[0] is not None
 
 
 async def test_a_spot_machine_that_vanishes_without_notice_counts_as_a_loss(world: World) -> None:
@@ -209,7 +209,7 @@ async def test_an_interrupted_offer_is_avoided_for_a_while_with_the_reason(world
     explanation = await world.core.views.explain(world.job(other))
     assert any("took one back" in site.text for site in explanation.sites), explanation.sites
     world.clock.advance(901)
-    assert world.core.inventory.avoided("cloudy", SPOT.name) == (None, "")
+    assert world.core.inventory.avoided("cloudy", SPOT) == (None, "")
 
 
 async def test_a_job_that_finishes_within_the_notice_has_succeeded(world: World) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market
+from federator.model.capacity import Market, Stock
+from federator.simulation.saving import world_yaml
 from federator.simulation.world import World, scaled
 from federator.simulation.world_files import from_table, from_yaml, load_world
 
@@ -122,3 +123,22 @@ def test_capacity_is_scaled_by_whole_nodes(tmp_path: Path) -> None:
     assert [pool.nodes for site in scaled(world, 0.5).sites for pool in site.pools] == [2, 1, 2]
     assert [pool.nodes for site in scaled(world, 0.1).sites for pool in site.pools] == [1, 1, 1]
     assert scaled(world, 1.0) is world
+
+
+def test_offers_of_a_world_draw_on_a_stock_and_it_is_saved() -> None:
+    burst = """
+burst:
+  - {name: small, model: A100, gpus: 1, price: 3 USD, stock: {name: A100, limit: 16}}
+  - {name: large, model: A100, gpus: 8, price: 22 USD, stock: {name: A100, limit: 16, each: 9, unit: units}}
+"""
+    text = "sites: [{name: s, pools: [{name: main, model: A100, nodes: 1, gpus_per_node: 1}]}]" + burst
+    world = from_yaml(text, Path())
+    small, large = world.offers
+    assert small.stock == Stock("A100", 16, each=1, unit="GPUs")
+    assert large.stock == Stock("A100", 16, each=9, unit="units")
+    assert from_yaml(world_yaml(world), Path()).offers == world.offers
+    with pytest.raises(Invalid, match="different limits"):
+        from_yaml(text.replace("16}", "17}"), Path())
+    with pytest.raises(Invalid) as told:
+        from_yaml(text.replace("limit: 16}", "limit: -1}"), Path())
+    assert told.value.field == "$.burst[0].stock.limit"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from federator.kernel.errors import Invalid, TooLarge
-from federator.model.capacity import Offer
+from federator.model.capacity import Offer, Stock
 from federator.model.jobs import Accelerators, Form, Input, Resources
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
 from federator.wire import solver_files
@@ -34,7 +34,7 @@ def test_a_file_is_the_same_bytes_whenever_it_is_written() -> None:
     assert write(file, packed=True) == write(turned, packed=True)
 
 
-ODD: dict[type, Any] = {str: "odd", int: 7, float: 3.5, bool: True}
+ODD: dict[type, Any] = {str: "odd", int: 7, float: 3.5, bool: True, Stock: Stock("odd", 7, 3, 2, "odd")}
 
 
 def _filled(kind: type[msgspec.Struct], **given: Any) -> Any:
