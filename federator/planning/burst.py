@@ -2,8 +2,8 @@
 
 Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
 renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and rented now it
-is likelier than not in time. Plans have a margin, so a rented finish that is planned after the deadline may still be: whether that chance is worth its rent is
-weighed with all else. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
+is likelier than not in time, or the chance that it is is worth the bill. Plans have a margin, so a rented finish that is planned after the deadline may still be in time: whether
+that chance is worth its rent is weighed with all else. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
 decision: it is required, and its price is not weighed.
 
 Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
@@ -275,7 +275,7 @@ class Bursting:
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
-        if late_s > 0:
+        if late_s > 0 and not _pays_by_chance(self.world, job, at):
             would = "would" if share == 1.0 else "would probably"
             text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(math.ceil(late_s))} after its deadline"
             if again_s:
@@ -364,6 +364,12 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _pays_by_chance(world: World, job: JobView, at: Candidate) -> bool:
+    """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
+    chance = 1.0 - late_share(job, _ready_at(at, world.now), at.run_s(job))
+    return chance * world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
 
 
 def _ready_at(at: Candidate, now: float) -> float:

@@ -15,6 +15,7 @@ from federator.model.snapshot import JobView
 from federator.planning.blocks import Block
 from federator.planning.burst import Case, NoCase
 from federator.planning.candidates import Candidate, machines
+from federator.planning.chances import late_share
 from federator.planning.doubt import last_heard
 from federator.planning.form_reasons import why_form
 from federator.planning.objective import Evaluator, Scored
@@ -28,6 +29,8 @@ from federator.planning.wording import in_form, moment, money, request, span
 
 RECLAIMING = "reclaiming"
 """The name of the reason of a job that others make room for."""
+EVEN = 0.5
+"""Of being in time: less has to be said."""
 MANY_MEMBERS = 3
 """Of more members than this only the number is said."""
 
@@ -205,9 +208,7 @@ class _Writer:
         at = self.world.places[case.place]
         price = f"{price}{_brings(at, job)}{worth}{self._spot(job, case)}"
         form = f", {in_form(job.of or job, self.world.form_of(case.place))}," if (job.of or job).forms else ""
-        likely = (
-            "" if job.deadline_at is None or case.finish_at <= job.deadline_at else ", but probably sooner,"
-        )
+        likely = _likely(job, at, case)
         return f"{home}; on {_so_many(job, at)}{form} it finishes at {finish}{likely} {price}; {rule}"
 
     def _spot(self, job: JobView, case: Case) -> str:
@@ -321,6 +322,14 @@ class _Writer:
         )
         reason = near.filter if block.situation == "busy" else block.situation
         return Block(kind, reason, text, near.change or block.change)
+
+
+def _likely(job: JobView, at: Candidate, case: Case) -> str:
+    """What is rented for though it is planned too late: plans have a margin, or the chance is worth it."""
+    if job.deadline_at is None or case.finish_at <= job.deadline_at:
+        return ""
+    in_time = 1.0 - late_share(job, case.start_at, at.run_s(job))
+    return f", in time with a chance of {in_time:.0%}," if in_time < EVEN else ", but probably sooner,"
 
 
 def _so_many(job: JobView, at: Candidate) -> str:

@@ -22,6 +22,9 @@ SLACK_S = 1.0
 """Times computed twice may differ by this much."""
 MOST_RISK = 0.5
 """What is planned in time is likelier in time than not."""
+OF_RANGE = 1.702 * 2.5631
+"""The steepness of a logistic curve, of which 80 of 100 lie within one."""
+MOST_STEEP = 50.0
 
 
 def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
@@ -73,7 +76,7 @@ def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rul
 
 
 def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
-    """Only a deadline justifies renting: it is missed at home, or may be, which is worth the rent; and it is likelier than not met with this offer."""
+    """Only a deadline justifies renting: it is missed at home, or may be, which is worth the rent; and it is likelier than not met with this offer, or may be, which is worth the rent."""
     said = action.evidence
     if job.deadline_at is None:
         yield Fault(PERMISSION, "in economic mode only a deadline justifies renting, and the job has none")
@@ -86,7 +89,10 @@ def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Ite
             f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for",
         )
     late_s = said.burst_finish_at - _margin_s(job, target) - job.deadline_at
-    if late_s > SLACK_S:
+    if (
+        late_s > SLACK_S
+        and _chance(job, target, said.burst_finish_at) * said.value_usd < said.cost_usd - TOLERANCE
+    ):
         yield Fault(
             PERMISSION, f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
         )
@@ -136,6 +142,17 @@ def _margin_s(job: JobView, target: Target) -> float:
     if _certain(job):
         return 0.0
     return expected_run_s(job, target) * (1.0 - math.sqrt(whole.run_low_s * whole.run_high_s) / whole.run_s)
+
+
+def _chance(job: JobView, target: Target, finish_at: float) -> float:
+    """That a run which is planned to end then meets the deadline: the logarithm of a run is logistic, and 80 of 100 runs lie in its range."""
+    whole, run_s = job.of or job, expected_run_s(job, target)
+    window_s = (job.deadline_at or 0.0) - (finish_at - run_s)
+    if _certain(job) or window_s <= 0.0:
+        return 0.0
+    steep = min(OF_RANGE / math.log(whole.run_high_s / whole.run_low_s), MOST_STEEP)
+    typical_s = run_s - _margin_s(job, target)
+    return float(1.0 / (1.0 + (typical_s / window_s) ** steep))
 
 
 def _certain(job: JobView) -> bool:

@@ -201,11 +201,13 @@ def test_far_back_in_a_long_line_it_is_told_how_long_it_waits_and_nothing_is_rec
     assert [view.id for view, _ in after.before(far)] == [each.job for each in plan.waiting[:-1]]
 
 
-def _tight(late_s: float, *offers: OfferView, paused: bool = True, **fields: Any) -> Problem:
+def _tight(
+    late_s: float, *offers: OfferView, paused: bool = True, value_usd: float = 500.0, **fields: Any
+) -> Problem:
     """Home is full for long; renting the slow offer is done so much after the deadline."""
     full = a_pool(nodes=1, free=(), busy=(busy("pl-1", "job-1", gpus=4, ends_at=NOW + 5 * HOUR),))
     due = NOW + an_offer().offer.delay_s + HOUR - late_s
-    job = a_job("job-a", gpus=4, deadline_at=due, value_usd=500.0, **fields)
+    job = a_job("job-a", gpus=4, deadline_at=due, value_usd=value_usd, **fields)
     return a_world([job], [full], [an_offer(), *offers], rules=[bursting()], burst_paused=paused)
 
 
@@ -231,8 +233,12 @@ def test_to_resume_renting_is_all_that_is_advised_where_some_offer_is_quick_enou
 MARGIN = {"run_low_s": 0.5 * HOUR, "run_high_s": 1.4 * HOUR}
 
 
+WORTH_MORE_THAN_HALF_A_CHANCE = {**MARGIN, "value_usd": 20.0}
+
+
 @pytest.mark.parametrize(
-    ("late_s", "margin"), [(1.0, {}), (484.0, {}), (700.0, MARGIN), (7000.0, {}), (7000.0, MARGIN)]
+    ("late_s", "margin"),
+    [(1.0, {}), (484.0, {}), (700.0, WORTH_MORE_THAN_HALF_A_CHANCE), (7000.0, {}), (7000.0, MARGIN)],
 )
 def test_a_place_and_the_advice_name_the_same_later_deadline(late_s: float, margin: dict[str, float]) -> None:
     """Also where it would probably be done sooner than is planned, and also who only reads the words is told enough."""

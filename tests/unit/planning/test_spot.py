@@ -205,6 +205,23 @@ def test_a_chance_is_rented_for_where_it_is_worth_the_rent(value_usd: float, ren
         assert "but probably sooner" in rented[0].because
 
 
+@pytest.mark.parametrize(("value_usd", "rents"), [(300.0, True), (20.0, False)])
+def test_a_chance_of_less_than_half_is_rented_for_where_it_is_worth_the_rent(
+    value_usd: float, rents: bool
+) -> None:
+    """It is late likelier than not: in time in one case of six. That is worth 48 USD, or 3; the machine costs 11.67."""
+    problem = a_problem(due(BOOT_S + 0.5 * HOUR, value_usd=value_usd, **MARGIN), SURE)
+    full = a_pool(free=(), busy=(busy("pl-1", "job-1", nodes=2, gpus=4, ends_at=NOW + 2 * HOUR),))
+    problem = changed(problem, pools=(full,))
+    plan = decide(problem, stages=("greedy", "lp"))
+    assert [action.offer for action in plan.actions if isinstance(action, Rent)] == ["sure"] * rents
+    assert check(problem, plan) == ()
+    if rents:
+        assert "in time with a chance of 16%" in plan.actions[0].because
+        less = changed(problem, jobs=(replace(problem.snapshot.jobs[0], run_low_s=0.0),))
+        assert [found for found in check(less, plan) if found.severity is Severity.FATAL], "no chance at all"
+
+
 def test_where_what_is_on_demand_is_sold_out_the_work_goes_on_on_such_a_machine_as_this() -> None:
     """Not on the slower one that there is none of: that would take four hours."""
     fast = an_offer("spot", market=Market.SPOT, model="H100", price_usd_h=3.0)
