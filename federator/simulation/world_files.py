@@ -250,7 +250,8 @@ def _history(value: object, path: str, folder: Path) -> SpotHistory:
 
 def from_table(text: str, name: str) -> World:
     """A table of pools: `site` or `cluster`; `nodes`, or `sim_gpus`; `gpus_per_node`; and, as far as they are there, `site_kind`, `region`,
-    `gpu_model`, `usd_per_gpu_h`, `burst` (1: rented per use, one node at a time) and `provisioning_h`. A site has one price: pools that differ in it become sites of their own.
+    `gpu_model`, `usd_per_gpu_h`, `burst` (1: rented per use) and `provisioning_h`. A site has one price: pools that differ in it become sites of their own.
+    A burst pool is rented by the GPU: there are machines of 1, 2, 4 ... up to `gpus_per_node`, all made of its `nodes` × `gpus_per_node` GPUs.
     Where there are regions, data goes between sites at the usual prices (`data_moves`), and of each site there is a dataset of its name.
     Raises `Invalid`.
     """
@@ -268,7 +269,7 @@ def from_table(text: str, name: str) -> World:
             site, model, gpus = _site_of(row), row.get("gpu_model") or "A100", int(row["gpus_per_node"])
             nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
             if row.get("burst") == "1":
-                offers.append(_rented_row(row, site, model, gpus, nodes))
+                offers += _rented_row(row, site, model, gpus, nodes)
                 parts.setdefault(site, []).append(offers[-1][1])
                 continue
             whole = site
@@ -301,7 +302,17 @@ def _site_of(row: Mapping[str, str]) -> str:
 
 def _rented_row(
     row: Mapping[str, str], site: str, model: str, gpus: int, nodes: int
+) -> list[tuple[Offer, str, Mood]]:
+    """The machines that a burst pool is rented as: it is paid by the GPU, so there are small ones, too."""
+    sizes = sorted({gpus, *(2**n for n in range(gpus.bit_length()) if 2**n < gpus)})
+    return [_rented(row, site, model, size, (nodes, gpus)) for size in sizes]
+
+
+def _rented(
+    row: Mapping[str, str], site: str, model: str, gpus: int, of: tuple[int, int]
 ) -> tuple[Offer, str, Mood]:
+    """A machine of so many GPUs of a pool of so many nodes with so many each."""
+    nodes, node_gpus = of
     offer, _, mood = _offer(
         {
             "name": f"{site}/{model}x{gpus}",
@@ -311,7 +322,8 @@ def _rented_row(
             "gpus": gpus,
             "price": f"{float(row['usd_per_gpu_h']) * gpus} USD",
             "delay": f"{float(row.get('provisioning_h') or 0.15) * 3600:.0f}s",
-            "available": nodes,
+            "available": nodes * (node_gpus // gpus),
+            "stock": {"name": f"{site}/{model}", "limit": nodes * node_gpus},
         },
         site,
     )

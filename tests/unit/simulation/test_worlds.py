@@ -106,11 +106,29 @@ def test_a_table_of_pools_with_prices_and_burst(tmp_path: Path) -> None:
         ("site-0-h100", 0.6),
         ("site-0-a100", 0.36),
     ]
-    (offer,) = world.offers
-    assert (offer.price_usd_h, offer.delay_s, offer.available) == (15.2, 540.0, 12)
+    assert [(offer.name, offer.price_usd_h, offer.available) for offer in world.offers] == [
+        ("site-4/L40Sx1", 1.9, 96),
+        ("site-4/L40Sx2", 3.8, 48),
+        ("site-4/L40Sx4", 7.6, 24),
+        ("site-4/L40Sx8", 15.2, 12),
+    ]
+    assert {offer.delay_s for offer in world.offers} == {540.0}
+    assert [(offer.stock.limit, offer.stock.each) for offer in world.offers if offer.stock] == [
+        (96, 1),
+        (96, 2),
+        (96, 4),
+        (96, 8),
+    ]
+    assert {offer.stock.name for offer in world.offers if offer.stock} == {"site-4/L40S"}
     assert world.cloud_sites == {"site-4-burst": "site-4-burst"}
     with pytest.raises(Invalid, match="line 2"):
         from_table("site,nodes,gpus_per_node\na,none,8\n", "bad.csv")
+
+
+def test_nodes_of_another_size_are_rented_whole_too() -> None:
+    table = "site,gpu_model,nodes,gpus_per_node,usd_per_gpu_h,burst\n0,L4,1,8,0.1,0\n1,L4,3,6,1,1\n"
+    world = from_table(table, "t.csv")
+    assert [(offer.gpus, offer.available) for offer in world.offers] == [(1, 18), (2, 9), (4, 3), (6, 3)]
 
 
 def test_pools_of_one_price_stay_one_site() -> None:
