@@ -12,12 +12,14 @@ from federator.model.snapshot import JobView
 DAY_S = 86400.0
 HOUR_S = 3600.0
 MINUTE_S = 60.0
+LAST_AT = 253_402_300_799.0
+"""The end of the year 9999: what comes to be later is told as then."""
 
 
 @lru_cache(4096)
 def moment(at: float, now: float) -> str:
     """A time of day in UTC, with the date when it is not within twelve hours; to the second when it is close."""
-    instant = datetime.fromtimestamp(at, UTC)
+    instant = datetime.fromtimestamp(min(at, LAST_AT), UTC)
     if abs(at - now) > DAY_S / 2:
         return instant.strftime("%Y-%m-%d %H:%M")
     return instant.strftime("%H:%M:%S" if abs(at - now) < 600 else "%H:%M")

@@ -132,10 +132,14 @@ class Lot:
         """How many gangs of so many ranks fit on what is free now; of those whose ranks are apart, at most so many."""
         if len(need) == SIZES:
             return self.room_for(need) // ranks
-        holds = [host.ranks(need[:SIZES]) for host in self.hosts]
-        count = 0
-        while sum(min(count + 1, each) for each in holds) >= (count + 1) * ranks:
-            count += 1
+        holds = [(host.ranks(need[:SIZES]), len(where)) for host, where in self.alike.items()]
+        count, most = 0, sum(each * hosts for each, hosts in holds) // ranks
+        while count < most:  # where so many fit, fewer do
+            middle = (count + most + 1) // 2
+            if sum(min(middle, each) * hosts for each, hosts in holds) >= middle * ranks:
+                count = middle
+            else:
+                most = middle - 1
         return count
 
     def fits(self, need: Room, ranks: int) -> bool:

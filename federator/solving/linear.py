@@ -23,6 +23,7 @@ from ortools.math_opt.parameters_pb2 import (
     SolverInitializerProto,
 )
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
+from pybind11_abseil.status import StatusNotOk
 
 from federator.planning.columns import Columns, Kind
 from federator.solving import sifting
@@ -272,9 +273,12 @@ class Model:
         """Solve, with the bounds of some columns (in rising order) moved, too; None unless it is solved to the end."""
         if moved is not None and lower is not None and upper is not None:
             self._move(moved, lower, upper)
-        found = self._solver.solve(
-            self._parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
-        )
+        try:
+            found = self._solver.solve(
+                self._parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
+            )
+        except StatusNotOk:  # numbers that it cannot reckon with
+            return None
         if found.termination.reason != TERMINATION_REASON_OPTIMAL:
             return None
         best = found.solutions[0]

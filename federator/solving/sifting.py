@@ -19,6 +19,7 @@ from ortools.math_opt.model_parameters_pb2 import ModelSolveParametersProto
 from ortools.math_opt.model_pb2 import ModelProto
 from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersProto, SolverInitializerProto
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
+from pybind11_abseil.status import StatusNotOk
 
 from federator.planning.columns import Columns
 from federator.planning.growing import Floats, Ints
@@ -251,9 +252,12 @@ def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
     matrix.coefficients.extend(values[order].tolist())
     parameters = SolveParametersProto()
     parameters.glop.max_number_of_iterations = ITERATIONS
-    answer = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto()).solve(
-        parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
-    )
+    try:
+        answer = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto()).solve(
+            parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
+        )
+    except StatusNotOk:  # numbers that it cannot reckon with
+        return None
     if answer.termination.reason != TERMINATION_REASON_OPTIMAL:
         return None
     best = answer.solutions[0]

@@ -14,6 +14,7 @@ import msgspec
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.capacity import Offer, Shape, Stock
 from federator.model.jobs import Accelerators, Form, Input, Resources
+from federator.model.rules import Effect, Filter, GuaranteeRow
 from federator.model.snapshot import (
     BusyView,
     JobView,
@@ -161,6 +162,15 @@ def _consistent(file: ProblemFile) -> None:
                 f"has more hosts than the pool's {pool.nodes}",
                 field=f"$.snapshot.pools[{number}].free",
                 remedy="write each host once, by what is free on it",
+            )
+    for number, rule in enumerate(file.rules):
+        if isinstance(rule, GuaranteeRow) and rule.weight <= 0.0:
+            raise Invalid("must be above 0", field=f"$.rules[{number}].weight", remedy="leave it out: 1")
+        if isinstance(rule, Filter) and rule.beyond and rule.effect is Effect.ALLOW:
+            raise Invalid(
+                "is for filters that deny",
+                field=f"$.rules[{number}].beyond",
+                remedy="write in pools what it allows",
             )
 
 

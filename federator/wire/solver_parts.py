@@ -5,14 +5,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-Count = Annotated[int, Meta(ge=0)]
-Taken = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+Taken = Annotated[int, Meta(ge=1, le=10**12)]
+Bytes = Annotated[int, Meta(ge=0, le=10**18)]
 MOST_RANKS, MOST_HOSTS, MOST_FORMS = 4096, 100_000, 15
 """As in job files, and as agents may report."""
 Ranks = Annotated[int, Meta(ge=1, le=MOST_RANKS)]
 Hosts = Annotated[int, Meta(ge=1, le=MOST_HOSTS)]
-Amount = Annotated[float, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+Used = Annotated[float, Meta(ge=0, le=1e15)]
+"""Of a row, in its unit."""
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Moment = Annotated[float, Meta(ge=0, le=2.5e11)]
+"""Until the year 9892: what is said of it is a date."""
+Ratio = Annotated[float, Meta(ge=1e-6, le=1e6)]
 Name = Annotated[str, Meta(min_length=1)]
 
 
@@ -38,7 +44,7 @@ class RefusedSite(_Part, frozen=True, kw_only=True):
 
     site: Name
     """Its name."""
-    until_at: float
+    until_at: Moment
     """Until then."""
 
 
@@ -47,7 +53,7 @@ class InputData(_Part, frozen=True, kw_only=True):
 
     uri: Name
     """What it is; rules of type `dataset` say where it lies."""
-    size_bytes: Count | None = None
+    size_bytes: Bytes | None = None
     """How much; left out: as its `dataset` rule says."""
 
 
@@ -83,7 +89,7 @@ class ProblemForm(_Part, frozen=True, kw_only=True):
     """GPU models that will do; empty: any."""
     gpu_memory_mib: Count = 0
     """Memory that each GPU must have at least."""
-    throughput: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
+    throughput: Ratio = 1.0
     """Over that of form 0: the run time is that much shorter."""
     option: Count = 0
     """Which entry of its job's list it is a width of."""
@@ -92,5 +98,5 @@ class ProblemForm(_Part, frozen=True, kw_only=True):
 class ProblemOutside(_Part, frozen=True, kw_only=True):
     """What jobs that the file leaves out are expected to use of a row: `used` in its unit; `usd`: what one unit less would cost them."""
 
-    used: Amount
+    used: Used
     usd: Amount

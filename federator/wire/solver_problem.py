@@ -19,11 +19,13 @@ from federator.wire.solver_parts import (
     FreeHosts,
     Hosts,
     InputData,
+    Moment,
     Name,
     ProblemForm,
     ProblemOutside,
     ProblemStock,
     Ranks,
+    Ratio,
     RefusedSite,
     Seconds,
 )
@@ -48,7 +50,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """Path in the quota tree, such as `research/vision`."""
     owner: str = ""
     """Who submitted it."""
-    submitted_at: float
+    submitted_at: Moment
     """When."""
     priority: int = 50
     """0 to 100; ten points are a band of the order."""
@@ -70,7 +72,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """Killed after so long; nothing is rented for a job without it."""
     grace_s: Seconds = 0.0
     """For how long it may go on after it is asked to end."""
-    deadline_at: float | None = None
+    deadline_at: Moment | None = None
     """By when it is to be done."""
     value_usd: Amount | None = None
     """What meeting the deadline is worth; left out: its queue's price."""
@@ -96,7 +98,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The job's own, for rules."""
     interactive: bool = False
     """Somebody sits before it."""
-    not_before_at: float | None = None
+    not_before_at: Moment | None = None
     """It may not start earlier."""
     avoid_nodes: tuple[str, ...] = ()
     """Hosts (`member/node`) that it was lost on."""
@@ -154,7 +156,7 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """CPUs of each rank, in thousandths of a core."""
     memory_mib_per_node: Count = 0
     """Memory of each rank."""
-    ends_at: float
+    ends_at: Moment
     """When it is expected to end."""
     overdue: bool = False
     """It should have ended already, and nobody knows when it will. So is what has an end in the past."""
@@ -178,7 +180,7 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """Which of its job's forms it runs in."""
     waits_as: ElasticWork | None = None
     """Of elastic work: what it could go on as. Left out: it keeps its form."""
-    started_at: float = 0.0
+    started_at: Moment = 0.0
     """When it started; 0: not known."""
     usd_per_h: Amount = 0.0
     """What it costs by the hour."""
@@ -188,7 +190,7 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """It saves itself so often while it runs."""
     startup_s: Seconds = 0.0
     """What starting it took, and would take again."""
-    displaced_at: float | None = None
+    displaced_at: Moment | None = None
     """When it had to make room for another job last."""
 
 
@@ -251,13 +253,13 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """Why not."""
     lease: str | None = None
     """The lease that it belongs to, where it is rented."""
-    ready_at: float | None = None
+    ready_at: Moment | None = None
     """For a lease that still boots: when it is expected."""
     rented_for_job: str = ""
     """For a lease: whose need it was rented for."""
     rented_queue: str = ""
     """For a lease: whose caps it counts against; empty: all that select it."""
-    paid_until_at: float | None = None
+    paid_until_at: Moment | None = None
     """For a lease: until when its rent is committed in the worst case, `tail_s` taken off."""
     tail_s: Seconds = 0.0
     """For a lease: for how long it may be paid beyond the end of its last work."""
@@ -308,7 +310,7 @@ class ProblemOffer(_Part, frozen=True, kw_only=True):
     """Where the price is from."""
     labels: dict[str, str] = {}
     """Those that its pool would have."""
-    avoid_until_at: float | None = None
+    avoid_until_at: Moment | None = None
     """Not before then, after a failed launch."""
     avoid_because: str = ""
     """Why."""
@@ -334,7 +336,7 @@ class ProblemSpend(_Part, frozen=True, kw_only=True):
 class ProblemSnapshot(_Part, frozen=True, kw_only=True):
     """The world at one moment."""
 
-    taken_at: float
+    taken_at: Moment
     """That moment."""
     jobs: tuple[ProblemJob, ...] = ()
     """All that wait."""
@@ -367,7 +369,7 @@ class Forecast(_Part, frozen=True, kw_only=True):
     """If it goes well; left out: as `run_s`."""
     run_high_s: Seconds | None = None
     """If it does not; left out: as `run_s`."""
-    speed_by_model: dict[str, Annotated[float, Meta(gt=0)]] = {}
+    speed_by_model: dict[str, Ratio] = {}
     """Relative speed by GPU model; a model that is not named has 1."""
     behind_s: Seconds = 0.0
     """For how long waiting work that is before it, and that the file leaves out, is expected to keep it."""

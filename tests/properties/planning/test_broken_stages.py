@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec import structs
 
 from federator.model.plans import Severity
 from federator.model.snapshot import Problem
@@ -18,7 +19,7 @@ from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide
 from tests.bench.solver.instances import Instance, Parameters
-from tests.support.worlds import worlds_at_random
+from tests.support.worlds import changed, worlds_at_random
 
 at_random = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -78,6 +79,16 @@ def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.Monke
     asked.clear()
     _holds(Instance(Parameters(jobs=40, sites=4)).problem())
     assert asked["ever"] >= 1, "this one is not decided without it, whatever is drawn above"
+
+
+def test_numbers_that_the_linear_solver_cannot_reckon_with() -> None:
+    """It raises at these, and does not answer."""
+    problem = Instance(Parameters(jobs=40, sites=4)).problem()
+    first, *others = problem.snapshot.jobs
+    problem = changed(problem, jobs=(structs.replace(first, priced_gpus=1e300, value_usd=None), *others))
+    plan = decide(problem)
+    assert [(each.stage, each.completed) for each in plan.stages] == [("greedy", True), ("lp", False)]
+    assert plan.actions == plan_greedily(problem).actions
 
 
 @pytest.mark.parametrize("factor", [-1.0, 0.5, 7.0, 1e6])

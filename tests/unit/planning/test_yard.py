@@ -229,3 +229,18 @@ def test_a_hold_spares_hosts_that_the_gang_cannot_use() -> None:
     assert hold.survives(NEED, (2,))
     assert not hold.survives(NEED, (0,))
     assert not hold.survives((1, 0, 0), (0,))
+
+
+def test_as_many_gangs_of_ranks_apart_fit_as_can_be_put_one_after_the_other() -> None:
+    """Nothing is counted one by one: of what asks for nothing a million fit."""
+    dice = random.Random(7)
+    for _ in range(200):
+        hosts = [Host(dice.randint(0, 8), 64_000, 65_536) for _ in range(dice.randint(0, 6))]
+        ranks = dice.randint(2, 4)
+        found = Lot(hosts, ()).gangs((1, 0, 0, 1), ranks)
+        left = sorted(host.gpus for host in hosts)
+        for _ in range(found):  # the fullest last, so that the emptiest give a rank each
+            left = sorted([*left[:-ranks], *(gpus - 1 for gpus in left[-ranks:])])
+        assert not left or left[0] >= 0
+        assert len(left) < ranks or left[-ranks] <= 0
+    assert Lot([Host(0, 0, 0)] * 3, ()).gangs((0, 0, 0, 1), 3) == Host(0, 0, 0).ranks((0, 0, 0))

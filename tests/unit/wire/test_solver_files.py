@@ -136,6 +136,33 @@ def _changed(*path: str | int, to: object) -> bytes:
             "more hosts than",
             "write each host once",
         ),
+        (_changed("snapshot", "taken_at", to=1e18), "$.snapshot.taken_at", "<= 2", ""),
+        (
+            _changed("snapshot", "jobs", 0, "priced_gpus", to=1e300),
+            "$.snapshot.jobs[0].priced_gpus",
+            "<= 1",
+            "",
+        ),
+        (
+            _changed("snapshot", "jobs", 0, "memory_mib_per_node", to=2**63),
+            "$.snapshot.jobs[0].memory_mib_per_node",
+            "<= 1000000000000",
+            "",
+        ),
+        (
+            _changed(
+                "rules", to=[{"type": "guarantee", "policy": "p", "queue": "q", "gpus": 1, "weight": 0}]
+            ),
+            "$.rules[0].weight",
+            "above 0",
+            "leave it out",
+        ),
+        (
+            _changed("rules", to=[{"type": "filter", "policy": "p", "effect": "allow", "beyond": True}]),
+            "$.rules[0].beyond",
+            "filters that deny",
+            "what it allows",
+        ),
         (b"\x1f\x8bno", "$", "cannot be unpacked", "gzip"),
         (zlib.compress(b"{}" * 99, wbits=31)[:-9], "$", "ends too soon", "all of it"),
     ],
