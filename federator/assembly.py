@@ -15,6 +15,7 @@ from federator.control.committer import Committer
 from federator.control.decisions import DecisionLog
 from federator.control.desk import Compile, PolicyDesk
 from federator.control.executor import Executor, UserData
+from federator.control.expectations import Expectations
 from federator.control.explanations import Explainer
 from federator.control.fencing import Fences
 from federator.control.history import History
@@ -188,7 +189,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     )
     series = SeriesDesk(records, scribe, acceptance, settings.limits)
     intake = Intake(records, scribe, acceptance, series)
-    explainer = Explainer(records, observer, turn, acceptance, decisions, inventory)
+    expectations = Expectations(records, observer.jobs, clock)
+    explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
     executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
     return Core(
@@ -204,7 +206,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         series_runs=SeriesRuns(records, scribe, acceptance, intake),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
-        views=_views(settings, records, inventory, observer, turn, explainer, scribe, series),
+        views=_views(settings, records, inventory, observer, turn, explainer, expectations, scribe, series),
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
         decisions=decisions,
@@ -252,6 +254,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     observer: Observer,
     turn: Turn,
     explainer: Explainer,
+    expectations: Expectations,
     scribe: Scribe,
     series: SeriesDesk,
 ) -> Views:
@@ -261,6 +264,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         observer=observer,
         turn=turn,
         explainer=explainer,
+        expectations=expectations,
         scribe=scribe,
         series=series,
         providers=settings.providers,

@@ -10,11 +10,9 @@ from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
-from federator.wire.governing import PolicyDiff, PolicyRollback
+from federator.wire.governing import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
 from federator.wire.http import (
     DecisionRow,
-    PolicyRequest,
-    PolicyVerdict,
     TokenAnswer,
     TokenRequest,
     TokenRotation,

@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from federator.cli.output import Column, status
-from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when
+from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when, when_about
 from federator.kernel.quantities import format_instant
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
@@ -50,7 +50,8 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
         Column("MARKET", lambda row: row.market, wide=True),
         Column("AGE", lambda row: _age(row, now), right=True, least=80),
         Column("DEADLINE", lambda row: _deadline(row, now), right=True, least=110),
-        Column("STARTS", lambda row: when(row.expected_start_at, now), wide=True),
+        Column("STARTS", lambda row: _starts(row, now), least=150),
+        Column("ENDS", lambda row: _ends(row, now), least=150),
         Column("HOME FINISH", lambda row: when(row.home_finish_at, now), wide=True),
         Column("SPENT", lambda row: usd(row.spent_usd) if row.spent_usd else NONE, wide=True, right=True),
         Column("BECAUSE", lambda row: row.because, flow="cut"),
@@ -64,6 +65,16 @@ def _job_name(row: JobRow) -> str:
 def _age(row: JobRow, now: float) -> str:
     """For how long it has been running, waiting, or over."""
     return ago(row.finished_at or row.started_at or row.submitted_at, now)
+
+
+def _starts(row: JobRow, now: float) -> str:
+    """When one that waits is expected to start, and between when."""
+    return when_about(row.expected_start_at, row.start_low_at, row.start_high_at, now)
+
+
+def _ends(row: JobRow, now: float) -> str:
+    """Likewise the end of one that waits or runs."""
+    return when_about(row.expected_finish_at, row.finish_low_at, row.finish_high_at, now)
 
 
 def _deadline(row: JobRow, now: float) -> Text:

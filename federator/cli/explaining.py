@@ -11,7 +11,7 @@ from rich.text import Text
 
 from federator.cli.jobfiles import read_one
 from federator.cli.jobs import JobName
-from federator.cli.output import NARROW, Column, Output, facts, show, show_data, status, table, width
+from federator.cli.output import NARROW, Column, Output, facts, show, show_data, status, table, width, within
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -19,8 +19,6 @@ from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL
 from federator.model.plans import Explanation, SiteReason
 
-RANGE_S = 60.0
-"""A range that is smaller says nothing."""
 MOST_SITES = 12
 """Of a large federation the rest is left to the machine-readable answer."""
 CENT_USD = 0.005
@@ -107,7 +105,7 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         ("runs for", explanation.run_time),
         (
             "started" if over else "starts",
-            _within(
+            within(
                 when_exactly(explanation.expected_start_at, now),
                 explanation.start_low_at,
                 explanation.start_high_at,
@@ -116,7 +114,7 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         ),
         (
             "finished" if over else "finishes",
-            _within(
+            within(
                 _against(explanation.expected_finish_at, explanation.deadline_at, now),
                 explanation.finish_low_at,
                 explanation.finish_high_at,
@@ -129,14 +127,6 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         ("policies", ", ".join(explanation.policies)),
         ("again", explanation.series),
     ]
-
-
-def _within(said: str | Text, low_at: float | None, high_at: float | None, now: float) -> Text:
-    """A moment, and between which it may well be."""
-    text = Text(said) if isinstance(said, str) else said
-    if low_at is not None and high_at is not None and high_at - low_at >= RANGE_S:
-        text.append(f"  between {when(low_at, now)} and {when(high_at, now)}", style="dim")
-    return text
 
 
 def _price_of_deadline(explanation: Explanation) -> Text | str:

@@ -1,7 +1,7 @@
 """Verbs about jobs: submit, list, show, and what may be done to them."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,22 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 from rich.console import RenderableType
-from rich.text import Text
 
-from federator.cli.asked import asks_for, asks_for_any
-from federator.cli.columns import event_columns, job_columns, labels
+from federator.cli.columns import event_columns, job_columns
 from federator.cli.exits import USAGE
+from federator.cli.job_facts import job_facts
 from federator.cli.jobfiles import WrittenJob, read_jobs
-from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, table, width
-from federator.cli.phrases import counted, plain, usd, when_exactly
+from federator.cli.output import (
+    Output,
+    facts,
+    say,
+    show,
+    show_data,
+    show_rows,
+    status,
+    table,
+    width,
+)
+from federator.cli.phrases import plain
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
-from federator.kernel.quantities import format_duration
 from federator.model.events import Event
-from federator.model.jobs import Job, JobSpec
 from federator.wire.http import JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted
-from federator.wire.widths import width_of, widths
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -209,95 +215,11 @@ def show_job(job: JobName, *, output: Output = "table", connection: Connection =
     if output in ("json", "yaml"):
         show_data(detail, output)
         return
-    parts: list[RenderableType] = [facts(_job_facts(detail, now))]
+    parts: list[RenderableType] = [facts(job_facts(detail, now))]
     if events:
         shown = events if output == "wide" else events[-10:]
         parts += ["", table(shown, event_columns(now), width=width(), wide=output == "wide")]
     show(*parts)
-
-
-def _job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
-    job, spec, waiting = detail.job, detail.spec, detail.waiting
-    where = " ".join(part for part in (detail.site, detail.pool, detail.market) if part)
-    return [
-        ("job", f"{job.name}{'' if job.array_index is None else f'[{job.array_index}]'}"),
-        ("id", job.id),
-        ("status", status(job.status)),
-        ("because", waiting.because if waiting else job.because),
-        ("outcome", _outcome(job)),
-        ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
-        ("at", where),
-        ("ranks", ", ".join(_ranks(detail))),
-        ("asks for", asks_for_any(spec)),
-        ("has", "" if detail.form is None or not spec.forms else asks_for(spec.as_form(detail.form))),
-        ("width", widths(spec) if detail.form is None else width_of(spec, detail.form)),
-        ("runs", _runs(spec)),
-        ("submitted", when_exactly(job.submitted_at, now)),
-        ("started", when_exactly(job.started_at, now)),
-        ("finished", when_exactly(job.finished_at, now)),
-        ("expected start", when_exactly(waiting.expected_start_at if waiting else None, now)),
-        ("expected finish", when_exactly(waiting.expected_finish_at if waiting else None, now)),
-        ("finish at home", when_exactly(waiting.home_finish_at if waiting else None, now)),
-        ("deadline", when_exactly(job.deadline_at, now)),
-        ("limits", _limits(job)),
-        ("spent", _spent(job)),
-        ("after", ", ".join(job.after)),
-        ("array", job.array or ""),
-        ("series", detail.series),
-        ("labels", labels(spec.labels)),
-        ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
-        ("decided by", _decided(detail)),
-    ]
-
-
-def _runs(spec: JobSpec) -> str:
-    """Its command, or how its script begins: lines that are joined would read as one command."""
-    first, *others = (spec.run or " ".join(spec.command or ())).strip().splitlines() or [""]
-    return f"{first} … (and {counted(len(others), 'line')} more; -o yaml has all)" if others else first
-
-
-def _ranks(detail: JobDetail) -> Iterator[str]:
-    """Of a gang over several hosts, which ranks are where, and how far they are."""
-    for part in detail.parts:
-        ranks = [str(rank) for rank, member in enumerate(detail.members) if member == part.member]
-        silent = not part.ended and part.detail.startswith("not heard")
-        said = f": {part.detail}, last known {part.status}" if silent else f" {part.status}"
-        yield f"{'+'.join(ranks)} at {part.member}{said}"
-
-
-def _decided(detail: JobDetail) -> str:
-    """By whom, and in which decision if that was kept."""
-    kept = f" in {detail.decision}" if detail.decision else ""
-    return f"{detail.winner}{kept}: {detail.winner_because}" if detail.winner else ""
-
-
-def _outcome(job: Job) -> str:
-    if job.outcome is None:
-        return ""
-    code = "" if job.outcome.exit_code is None else f", exit code {job.outcome.exit_code}"
-    late = ", deadline missed" if job.outcome.missed_deadline else ""
-    detail = f": {job.outcome.detail}" if job.outcome.detail else ""
-    return f"{job.outcome.reason}{code}{late}{detail}"
-
-
-def _spent(job: Job) -> str:
-    if not job.gpu_s and not job.spent_usd:
-        return ""
-    used = f"{job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s >= 360 else f"{job.gpu_s:.0f} GPU-seconds"
-    return f"{usd(job.spent_usd)}, {used}"
-
-
-def _limits(job: Job) -> str:
-    parts = [
-        f"at most {format_duration(job.max_duration_s)}" if job.max_duration_s else "",
-        f"at most {usd(job.max_cost_usd)}" if job.max_cost_usd is not None else "",
-        "the deadline must be met"
-        if job.must
-        else f"worth {usd(job.value_usd)}"
-        if job.value_usd is not None
-        else "",
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def update(

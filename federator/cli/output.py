@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.phrases import NONE, plain
+from federator.cli.phrases import NONE, between, plain, when_exactly
 from federator.cli.settings import coloured
 
 Row = TypeVar("Row")
@@ -206,6 +206,19 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
         if str(value) not in ("", NONE):
             grid.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
     return grid
+
+
+def expected(at: float | None, low_at: float | None, high_at: float | None, now: float) -> Text:
+    """When something is expected, and between when it may well be; a dash where nobody knows."""
+    return within(when_exactly(at, now), low_at, high_at, now)
+
+
+def within(moment: str | Text, low_at: float | None, high_at: float | None, now: float) -> Text:
+    """A moment, and between which it may well be."""
+    text = Text(moment) if isinstance(moment, str) else moment
+    if said := between(low_at, high_at, now):
+        text.append(f"  {said}", style="dim")
+    return text
 
 
 def say(text: str) -> None:

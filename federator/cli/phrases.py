@@ -25,6 +25,25 @@ def when_exactly(at: float | None, now: float) -> str:
     return NONE if at is None else f"{when(at, now)} ({format_instant(at)})"
 
 
+RANGE_S = 60.0
+"""A range that is smaller says nothing."""
+
+
+def between(low_at: float | None, high_at: float | None, now: float) -> str:
+    """Between when something may well be: `between in 1h and in 3h`; nothing where that is nearly one moment."""
+    if low_at is None or high_at is None or high_at - low_at < RANGE_S:
+        return ""
+    return f"between {when(low_at, now)} and {when(high_at, now)}"
+
+
+def when_about(at: float | None, low_at: float | None, high_at: float | None, now: float) -> str:
+    """The same in little room: `in 2h (1h-5h)`."""
+    if not between(low_at, high_at, now):
+        return when(at, now)
+    low, high = (when(max(now, each or now), now).removeprefix("in ") for each in (low_at, high_at))
+    return f"{when(at, now)} ({low}-{high})"
+
+
 def duration(seconds: float | None) -> str:
     """A duration, or a dash."""
     return NONE if seconds is None else format_duration(_coarse(seconds) if abs(seconds) >= 1 else 0.0)

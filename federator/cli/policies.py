@@ -14,7 +14,7 @@ from federator.cli.policy_files import Written, read_set
 from federator.cli.policy_replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.wire.http import PolicyVerdict
+from federator.wire.governing import PolicyVerdict
 from federator_policies.schema import document_schema
 
 app = App(name="policy", help="Show, check, try and apply policies.")

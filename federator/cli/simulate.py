@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from federator.cli.contrasting import put, show_contrast, troubles, writable, write_contrast
 from federator.cli.faults import faults
+from federator.cli.forecast_looks import show_looks
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.session import HERE, Connection
 from federator.cli.table import table
@@ -56,6 +57,7 @@ def simulate(
     schedule_out: Path | None = None,
     json: Path | None = None,
     report: Path | None = None,
+    looks: str | None = None,
     what_if: WhatIf = AS_IT_IS,
     live: LiveOptions = NOT_LIVE,
     connection: Connection = HERE,
@@ -96,6 +98,8 @@ def simulate(
         Write all figures to this file.
     report:
         Write a page with plots to this HTML file; it opens without a network.
+    looks:
+        So often, such as 30m, look at what open jobs are told of their starts and ends, and say how often that was true.
     """
     from federator.cli.exits import FAILED, OK
     from federator.simulation.loads import LoadOptions
@@ -125,7 +129,8 @@ def simulate(
     done: list[Run] = []
     unwritten: list[Invalid] = []
     many = len(scheduler) * len(seed) > 1
-    for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch):
+    looks_s = _duration_s(looks, "--looks")
+    for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch, looks_s=looks_s):
         progress.end(run)
         done.append(run)
         if schedule_out is not None:
@@ -337,6 +342,7 @@ def _show(study: "Study", remarks: Sequence[str]) -> None:
     ]
     show_rows(study.summaries, columns, "table", empty="nothing was run")
     for run in study.runs:
+        show_looks(run)
         for trouble in (*run.figures.violations[:5], *run.figures.faults[:5]):
             print(f"{run.figures.scheduler}, seed {run.figures.seed}: {trouble}", file=sys.stderr)
 

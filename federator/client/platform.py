@@ -9,15 +9,20 @@ from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import recorded
-from federator.wire.governing import Approval, BurstStatus, PolicyDiff, PolicyRollback
+from federator.wire.governing import (
+    Approval,
+    BurstStatus,
+    PolicyDiff,
+    PolicyRequest,
+    PolicyRollback,
+    PolicyVerdict,
+)
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
     LeaseRow,
     OfferRow,
     Overview,
-    PolicyRequest,
-    PolicyVerdict,
     QueueRow,
     SiteRow,
     TokenAnswer,

@@ -7,5 +7,5 @@
 - What sites say of work: `progress`, `stories`, `gangs`, `refusals`, `fencing`.
 - What is rented: `executor`, `pacing`, `purse`, `demand`, `lease_endings`, `sweeper`, `rented_sites`, `user_data`. What it costs: `billing`, `money`.
 - What is written down: `records`, `decoding`, `job_index`, `scribe`, `leadership`, `reconciling`, `retention`; of decisions `decisions`, `decision_parts`, `recorded`.
-- What people are shown: `views`, `rows`, `burst_rows`, `listing`, `explanations`, `unheard`, `alerts`.
+- What people are shown: `views`, `rows`, `burst_rows`, `listing`, `explanations`, `expectations`, `unheard`, `alerts`.
 """

@@ -14,8 +14,8 @@ from federator.kernel.errors import FederatorError, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
 from federator.planning.rule_words import in_words
-from federator.wire.governing import DocumentChange, PolicyDiff
-from federator.wire.http import PolicyVerdict, Problem
+from federator.wire.governing import DocumentChange, PolicyDiff, PolicyVerdict
+from federator.wire.http import Problem
 
 
 class Compiled(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 
 from federator.control.acceptance import Acceptance
 from federator.control.decisions import DecisionLog
+from federator.control.expectations import Expectations, with_expected
 from federator.control.inventory import Inventory
 from federator.control.observation import Observer
 from federator.control.records import Records
@@ -42,6 +43,7 @@ class Explainer:
         acceptance: Acceptance,
         decisions: DecisionLog,
         inventory: Inventory,
+        expectations: Expectations,
     ) -> None:
         self._records = records
         self._inventory = inventory
@@ -49,6 +51,7 @@ class Explainer:
         self._turn = turn
         self._acceptance = acceptance
         self._decisions = decisions
+        self._expectations = expectations
         self._last: Aftermath | None = None
 
     def waiting(self, job_id: str) -> Waiting | None:
@@ -98,6 +101,7 @@ class Explainer:
             found = msgspec.structs.replace(found, sites=(*found.sites, *then))
         if not job.terminal:
             spec = self._records.spec(job.spec_hash)
+            found = self._expected(found, job, waiting, placement)
             return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
         return msgspec.structs.replace(
             found,
@@ -110,6 +114,15 @@ class Explainer:
             expected_finish_at=job.finished_at,
             home_finish_at=found.burst.home_finish_at if found.burst else None,
         )
+
+    def _expected(
+        self, found: Explanation, job: Job, waiting: Waiting | None, placement: Placement | None
+    ) -> Explanation:
+        """With what is expected now, as lists have it; of one that has a place, its start is known, or was planned."""
+        expected = self._expectations.of(job, waiting, placement)
+        if expected.expected_start_at is None:
+            expected = expected._replace(expected_start_at=found.expected_start_at)
+        return found if expected.expected_finish_at is None else with_expected(found, expected)
 
     def _with_unheard(self, found: Explanation) -> Explanation:
         """With the sites of which a plan sees nothing, because they have not reported."""

@@ -99,8 +99,10 @@ class JobViews:
 
     def whole_run(self, job: Job, spec: JobSpec) -> RunForecast | None:
         """How long it is expected to run in all, by what is known now, in seconds of form 0 at speed 1; None where nothing is to be learned."""
-        if not self._history.corrects:
-            return None
+        return self.forecast(job, spec) if self._history.corrects else None
+
+    def forecast(self, job: Job, spec: JobSpec) -> RunForecast:
+        """The same, where nothing is to be learned by what its user says."""
         errors = self._history.leaning(job.queue, job.kin, job.owner)
         return runtime_quantiles(spec.estimate_s, self._history.runs(job.queue, job.kin), errors=errors)
 

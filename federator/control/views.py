@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 import msgspec
 
 from federator.control.burst_rows import burst_status
+from federator.control.expectations import Expectations
 from federator.control.explanations import Explainer
 from federator.control.inventory import Inventory
 from federator.control.listing import Wanted, listed, named
@@ -59,6 +60,7 @@ class Views:
         observer: Observer,
         turn: Turn,
         explainer: Explainer,
+        expectations: Expectations,
         scribe: Scribe,
         series: SeriesDesk,
         providers: dict[str, ProviderSettings],
@@ -68,6 +70,7 @@ class Views:
         self._observer = observer
         self._turn = turn
         self._explainer = explainer
+        self._expectations = expectations
         self._scribe = scribe
         self._series = series
         self._providers = providers
@@ -100,6 +103,7 @@ class Views:
             winner_because=placement.winner_because if placement else because,
             outputs=job.id in self._records.outputs,
             form=placement.form if placement else None,
+            **self._expectations.of(job, waiting, placement).fields(),
         )
 
     def _without_values(self, job: Job) -> JobSpec:
@@ -143,8 +147,7 @@ class Views:
     def row(self, job: Job) -> JobRow:
         """A job as a line."""
         spec = self._records.spec(job.spec_hash)
-        placement = self._last_placement(job)
-        waiting = self._waiting(job)
+        placement, waiting = self._last_placement(job), self._waiting(job)
         running = placement is not None and not placement.ended
         has = spec.as_form(placement.form) if running and placement else spec
         return JobRow(
@@ -162,10 +165,9 @@ class Views:
             submitted_at=job.submitted_at,
             started_at=job.started_at,
             finished_at=job.finished_at,
-            expected_finish_at=placement.expected_end_at if running and placement else None,
             deadline_at=job.deadline_at,
             home_finish_at=self._home_finish_at(job, placement, waiting),
-            expected_start_at=waiting.expected_start_at if waiting else None,
+            **self._expectations.of(job, waiting, placement).fields(),
             spent_usd=job.spent_usd,
             because=waiting.because if waiting else job.because,
             array=job.array,

@@ -10,7 +10,7 @@ Where things are:
   `outlook`.
 - Who may run where: `asking`, `feasibility`, `permits`, `gates`.
 - What things are worth: `prices`, `objective`, `displacing`, `congestion`, `curve`.
-- When: `forecast`, `patience`, `chances` (of being late); the schedule in plain Python: `schedule`, `board`, `bookings`, `blocks`, `lanes`; by the compiled `kernels`: `listed`, `ways`, `cases`, `carried`.
+- When: `forecast`, `patience`, `chances` (of being late), `ranges` (that are shown); the schedule in plain Python: `schedule`, `board`, `bookings`, `blocks`, `lanes`; by the compiled `kernels`: `listed`, `ways`, `cases`, `carried`.
 - Renting: `burst`, `stopping` (when to wait for home no longer), `interruptions`, `warmth`, `proposals`.
 - The model for solvers: `columns`, `starts`, `hours`, `free_hours`, `cap_rows`, `buckets`, `growing`.
 - Plans: `greedy`, `preview`, `interpret`, `preferring`, `reclaim`, `resizing`, `waking`, `differences`. Whether they hold: `checks`.

@@ -19,6 +19,7 @@ from federator.planning.congestion import congestion
 from federator.planning.curve import cheapest_in_time, price_curve
 from federator.planning.helping import helps
 from federator.planning.problem import World
+from federator.planning.ranges import ranges
 from federator.planning.reasons import Standing
 from federator.planning.remedies import smallest_way
 from federator.planning.scenes import Scene
@@ -84,20 +85,17 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
 
 
 def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
-    """With the moments between which it is expected to start and to end. What it waits for is taken to be as far from its forecast as the job itself."""
-    start, finish = found.expected_start_at, found.expected_finish_at
-    if start is None or finish is None or job.run_s <= 0.0:
+    """With the moments between which it is expected to start and to end."""
+    start_at, finish_at = found.expected_start_at, found.expected_finish_at
+    if start_at is None or finish_at is None:
         return found
-    low, high = min(1.0, job.run_low_s / job.run_s), max(1.0, job.run_high_s / job.run_s)
-    # What is rented, or free, is there when it is said to be.
-    waits_s = start - now if found.status == "waiting" else 0.0
-    sure_at, run_s = start - waits_s, finish - start
+    start, finish = ranges(job, now, start_at, finish_at, waits=found.status == "waiting")
     return replace(
         found,
-        start_low_at=sure_at + waits_s * low,
-        start_high_at=sure_at + waits_s * high,
-        finish_low_at=sure_at + (waits_s + run_s) * low,
-        finish_high_at=sure_at + (waits_s + run_s) * high,
+        start_low_at=start.low_at,
+        start_high_at=start.high_at,
+        finish_low_at=finish.low_at,
+        finish_high_at=finish.high_at,
     )
 
 

@@ -85,20 +85,23 @@ class RunForecast(NamedTuple):
     source: str
 
 
-def lasts_s(forecast: RunForecast, ran_s: float) -> float:
-    """How long a run takes in all, in seconds, of which so much is over: half of the runs that last so long end before that, half after.
+def lasts_s(forecast: RunForecast, ran_s: float, share: float = 0.5) -> float:
+    """How long a run takes in all, in seconds, of which so much is over: that `share` of the runs that last so long end before that, the others after.
 
     A run that has just begun is expected to take its typical time, without a margin, for what is free behind it is planned by this: who waits has a margin of his own.
     """
     typical_s = math.sqrt(forecast.low_s * forecast.high_s)
-    if ran_s <= 0.0 or not 0.0 < forecast.low_s < forecast.high_s:
+    if not 0.0 < forecast.low_s < forecast.high_s:
         return max(typical_s, ran_s)
     spread = math.log(forecast.high_s / forecast.low_s) / (2.0 * SHOWN)
+    if ran_s <= 0.0:
+        return typical_s * math.exp(spread * NormalDist().inv_cdf(share))
     beyond = math.log(ran_s / typical_s) / spread
+    left = 1.0 - share
     if beyond > FAR:
-        return ran_s * math.exp(spread * math.log(2.0) / beyond)
+        return ran_s * math.exp(spread * -math.log(left) / beyond)
     tail = 0.5 * math.erfc(beyond / math.sqrt(2.0))
-    return max(ran_s, typical_s * math.exp(spread * NormalDist().inv_cdf(1.0 - 0.5 * tail)))
+    return max(ran_s, typical_s * math.exp(spread * NormalDist().inv_cdf(1.0 - left * tail)))
 
 
 def runtime_quantiles(

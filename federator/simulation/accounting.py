@@ -15,7 +15,7 @@ import msgspec
 from federator.model.datasets import BYTES_PER_GB
 from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome
-from federator.simulation.schedule import Attempt, Schedule
+from federator.simulation.schedule import DONE, Attempt, Schedule
 from federator.simulation.work import RESUMING_S, TraceJob
 from federator.simulation.world import World
 from federator.simulation.worth import valued
@@ -24,7 +24,6 @@ Times = Mapping[str, float | None]
 TOLERANCE_S = 1.0
 CENT_USD = 0.01
 TOLERANCE_GB = 0.001
-DONE = "succeeded"
 SHORTEST_S = 10.0
 """Slowdowns count no run as shorter than this."""
 

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from federator.simulation.accounting import DONE, Figures, figures
+from federator.simulation.accounting import Figures, figures
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.running import Moment, Outcome, simulate
-from federator.simulation.schedule import Attempt
+from federator.simulation.schedule import DONE, Attempt
 from federator.simulation.schedulers import scheduler
 from federator.simulation.series import series
 from federator.simulation.study import Run

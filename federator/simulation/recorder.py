@@ -41,6 +41,10 @@ class Recorder:
         self._jobs[job_id] = job
         self._open.add(job_id)
 
+    def name_of(self, job_id: str) -> str:
+        """What a job is called in the trace."""
+        return self._jobs[job_id].name
+
     async def until_idle(self) -> None:
         """Return when no job that was submitted is open, and nothing is rented."""
         while self._open or self._renting():

@@ -17,6 +17,7 @@ import structlog
 from federator.kernel.errors import Bug, Permanent
 from federator.model.capacity import Instance
 from federator.simulation.federation import Federation
+from federator.simulation.looks import Look, looks_at
 from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import Schedule
 from federator.simulation.schedulers import Scheduler
@@ -56,12 +57,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Of each job that was placed, why it went where it went last."""
     refused: dict[str, str] = {}
     """Jobs that were not accepted, and why: only where that was asked for."""
+    looks: tuple[Look, ...] = ()
+    """What jobs were told of their starts and ends: only where that was asked for."""
 
 
 Watch = Callable[[Moment], None]
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - each is an option of a run
     world: World,
     jobs: Sequence[TraceJob],
     scheduler: Scheduler,
@@ -70,15 +73,18 @@ def simulate(
     watch: Watch | None = None,
     tolerant: bool = False,
     encoded: bool = False,
+    looks_every_s: float | None = None,
 ) -> Outcome:
     """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails.
 
     `tolerant`: a job that is refused is written down, and the others go on. `encoded`: messages between dispatcher and agents go as text.
+    `looks_every_s`: so often it is looked at what open jobs are told of their starts and ends.
     """
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
     with _Faults() as faults:
         refused: dict[str, str] | None = {} if tolerant else None
+        looking = _Looking(looks_every_s)
         federation, schedule, reasons = run(
             lambda loop: _simulate(
                 loop,
@@ -86,6 +92,7 @@ def simulate(
                 ordered,
                 watch,
                 refused,
+                looking,
             )
         )
     instances = [machine for cloud in federation.clouds.values() for machine in cloud.final().values()]
@@ -97,7 +104,26 @@ def simulate(
         faults=tuple(faults.heard),
         reasons=reasons,
         refused=refused or {},
+        looks=tuple(looking.looks),
     )
+
+
+class _Looking:
+    """Looks at all open jobs every so often."""
+
+    def __init__(self, every_s: float | None) -> None:
+        self._every_s = every_s
+        self.looks: list[Look] = []
+
+    async def go_on(self, federation: Federation, recorder: Recorder) -> None:
+        """For ever."""
+        core = federation.core
+        while self._every_s is not None:
+            await asyncio.sleep(self._every_s)
+            now_at = federation.clock.now()
+            for job in core.records.open_jobs.values():
+                name = recorder.name_of(job.id)
+                self.looks += looks_at(name, core.views.row(job), now_at, ORIGIN_AT)
 
 
 async def _simulate(
@@ -106,11 +132,13 @@ async def _simulate(
     jobs: Sequence[TraceJob],
     watch: Watch | None,
     refused: dict[str, str] | None,
+    looking: _Looking,
 ) -> tuple[Federation, Schedule, dict[str, str]]:
     federation = make()
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)
-    watching = loop.create_task(_report(loop, jobs, recorder, watch)) if watch else None
+    watching = [loop.create_task(looking.go_on(federation, recorder))]
+    watching += [loop.create_task(_report(loop, jobs, recorder, watch))] if watch else []
     began_s = loop.time()
     for job in jobs:
         await asyncio.sleep(max(0.0, began_s + job.submit_s - loop.time()))
@@ -125,8 +153,9 @@ async def _simulate(
             await recorder.until_idle()
     except TimeoutError:
         pass
-    if watching is not None and not watching.cancel():
-        watching.result()  # it goes on for ever: this raises why it did not
+    for task in watching:
+        if not task.cancel():
+            task.result()  # it goes on for ever: this raises why it did not
     schedule = recorder.schedule(federation.clock.now())
     await federation.end()
     return federation, schedule, recorder.reasons

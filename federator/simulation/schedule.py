@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+DONE = "succeeded"
+"""Outcome of an attempt that did its job."""
 NO_ATTEMPT = "waiting"
 """Outcome of the one row of a job that was never placed."""
 

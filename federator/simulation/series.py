@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from federator.simulation.accounting import DONE, quantile
-from federator.simulation.schedule import Attempt, Schedule
+from federator.simulation.accounting import quantile
+from federator.simulation.schedule import DONE, Attempt, Schedule
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
 from federator.simulation.worth import valued

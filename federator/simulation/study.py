@@ -12,6 +12,7 @@ import msgspec
 
 from federator.simulation.accounting import Figures, figures
 from federator.simulation.loads import LoadOptions, prepared
+from federator.simulation.looks import Judged, judged
 from federator.simulation.running import Moment, Outcome, simulate
 from federator.simulation.schedulers import scheduler
 from federator.simulation.series import Series, series
@@ -36,6 +37,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     figures: Figures
     series: Series
+    looks: tuple[Judged, ...] = ()
+    """How often what jobs were told of their starts and ends was true; where that was asked for."""
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -72,6 +75,8 @@ def runs(
     schedulers: Sequence[str],
     seeds: Sequence[int],
     watch: Watch | None = None,
+    *,
+    looks_s: float | None = None,
 ) -> Iterator[tuple[Run, Outcome]]:
     """Simulate each scheduler with each seed, one after another. Raises `Invalid`, before anything is run, for an unknown scheduler and jobs that one cannot take."""
     chosen = [scheduler(name) for name in schedulers]
@@ -83,9 +88,10 @@ def runs(
         jobs = prepared(trace, options, seed, world)
         for each in chosen:
             heard = None if watch is None else _named(watch, each.name, seed)
-            outcome = simulate(world, jobs, each, seed=seed, watch=heard)
+            outcome = simulate(world, jobs, each, seed=seed, watch=heard, looks_every_s=looks_s)
             shown = series(outcome.schedule, world, jobs, each.name, seed)
-            yield Run(figures=figures(outcome, world, jobs), series=shown), outcome
+            told = judged(outcome.looks, outcome.schedule)
+            yield Run(figures=figures(outcome, world, jobs), series=shown, looks=told), outcome
 
 
 def _named(watch: Watch, name: str, seed: int) -> Callable[[Moment], None]:

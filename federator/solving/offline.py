@@ -5,7 +5,7 @@ itself what the judge will say.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.buckets import BUCKETS_H
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
+from federator.planning.ranges import ranges
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
@@ -49,7 +50,7 @@ def run(
     evaluator = Evaluator(world).in_order(turns_of(world, order))
     starts = starts_of(evaluator.world, plan.actions)
     scored = evaluator.score(starts)
-    expected = _expected(problem, scored, order)
+    expected = _expected(evaluator.world, scored)
     laps.begin()
     certificate = _certificate(evaluator, starts) if proven else None
     laps.ended("certificate")
@@ -125,7 +126,7 @@ def _certificate(evaluator: Evaluator, starts: Mapping[str, int]) -> Certificate
 
 
 class _Expected(NamedTuple):
-    """Where a job is expected to run, from when to when; the times are by low, planned and high run times."""
+    """Where a job is expected to run, from when to when."""
 
     place: int
     start: Range
@@ -138,39 +139,21 @@ def _order(world: World, plan: Plan) -> tuple[str, ...]:
     return () if order == tuple(job.id for job in world.jobs if job.id in waiting) else order
 
 
-def _expected(problem: Problem, scored: Scored, order: Sequence[str]) -> dict[str, _Expected]:
-    """Of every job that ever starts: three schedules that begin with the same starts."""
-    others = [_with_runs(problem, scored, order, pick) for pick in (_low, _high)]
-    now = problem.snapshot.taken_at
+def _expected(world: World, scored: Scored) -> dict[str, _Expected]:
+    """Of every job that ever starts."""
     found = {}
-    for job in problem.snapshot.jobs:
-        middle = _moment(scored, job.id, now)
+    for job in world.snapshot.jobs:
+        middle = _moment(scored, job.id, world.now)
         if middle is None:
             continue
-        times = [middle, *(at for each in others if (at := _moment(each, job.id, now)) is not None)]
-        starts, finishes = [each.start_at for each in times], [each.finish_at for each in times]
+        waits = job.id not in scored.starts
+        start, finish = ranges(job, world.now, middle.start_at, middle.finish_at, waits=waits)
         found[job.id] = _Expected(
             middle.place,
-            Range(low_at=min(starts), middle_at=middle.start_at, high_at=max(starts)),
-            Range(low_at=min(finishes), middle_at=middle.finish_at, high_at=max(finishes)),
+            Range(low_at=start.low_at, middle_at=middle.start_at, high_at=start.high_at),
+            Range(low_at=finish.low_at, middle_at=middle.finish_at, high_at=finish.high_at),
         )
     return found
-
-
-def _low(job: JobView) -> float:
-    return job.run_low_s
-
-
-def _high(job: JobView) -> float:
-    return job.run_high_s
-
-
-def _with_runs(
-    problem: Problem, scored: Scored, order: Sequence[str], pick: Callable[[JobView], float]
-) -> Scored:
-    jobs = tuple(replace(job, run_s=pick(job)) for job in problem.snapshot.jobs)
-    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=jobs)))
-    return Evaluator(world).in_order(turns_of(world, order)).score(scored.starts)
 
 
 class _Moment(NamedTuple):

@@ -7,6 +7,22 @@ import msgspec
 from federator.wire.http import Problem
 
 
+class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/policies and /v1/policies/validate: YAML text of the whole new set, and why."""
+
+    text: str
+    reason: str = ""
+
+
+class PolicyVerdict(msgspec.Struct, frozen=True):
+    """What a set would be, or has become. `problems` empty: it is valid."""
+
+    version: int | None
+    documents: tuple[str, ...] = ()
+    rules: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
 class DocumentChange(msgspec.Struct, frozen=True):
     """One document that differs: `added`, `removed` or `changed`, with its lines as a unified diff."""
 

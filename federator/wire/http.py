@@ -82,6 +82,14 @@ class JobDetail(msgspec.Struct, frozen=True):
     """Of a run of a series: when the next is due, and what stands in its way."""
     form: int | None = None
     """Of one that has a place: in which of its spec's forms it runs there."""
+    expected_start_at: float | None = None
+    expected_finish_at: float | None = None
+    start_low_at: float | None = None
+    """Of a job that waits: 80 of 100 such jobs start between this and the next. What is not known is null."""
+    start_high_at: float | None = None
+    finish_low_at: float | None = None
+    """Of a job that waits or runs: 80 of 100 such jobs are done between this and the next."""
+    finish_high_at: float | None = None
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +114,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     home_finish_at: float | None = None
     expected_start_at: float | None = None
     expected_finish_at: float | None = None
-    """Of a job that has been placed: when it should be over."""
+    """Of a job that is not over: when it should be."""
+    start_low_at: float | None = None
+    """Of a job that waits: 80 of 100 such jobs start between this and the next."""
+    start_high_at: float | None = None
+    finish_low_at: float | None = None
+    """Of a job that waits or runs: 80 of 100 such jobs are done between this and the next."""
+    finish_high_at: float | None = None
     spent_usd: float = 0.0
     because: str = ""
     array: str | None = None
@@ -293,22 +307,6 @@ class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     """What will have been spent at the end of the period if it goes on as so far; None where there is no end or no pace yet."""
     ends_at: float | None = None
     """When the period ends."""
-
-
-class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /v1/policies and /v1/policies/validate: YAML text of the whole new set, and why."""
-
-    text: str
-    reason: str = ""
-
-
-class PolicyVerdict(msgspec.Struct, frozen=True):
-    """What a set would be, or has become. `problems` empty: it is valid."""
-
-    version: int | None
-    documents: tuple[str, ...] = ()
-    rules: int = 0
-    problems: tuple[Problem, ...] = ()
 
 
 class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

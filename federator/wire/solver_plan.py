@@ -19,14 +19,14 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Range(_Part, frozen=True, kw_only=True):
-    """An expected moment. All waiting jobs with their low, planned and high run times make the three schedules that it is from."""
+    """An expected moment. 80 of 100 are meant to come between `low_at` and `high_at`."""
 
     low_at: float
-    """If all goes well."""
+    """Ten of 100 come sooner."""
     middle_at: float
     """What the plan counts on."""
     high_at: float
-    """If it does not."""
+    """Ten of 100 come later."""
 
 
 class Rental(_Part, frozen=True, kw_only=True):

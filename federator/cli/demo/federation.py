@@ -16,7 +16,8 @@ from federator.cli.demo.world import PROVIDER, Document, provider_settings
 from federator.client import Client
 from federator.kernel.clock import ScaledClock
 from federator.kernel.errors import FederatorError, Transient
-from federator.wire.http import PolicyVerdict, TokenRequest
+from federator.wire.governing import PolicyVerdict
+from federator.wire.http import TokenRequest
 
 DISPATCHER = "dispatcher"
 FEDERATION = "demo"

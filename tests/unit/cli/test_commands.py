@@ -124,6 +124,8 @@ def test_list_passes_its_filters_on_and_shows_reasons(federator: Command, fake: 
         "-",
         "1m",
         "-",
+        "-",
+        "-",
         "waits",
         "for",
         "north",

@@ -10,13 +10,19 @@ from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
-from federator.wire.governing import BurstPolicyRow, BurstStatus, DocumentChange, PolicyDiff, ProposalRow
+from federator.wire.governing import (
+    BurstPolicyRow,
+    BurstStatus,
+    DocumentChange,
+    PolicyDiff,
+    PolicyVerdict,
+    ProposalRow,
+)
 from federator.wire.http import (
     BudgetRow,
     DecisionRow,
     LeaseRow,
     Overview,
-    PolicyVerdict,
     PoolRow,
     Problem,
     QueueRow,

@@ -9,7 +9,8 @@ from aiohttp import web
 from federator.client import Client
 from federator.client import transport as transport_module
 from federator.kernel import errors
-from federator.wire.http import PolicyVerdict, Problem
+from federator.wire.governing import PolicyVerdict
+from federator.wire.http import Problem
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 
 STANDBY = Problem("about:blank", "Service Unavailable", 503, "http://b leads", code="not-leading")

@@ -13,6 +13,7 @@ from federator.model.snapshot import Problem
 from federator.planning import columns as cut
 from federator.planning.objective import Evaluator
 from federator.planning.problem import World
+from federator.planning.ranges import ranges
 from federator.solving import linear
 from federator.solving.certify import certify, proven_bound
 from federator.solving.judging import judge
@@ -60,7 +61,11 @@ def test_the_plan_says_where_and_when_of_every_job() -> None:
     assert first.finish.middle_at == NOW + HOUR
     assert first.finish.high_at == NOW + 2 * HOUR
     assert second.start is not None
-    assert (second.start.low_at, second.start.high_at) == (NOW + HOUR / 2, NOW + 2 * HOUR)
+    assert second.finish is not None
+    between = ranges(_crowded().snapshot.jobs[1], NOW, NOW + HOUR, NOW + 2 * HOUR, waits=True)
+    assert between.start == (second.start.low_at, second.start.high_at)
+    assert between.finish == (second.finish.low_at, second.finish.high_at)
+    assert between.start.low_at < second.start.middle_at == NOW + HOUR < between.start.high_at
     assert plan.buckets_h[second.start_bucket or 0] == 1.0
     assert tight.rental is not None
     assert (tight.rental.offer, tight.market, tight.rental.policy) == ("eu/4xA100", "on-demand", "burst")
