@@ -110,6 +110,10 @@ class LocalRanks:
         """Whether a rank was started, in this life of the agent or an earlier one."""
         return directory in self._watched or traces.read_shim(directory) is not None
 
+    def watches(self, directory: Path) -> bool:
+        """Whether its end will be told."""
+        return directory in self._watched
+
     async def find(self, directory: Path, ended: Ended) -> Found:
         """What became of a rank that an earlier life of the agent was to start; `ended` is told when it is, or already was, over."""
         while (lock := traces.take_lock(directory)) is None:

@@ -86,6 +86,8 @@ class LocalRuntime:
                 continue
             directory, ended = self._rank(placement, slot.rank), self._on_end(placement, slot.rank)
             if self._ranks.begun(directory):
+                if not self._ranks.watches(directory):  # nobody would tell of it
+                    self.find(record, slot.rank)
                 continue
             environment = self._around.environment | device_environment(slot)
             environment |= rank_environment(record, spec, slot.rank, where)

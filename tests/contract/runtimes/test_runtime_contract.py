@@ -55,6 +55,24 @@ async def test_a_gate_that_is_open_already_stays_so_and_nothing_runs_twice(world
     assert world.count(ev.RankEnded, record) == 1
 
 
+@pytest.mark.parametrize("world", ["local"], indirect=True)
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_gate_that_an_earlier_life_opened_stays_so_and_the_end_is_told(
+    world: RuntimeWorld, *, goes_on: bool
+) -> None:
+    """Of a host's own processes, which nobody but the agent watches."""
+    spec = world.spec("echo it runs; " + ("until [ -e stop ]; do sleep 0.1; done" if goes_on else "exit 4"))
+    record = await world.run(spec)
+    await world.has_written(record, "it runs")
+    await world.restart()
+    world.runtime.start(record, spec, (0,))
+    if goes_on:
+        await world.wait_for(ev.RankStarted, record)
+        world.runtime.signal(record.entry.placement, (0,), "KILL")
+    (end,) = await world.over(record)
+    assert (end.exit_code, world.log(record).count("it runs")) == (137 if goes_on else 4, 1)
+
+
 async def test_the_exit_code_is_the_commands(world: RuntimeWorld) -> None:
     record = await world.run(world.spec("exit 3"))
     (end,) = await world.over(record)
