@@ -6,12 +6,13 @@ the dispatcher wrote down against what jobs needed, what sites have, and what cl
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
 
+from federator.model.capacity import IN_PARTS
 from federator.model.datasets import BYTES_PER_GB
 from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome
@@ -134,6 +135,7 @@ def violations(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Iter
     yield from _twice(outcome.schedule)
     yield from _work(outcome.schedule, world, by_name)
     yield from _capacity(outcome.schedule, world)
+    yield from _stocks(outcome.schedule, world)
     yield from _money(outcome)
     yield from _moves(outcome.schedule, world, by_name)
 
@@ -191,12 +193,31 @@ def _capacity(schedule: Schedule, world: World) -> Iterator[str]:
             end_s = schedule.end_s if row.end_s is None else row.end_s
             steps[row.site, row.pool] += [(row.start_s, row.gpus), (end_s, -row.gpus)]
     for pool, changes in steps.items():
-        used = 0
-        for _, change in sorted(changes):
-            used += change
-            if used > have[pool]:
-                yield f"{pool[0]}/{pool[1]} has {have[pool]} GPUs, and {used} are in use"
-                break
+        used = _most(changes)
+        if used > have[pool]:
+            yield f"{pool[0]}/{pool[1]} has {have[pool]} GPUs, and {used} are in use"
+
+
+def _stocks(schedule: Schedule, world: World) -> Iterator[str]:
+    """No cloud ever has more machines out than the stock that they are taken from holds."""
+    drawing = {offer.name: (offer.provider, offer.stock) for offer in world.offers if offer.stock}
+    have = {(provider, stock.name): stock for provider, stock in drawing.values()}
+    steps: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
+    for lease in schedule.leases:
+        name = lease.offer.removesuffix(IN_PARTS)
+        if lease.start_s is not None and name in drawing:
+            provider, stock = drawing[name]
+            end_s = schedule.end_s if lease.end_s is None else lease.end_s
+            steps[provider, stock.name] += [(lease.start_s, stock.each), (end_s, -stock.each)]
+    for key, changes in steps.items():
+        used, stock = _most(changes), have[key]
+        if used > stock.left:
+            yield f"stock {stock.name} has {stock.left} {stock.unit}, and {used} are rented"
+
+
+def _most(changes: Iterable[tuple[float, int]]) -> int:
+    """The most that is ever in use; at one moment, what ends goes before what begins."""
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 
 def _money(outcome: Outcome) -> Iterator[str]:

@@ -206,7 +206,7 @@ def _checks(study: Study) -> str:
     if not wrong:
         return (
             "<p>In every run: no job ran twice or before it was submitted, all that succeeded ran for as long as it had to, no pool held more GPUs than it "
-            "has, and each lease cost what its cloud charged and its time makes.</p>"
+            "has, no cloud gave out more than its stocks hold, and each lease cost what its cloud charged and its time makes.</p>"
         )
     return "".join(f'<p class="bad">{escape(text)}</p>' for text in wrong[:50])
 

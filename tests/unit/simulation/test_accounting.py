@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.model.capacity import Instance, InstanceStatus
+from federator.model.capacity import Instance, InstanceStatus, Stock
 from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, DEFAULT_WAIT_USD_GPU_H
 from federator.simulation.accounting import figures, violations
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, LeaseRow, Schedule, attempts_csv, leases_csv
 from federator.simulation.series import series
 from federator.simulation.work import TraceJob
-from tests.unit.simulation.tiny import HOUR_S, job, world
+from tests.unit.simulation.tiny import HOUR_S, OFFER, job, world
 
 WORLD = world()  # one site of four GPUs, called lab
 
@@ -111,6 +111,24 @@ def test_gpus_are_conserved() -> None:
 )
 def test_money_is_conserved(leases: tuple[LeaseRow, ...], charged: float, words: str) -> None:
     assert words in found(ONE, attempt("one", 0.0, HOUR_S), leases=leases, charged=charged)
+
+
+def test_stocks_of_clouds_are_conserved() -> None:
+    small, large = (
+        msgspec.structs.replace(OFFER, name=name, gpus=gpus, stock=Stock("a100", 8, each=gpus, unit="GPUs"))
+        for name, gpus in (("small", 4), ("large", 8))
+    )
+    clouds = world(offers=(small, large), cloud_sites={"cloud": "rented"})
+
+    def said(*leases: LeaseRow) -> list[str]:
+        found = violations(outcome(attempt("one", 0.0, HOUR_S), leases=leases), clouds, ONE)
+        return [text for text in found if "stock" in text]
+
+    first = msgspec.structs.replace(LEASE, offer="small")
+    second = msgspec.structs.replace(first, lease="lease-2", offer="large", start_s=1800.0, end_s=None)
+    assert said(first, second) == ["stock a100 has 8 GPUs, and 12 are rented"]
+    assert not said(first, msgspec.structs.replace(second, start_s=3600.0))
+    assert not said(first, msgspec.structs.replace(second, offer="elsewhere"))
 
 
 JOBS = [
