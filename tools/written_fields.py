@@ -114,6 +114,7 @@ SITE_FILE = (
     Written("ca", "`/etc/federator/ca.pem`", "those that this host knows", "The authority behind the dispatcher's certificate: a PEM file, or its text."),
     Written("proxy", "`http://proxy:3128`, `none`", "as `HTTPS_PROXY` and its like say", "The proxy on the way to the dispatcher."),
     Written("secrets", "`{wandb: /etc/federator/wandb.env}`", "none", "By name, what jobs that ask for it get as variables: a file of `NAME=value` lines, on a Kubernetes site a Secret of the namespace. Long: `{file: …}` or `{kubernetes: …}`, with `queues: [research]` whose jobs get it."),
+    Written("data_addresses", "`[s3://public, {address: s3://genomics, queues: [research]}]`", "all", "Which addresses jobs may name for inputs and checkpoints: these and all below them; an entry with `queues` for the jobs of those alone, and all below. `[]`: none."),
     Written("inputs_cache", "`500GiB`", "half of the file system", "How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),

@@ -21,6 +21,8 @@ from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of, with_shares
+from federator_agent.data.allowed import Allowed
+from federator_agent.data.allowed import parse as parse_addresses
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
 from federator_agent.secrets import Secret
@@ -40,6 +42,7 @@ DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
     "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
+    "data_addresses",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = (
@@ -85,6 +88,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the proxy to the dispatcher, or `none`; empty: as `proxies` say."""
     inputs_cache_bytes: int | None = None
     """How much of the disk the inputs of jobs may keep; None: half of the file system that holds them."""
+    data_addresses: tuple[Allowed, ...] | None = None
+    """Which addresses jobs may name for their data; None: all."""
     secrets: dict[str, Secret] = {}
     """Which secrets jobs may ask for by name, and where they are."""
     proxies: dict[str, str] = {}
@@ -151,6 +156,9 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
         inputs_cache_bytes=_inputs_cache(top),
+        data_addresses=parse_addresses(top["data_addresses"], "$.data_addresses")
+        if "data_addresses" in top
+        else None,
         secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         notices=_notices(environ),

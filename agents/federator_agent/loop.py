@@ -128,7 +128,12 @@ class Agent:
                 clock=self._clock,
                 spool=self._spool,
                 bulk=Bulk(self._link, http),
-                carrier=Carrier(self._spool.directory, self._clock, self._settings.inputs_cache_bytes),
+                carrier=Carrier(
+                    self._spool.directory,
+                    self._clock,
+                    self._settings.inputs_cache_bytes,
+                    self._settings.data_addresses,
+                ),
                 tasks=self._tasks,
                 tell=self.tell,
                 secrets=self._settings.secrets,

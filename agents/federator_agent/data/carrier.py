@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from federator.kernel.errors import FederatorError, Permanent, Transient
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core.state import Record
+from federator_agent.data import allowed
+from federator_agent.data.allowed import Allowed
 from federator_agent.data.checkpoints import Checkpoints, Kept
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
@@ -78,14 +80,24 @@ class Folders(NamedTuple):
 class Carrier:
     """Moves the data of one agent's jobs."""
 
-    def __init__(self, state_dir: Path, clock: Clock, limit_bytes: int | None = None) -> None:
-        self._sources = Sources()
+    def __init__(
+        self,
+        state_dir: Path,
+        clock: Clock,
+        limit_bytes: int | None = None,
+        allowed: Sequence[Allowed] | None = None,
+    ) -> None:
+        self._sources, self._allowed = Sources(), allowed
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         (state_dir / "saved").mkdir(exist_ok=True)
         self._checkpoints = Checkpoints(state_dir / "saved", self._sources)
 
     # Before it runs ------------------------------------------------------------------------------------------------
+
+    def check(self, spec: JobSpec, queue: str) -> None:
+        """Whether this site moves a job's data. Raises `StagingRefused`."""
+        allowed.check(self._allowed, spec, queue)
 
     async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Inputs, and the latest checkpoint. Raises `StagingError`: refused where another site may do better."""

@@ -55,6 +55,7 @@ class LocalRuntime:
         log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
         environment = setup_environment(self._around.environment, spec, self._around.site)
         secrets.check(self._around.secrets, spec, record.entry.queue)
+        self._around.carrier.check(spec, record.entry.queue)
         refuse_image(spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
         await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))

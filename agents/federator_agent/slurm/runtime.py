@@ -104,6 +104,7 @@ class SlurmRuntime:
         placement = record.entry.placement
         folder = self._folder(placement)
         secrets.check(self._around.secrets, spec, record.entry.queue)
+        self._around.carrier.check(spec, record.entry.queue)
         refuse_image(spec)
         users.refuse_setup(self._settings, record, spec)
         if folder.intent is None:

@@ -11,6 +11,7 @@ from federator.kernel.clock import SystemClock
 from federator.model.jobs import Checkpoint, Form, Input
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
+from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier, Folders, load_of
 from federator_agent.runtime import StagingError, StagingRefused
 from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
@@ -273,6 +274,17 @@ async def test_a_gang_whose_gates_were_never_opened_starts_once_though_each_rank
     ends = await world.over(record)
     assert [end.exit_code for end in ends] == [0, 0, 0]
     assert [world.log(record, rank) for rank in range(3)] == ["once\n"] * 3
+
+
+async def test_data_that_the_site_keeps_to_others_is_refused_before_anything_is_done(
+    world: RuntimeWorld, tmp_path: Path
+) -> None:
+    world.allowed = (Allowed(f"file://{tmp_path}", ("research",)),)
+    await world.restart()
+    spec = world.spec("true", inputs=(Input(f"file://{tmp_path}/data"),))
+    with pytest.raises(StagingRefused, match="moves no data"):
+        await world.prepare(world.record(spec, queue="teaching"), spec)
+    assert not world.setups
 
 
 async def test_a_preparation_is_taken_up_again_after_a_restart(world: RuntimeWorld) -> None:

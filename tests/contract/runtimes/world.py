@@ -16,6 +16,7 @@ from federator.model.placements import DesiredEntry, Order
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import RankState, Record
+from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier
 from federator_agent.link import Bulk
 from federator_agent.runtime import Prepared, Runtime, Surroundings, Tasks
@@ -77,6 +78,8 @@ class RuntimeWorld:
         self._tasks = Tasks()
         self.runtime: Runtime
         self.records: dict[str, Record] = {}
+        self.allowed: tuple[Allowed, ...] | None = None
+        """Which data its next life moves."""
 
     def begin(self) -> None:
         """A life of the agent begins: it knows what it has written down."""
@@ -87,7 +90,7 @@ class RuntimeWorld:
             CLOCK,
             self._spool,
             cast("Bulk", self.bulk),
-            Carrier(self._spool.directory, CLOCK),
+            Carrier(self._spool.directory, CLOCK, None, self.allowed),
             self._tasks,
             self.told.append,
         )
