@@ -2,7 +2,8 @@
 
 from rich.text import Text
 
-from federator.cli.output import Column, status
+from federator.cli.layout import Column
+from federator.cli.output import status
 from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when, when_about
 from federator.kernel.quantities import format_instant
 from federator.model.capacity import Pool

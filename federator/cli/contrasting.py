@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.output import Column, show, table, width
+from federator.cli.layout import Column, table
+from federator.cli.output import show, width
 from federator.cli.phrases import plain
 from federator.kernel.errors import Invalid
 

@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.columns import action_columns, decision_columns, ledger_columns, waiting_columns
-from federator.cli.output import Output, facts, show_data, show_rows, table, width
+from federator.cli.layout import table
+from federator.cli.output import Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
 from federator.cli.phrases import counted, usd, when_exactly
 from federator.cli.replaying import replay

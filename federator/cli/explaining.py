@@ -11,14 +11,18 @@ from rich.text import Text
 
 from federator.cli.jobfiles import read_one
 from federator.cli.jobs import JobName
-from federator.cli.output import NARROW, Column, Output, facts, show, show_data, status, table, width, within
+from federator.cli.layout import NARROW, Column, table
+from federator.cli.output import Output, facts, show, show_data, status, width, within
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL
 from federator.model.plans import Explanation, SiteReason
 
+NAME_WIDTH = 24
+"""On a narrow terminal a pool's name is so wide, at most."""
 MOST_SITES = 12
 """Of a large federation the rest is left to the machine-readable answer."""
 CENT_USD = 0.005
@@ -201,7 +205,11 @@ def _site_columns(now: float, width: int) -> tuple[Column[SiteReason], ...]:
     )
     if width < NARROW:
         where = (
-            Column("SITE, POOL", lambda row: Text("\n".join(map(plain, filter(None, (row.site, row.pool)))))),
+            Column(
+                "SITE, POOL",
+                lambda row: Text("\n".join([plain(row.site), *_in_lines(plain(row.pool))])),
+                wraps=NAME_WIDTH,
+            ),
         )
     return (
         *where,
@@ -211,6 +219,16 @@ def _site_columns(now: float, width: int) -> tuple[Column[SiteReason], ...]:
         Column("EXTRA", lambda row: NONE if row.filter else usd(row.extra_cost_usd), right=True),
         Column("REASON", _reason, flow="fold"),
     )
+
+
+def _in_lines(name: str) -> list[str]:
+    """A long name of a pool, cut behind slashes."""
+    lines = [""]
+    for part in name.replace("/", "/\n").splitlines():
+        if lines[-1] and len(lines[-1]) + len(part) > NAME_WIDTH:
+            lines.append("")
+        lines[-1] += part
+    return [line for line in lines if line]
 
 
 def _reason(row: SiteReason) -> Text:
@@ -231,7 +249,7 @@ def _reason(row: SiteReason) -> Text:
 def _burst(burst: BurstEvidence, now: float) -> list[tuple[str, str | Text]]:
     return [
         ("at home", _against(burst.home_finish_at, burst.deadline_at, now)),
-        *([("risk", f"{burst.home_risk:.0%} that it is late there")] if burst.home_risk else []),
+        *([("risk", f"{format_chance(burst.home_risk)} that it is late there")] if burst.home_risk else []),
         ("rented", _against(burst.burst_finish_at, burst.deadline_at, now)),
         ("costs", f"{usd(burst.cost_usd)}, worth {usd(burst.value_usd)}"),
         ("permitted by", f"{burst.policy} ({burst.mode})"),

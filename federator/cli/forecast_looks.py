@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from federator.cli.output import Column, show_rows
+from federator.cli.layout import Column
+from federator.cli.output import show_rows
 
 if TYPE_CHECKING:
     from federator.simulation.looks import Judged

@@ -13,6 +13,9 @@ from federator.model.jobs import Job, JobSpec
 from federator.wire.http import JobDetail
 from federator.wire.widths import width_of, widths
 
+NOT_HEARD = ("not heard", "its agent")
+"""How it begins where the dispatcher says of a host that it is not heard."""
+
 
 def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
     """Names and values; what is empty is left out."""
@@ -65,7 +68,7 @@ def _ranks(detail: JobDetail) -> Iterator[str]:
     """Of a gang over several hosts, which ranks are where, and how far they are."""
     for part in detail.parts:
         ranks = [str(rank) for rank, member in enumerate(detail.members) if member == part.member]
-        silent = not part.ended and part.detail.startswith("not heard")
+        silent = not part.ended and part.detail.startswith(NOT_HEARD)
         said = f": {part.detail}, last known {part.status}" if silent else f" {part.status}"
         yield f"{'+'.join(ranks)} at {part.member}{said}"
 

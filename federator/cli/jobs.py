@@ -15,17 +15,8 @@ from federator.cli.columns import event_columns, job_columns
 from federator.cli.exits import USAGE
 from federator.cli.job_facts import job_facts
 from federator.cli.jobfiles import WrittenJob, read_jobs
-from federator.cli.output import (
-    Output,
-    facts,
-    say,
-    show,
-    show_data,
-    show_rows,
-    status,
-    table,
-    width,
-)
+from federator.cli.layout import table
+from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, width
 from federator.cli.phrases import plain
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from federator.cli.output import Column
+from federator.cli.layout import Column
 from federator.cli.phrases import NONE, plain, usd, when
 from federator.wire.governing import BurstPolicyRow, ProposalRow
 from federator.wire.http import BudgetRow
@@ -19,13 +19,13 @@ def budget_columns(now: float) -> tuple[Column[BudgetRow], ...]:
         Column("PERIOD", lambda row: row.period),
         Column("UNIT", lambda row: row.unit, wide=True),
         Column("LIMIT", _limit, right=True),
-        Column("SPENT", lambda row: f"{row.spent:.2f}", right=True),
-        Column("COMMITTED", lambda row: f"{row.committed:.2f}", right=True),
-        Column("LEFT", lambda row: f"{row.limit - row.spent - row.committed:.2f}", right=True),
-        Column("USED", bar, least=100),
+        Column("SPENT", lambda row: _amount(row.spent), right=True),
+        Column("COMMITTED", lambda row: _amount(row.committed), right=True),
+        Column("LEFT", lambda row: _amount(row.limit - row.spent - row.committed), right=True),
+        Column("USED", bar, least=100, whole=True),
         Column(
             "FORECAST",
-            lambda row: NONE if row.forecast is None else f"{row.forecast:.2f}",
+            lambda row: NONE if row.forecast is None else _amount(row.forecast),
             right=True,
             least=115,
         ),
@@ -45,7 +45,12 @@ def bar(row: BudgetRow) -> Text:
 
 
 def _limit(row: BudgetRow) -> str:
-    return f"{row.limit:g}" if row.hard else f"({row.limit:g})"
+    limit = _amount(row.limit).removesuffix(".00")
+    return limit if row.hard else f"({limit})"
+
+
+def _amount(amount: float) -> str:
+    return f"{amount:,.2f}"
 
 
 def burst_columns() -> tuple[Column[BurstPolicyRow], ...]:

@@ -14,7 +14,8 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from federator.cli.exits import FAILED, OK
-from federator.cli.output import Column, Output, show_data, show_rows
+from federator.cli.layout import Column
+from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid

@@ -6,7 +6,8 @@ from cyclopts import App, Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.output import Column, Output, facts, say, show, show_data, show_rows, status
+from federator.cli.layout import Column
+from federator.cli.output import Output, facts, say, show, show_data, show_rows, status
 from federator.cli.phrases import NONE, plain, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import NotFound

@@ -316,7 +316,8 @@ def _write(study: "Study", json: Path | None, report: Path | None) -> None:
 
 def _show(study: "Study", remarks: Sequence[str]) -> None:
     """The schedulers side by side, and whatever cannot be true."""
-    from federator.cli.output import Column, show_rows
+    from federator.cli.layout import Column
+    from federator.cli.output import show_rows
 
     for remark in remarks:
         print(remark, file=sys.stderr)

@@ -13,7 +13,8 @@ from federator.cli.columns import (
     pool_columns,
     site_columns,
 )
-from federator.cli.output import Output, facts, show, show_data, show_rows, status, table, width
+from federator.cli.layout import table
+from federator.cli.output import Output, facts, show, show_data, show_rows, status, width
 from federator.cli.phrases import NONE, duration, plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid

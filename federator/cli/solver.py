@@ -9,7 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.exits import FAILED, OK
-from federator.cli.output import Column, Output, facts, say, show, show_data, table, width
+from federator.cli.layout import Column, table
+from federator.cli.output import Output, facts, say, show, show_data, width
 from federator.cli.phrases import counted, usd
 from federator.kernel.errors import Invalid
 from federator.model.plans import Finding, Severity

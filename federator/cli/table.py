@@ -79,7 +79,8 @@ def _write(out: Path, data: Path, made: "Made") -> bool:
     """The three files, and the means on the terminal; whether something in them cannot be true."""
     import msgspec
 
-    from federator.cli.output import Column, show_rows
+    from federator.cli.layout import Column
+    from federator.cli.output import show_rows
     from federator.simulation.comparison.pages import markdown, page, pictures, table_of
     from federator.simulation.comparison.tables import means_table
 

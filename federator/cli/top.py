@@ -10,7 +10,8 @@ from rich.live import Live
 from rich.text import Text
 
 from federator.cli.columns import job_columns, lease_columns, queue_columns, site_columns
-from federator.cli.output import Column, Row, console, table
+from federator.cli.layout import Column, Row, table
+from federator.cli.output import console
 from federator.cli.phrases import plain, usd
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import Invalid

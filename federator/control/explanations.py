@@ -15,7 +15,7 @@ from federator.control.inventory import Inventory
 from federator.control.observation import Observer
 from federator.control.records import Records
 from federator.control.turn import Turn
-from federator.control.unheard import unheard, unknown_then
+from federator.control.unheard import unheard, unknown_then, with_unsure
 from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
@@ -178,9 +178,10 @@ class Explainer:
 
     def _because(self, job: Job, placement: Placement | None) -> str:
         """What became of it, and why it went there."""
-        if placement is None or job.because == placement.because or placement.because in job.because:
-            return job.because
-        return f"{job.because}; it went to {placement.site} because: {placement.because}"
+        because = job.because
+        if placement is not None and placement.because not in because:
+            because = f"{because}; it went to {placement.site} because: {placement.because}"
+        return with_unsure(because, placement, self._records, self._inventory)
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""

@@ -114,6 +114,22 @@ class Inventory:
         age_s = self.age_s(member)
         return None if age_s is None or age_s <= self._settings.unreachable_after_s else age_s
 
+    def unseen(self, member: str) -> str:
+        """Why nobody knows how work at a member is doing now; empty: it is heard."""
+        heard = self.members.get(member)
+        if heard is None:
+            return "not heard since the dispatcher started"
+        if not heard.session and heard.stopped_boot_s is not None:
+            return f"its agent was stopped {format_duration((self._clock.boot() - heard.stopped_boot_s) // 1)} ago"
+        age_s = self.age_s(member) or 0.0
+        if self.silent_s(member) is not None:
+            return f"not heard for {format_duration(age_s // 1)}"
+        return (
+            ""
+            if heard.session
+            else f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
+        )
+
     def refresh(self) -> None:
         """Let silence count: a member not heard for too long becomes UNREACHABLE."""
         for member, heard in self.members.items():

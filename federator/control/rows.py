@@ -22,6 +22,9 @@ from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PartRow, PoolRow
 EARLIEST_PACE = 0.02
 """Part of a period that must be over before what it will have cost is forecast."""
 
+SHARED = " shared"
+"""After a gang whose ranks have parts of GPUs."""
+
 
 def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
     """A site with its pools as planning sees them: one row per member, the largest gang over all that a gang may lie over."""
@@ -162,7 +165,7 @@ def _parts(pool: PoolView, report: SiteReport, records: Records) -> Iterator[Par
 
 
 def gang(free: Iterable[Shape], *, shared: bool = False) -> str:
-    """The gang of most GPUs that fits now, as `nodes×GPUs`: for each size of node, as many nodes as there are."""
+    """The gang of most GPUs that fits now, as `nodes×GPUs`: for each size of node, as many nodes as there are. On shared GPUs only ranks with parts fit, and that is said."""
     shapes = [shape for shape in free if shape.gpus and shape.count]
     sizes = {shape.gpus for shape in shapes}
     best = max(
@@ -170,12 +173,13 @@ def gang(free: Iterable[Shape], *, shared: bool = False) -> str:
         key=lambda g: (g[0] * g[1], g[1]),
         default=None,
     )
-    return "" if best is None else f"{best[0]}×{in_gpus(best[1], shared=shared)}"
+    return "" if best is None else f"{best[0]}×{in_gpus(best[1], shared=shared)}{SHARED if shared else ''}"
 
 
-def _gang_size(text: str) -> float:
-    nodes, _, gpus = text.partition("×")
-    return int(nodes) * float(gpus) if gpus else 0
+def _gang_size(text: str) -> tuple[bool, float]:
+    """Of whole GPUs before any of parts, which most jobs cannot use."""
+    nodes, _, gpus = text.removesuffix(SHARED).partition("×")
+    return bool(gpus) and not text.endswith(SHARED), int(nodes) * float(gpus) if gpus else 0.0
 
 
 def queue_rows(records: Records) -> list[QueueRow]:

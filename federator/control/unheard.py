@@ -1,13 +1,14 @@
 """Sites, and hosts of sites, whose capacity nobody knows at the moment: a plan sees nothing of them, and an explanation names them nevertheless.
 
 A decision is made from what was reported; of an agent that has not reported there is nothing to filter. So its reason is not planning's to give: it is that
-nobody is there to ask.
+nobody is there to ask. What is said of work that runs there is what was known last.
 """
 
 from collections.abc import Iterable, Iterator
 
 from federator.control.inventory import Inventory
 from federator.control.records import Records
+from federator.model.placements import Placement
 from federator.model.plans import SiteReason
 from federator.model.sites import Member, Site, SiteKind, SiteStatus
 from federator.planning.feasibility import CLOSED
@@ -34,6 +35,23 @@ def unknown_then(records: Records, at: float, named: Iterable[str]) -> tuple[Sit
         for name in sorted(hosts)
         if name not in told and any(member.lease is None and member.joined_at <= at for member in hosts[name])
     )
+
+
+def out_of_sight(placement: Placement | None, records: Records, inventory: Inventory) -> list[str]:
+    """Of work that is somewhere, which hosts are not heard of now, and why: what is said of it is what was known last."""
+    if placement is None or placement.ended:
+        return []
+    over = {part.member for part in placement.parts if part.ended}
+    return [
+        f"{member}: {why}"
+        for member in dict.fromkeys(placement.members)
+        if member in records.members and member not in over and (why := inventory.unseen(member))
+    ]
+
+
+def with_unsure(because: str, placement: Placement | None, records: Records, inventory: Inventory) -> str:
+    """Why it is as it is, and that this is not sure where nobody hears of it."""
+    return "; ".join((because, *out_of_sight(placement, records, inventory)))
 
 
 def _hosts(records: Records) -> dict[str, list[Member]]:

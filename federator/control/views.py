@@ -18,8 +18,8 @@ from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
 from federator.control.scribe import Scribe
 from federator.control.series import SeriesDesk
 from federator.control.turn import Turn
+from federator.control.unheard import with_unsure
 from federator.kernel.errors import NotFound
-from federator.kernel.quantities import format_duration
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import Caller, Role
@@ -86,15 +86,15 @@ class Views:
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
-        parts, silent = _parts(placement, self._inventory)
+        because_now = with_unsure(job.because, placement, self._records, self._inventory)
         return JobDetail(
-            job=msgspec.structs.replace(job, because="; ".join((job.because, *silent))) if silent else job,
+            job=job if because_now == job.because else msgspec.structs.replace(job, because=because_now),
             spec=self._records.spec(job.spec_hash) if _may_read(seen_by, job) else self._without_values(job),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
             market=placement.market if placement else "",
             members=placement.members if placement else (),
-            parts=parts,
+            parts=_parts(placement, self._inventory),
             waiting=waiting,
             decision=self._explainer.kept(
                 placement.decision if placement else (plan.decision if plan and waiting else "")
@@ -169,7 +169,9 @@ class Views:
             home_finish_at=self._home_finish_at(job, placement, waiting),
             **self._expectations.of(job, waiting, placement).fields(),
             spent_usd=job.spent_usd,
-            because=waiting.because if waiting else job.because,
+            because=waiting.because
+            if waiting
+            else with_unsure(job.because, placement, self._records, self._inventory),
             array=job.array,
             array_index=job.array_index,
             series=job.series,
@@ -334,14 +336,13 @@ def _may_read(caller: Caller | None, job: Job) -> bool:
     return caller is None or caller.name == job.owner or caller.role in (Role.PLATFORM, Role.ADMIN)
 
 
-def _parts(placement: Placement | None, inventory: Inventory) -> tuple[tuple[Part, ...], list[str]]:
+def _parts(placement: Placement | None, inventory: Inventory) -> tuple[Part, ...]:
     """How far each host of a gang is, and of which that is not sure, because nothing was heard of it since."""
     if placement is None or placement.ended:
-        return (placement.parts if placement else ()), []
-    parts, silent = [], []
-    for part in placement.parts:
-        silent_s = None if part.ended else inventory.silent_s(part.member)
-        detail = part.detail if silent_s is None else f"not heard for {format_duration(silent_s // 1)}"
-        parts.append(msgspec.structs.replace(part, detail=detail))
-        silent += [f"{part.member}: {detail}"] if silent_s is not None else []
-    return tuple(parts), silent
+        return placement.parts if placement else ()
+    return tuple(
+        part
+        if part.ended
+        else msgspec.structs.replace(part, detail=inventory.unseen(part.member) or part.detail)
+        for part in placement.parts
+    )

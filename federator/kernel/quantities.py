@@ -102,3 +102,10 @@ def parse_instant(text: str) -> float:
 def format_instant(at: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_chance(share: float) -> str:
+    """A chance in percent; none is said to be nothing, or certain, that is not."""
+    if 0.0 < share <= 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= share < 1.0 else f"{share:.0%}"

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.plans import Action, Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView
@@ -196,7 +197,7 @@ class _Writer:
         if home_finish_at is not None and job.deadline_at is not None and home_finish_at > job.deadline_at:
             home += f", {span(home_finish_at - job.deadline_at)} after its deadline"
         elif evidence.home_risk:
-            home += f", in time, but with a chance of {evidence.home_risk:.0%} that it is too late"
+            home += f", in time, but with a chance of {format_chance(evidence.home_risk)} that it is too late"
         price = f"for about {money(case.cost_usd)} (at worst {money(case.committed_usd)})"
         worth = (
             f"; the deadline is worth {money(self.world.book.value_usd(job))}"
@@ -329,7 +330,11 @@ def _likely(job: JobView, at: Candidate, case: Case) -> str:
     if job.deadline_at is None or case.finish_at <= job.deadline_at:
         return ""
     in_time = 1.0 - late_share(job, case.start_at, at.run_s(job))
-    return f", in time with a chance of {in_time:.0%}," if in_time < EVEN else ", but probably sooner,"
+    return (
+        f", in time with a chance of {format_chance(in_time)},"
+        if in_time < EVEN
+        else ", but probably sooner,"
+    )
 
 
 def _so_many(job: JobView, at: Candidate) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from federator.kernel.quantities import format_chance
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
@@ -265,7 +266,7 @@ class Standing:
         ):
             text = f"it costs {money(case.cost_usd)}; meeting the deadline is worth {money(value)}"
             partly = job.id in self.bursting.home and 0.0 < surer < MOST_SURE
-            likelier = f", and that much likelier there: {surer:.0%}" if partly else ""
+            likelier = f", and that much likelier there: {format_chance(surer)}" if partly else ""
             change = f"a value of {money(worth_usd(case.cost_usd, surer))}" if surer >= LEAST_SURER else ""
             return "no-gain", text + likelier, change
         if not case.is_now(now):

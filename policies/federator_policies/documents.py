@@ -9,9 +9,10 @@ import msgspec
 from federator.kernel.errors import Invalid, Permanent, TooLarge
 from federator.model.rules import PolicyDocument, Rule
 from federator.ports import PolicyKind
-from federator.wire.faults import every_fault, raise_all
+from federator.wire.faults import every_fault, in_lines, raise_all
 from federator.wire.fields import name as read_name
 from federator.wire.records import decode
+from federator.wire.yamltext import Document as Written
 from federator.wire.yamltext import read_documents
 from federator_policies import budget, burst, calendar, dataset, links, preemption, queue, residency
 from federator_policies.consistency import check_rules, completed
@@ -69,19 +70,18 @@ class Document(NamedTuple):
 
 
 def load(text: str) -> tuple[Document, ...]:
-    """All documents of a YAML text; empty ones are left out. Raises `Invalid` with line and path, or an ExceptionGroup of several."""
-    loaded: list[Document] = []
-    faults: list[Permanent] = []
-    for each in read_documents(text):
-        if each.value is not None and each.value != {}:
-            try:
-                loaded.append(_document(each.value, each.lines, text))
-            except Permanent as fault:
-                faults.append(fault)
-    raise_all(faults)
-    if len(loaded) > MAX_DOCUMENTS:
-        raise TooLarge(f"the file has {len(loaded)} documents; at most {MAX_DOCUMENTS} are taken")
-    return tuple(loaded)
+    """All documents of a YAML text; empty ones are left out. Raises `Invalid` with line and path, or an ExceptionGroup of several.
+
+    Where one document is none, all that is wrong with the others by themselves is told, too.
+    """
+    written = [each for each in read_documents(text) if each.value is not None and each.value != {}]
+    faults = [_envelope_faults(each.value) for each in written]
+    if any(faults):
+        told = zip(written, faults, strict=True)
+        raise_all([fault for each, found in told for fault in _told(each, found, text)])
+    if len(written) > MAX_DOCUMENTS:
+        raise TooLarge(f"the file has {len(written)} documents; at most {MAX_DOCUMENTS} are taken")
+    return tuple(_document(each, text) for each in written)
 
 
 def compile_set(documents: Sequence[Document], kinds: Mapping[str, PolicyKind] = KINDS) -> tuple[Rule, ...]:
@@ -137,18 +137,40 @@ def located(document: Document, error: Permanent) -> Permanent:
     )
 
 
-def _document(value: object, lines: Mapping[str, int], text: str) -> Document:
-    try:
-        envelope = decode(value, Envelope, "$")
-        if envelope.api_version != API_VERSION:
-            raise Invalid(
-                f"{envelope.api_version!r} is not known", field="$.apiVersion", remedy=f"write {API_VERSION}"
-            )
-        name = read_name(envelope.metadata.name, "$.metadata.name")
-    except Permanent as error:
-        line = _line(lines, error.field or "$")
-        raise type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy) from None
-    return Document(envelope.kind, name, envelope.spec, lines, _written(text, lines["$"]))
+def _envelope_faults(value: object) -> list[Permanent]:
+    """All that is wrong with what a document is."""
+    faults = every_fault(lambda each: decode(each, Envelope, "$"), value)
+    given = value if isinstance(value, dict) else {}
+    version, metadata = given.get("apiVersion"), given.get("metadata")
+    if isinstance(version, str) and version != API_VERSION:
+        faults.append(
+            Invalid(f"{version!r} is not known", field="$.apiVersion", remedy=f"write {API_VERSION}")
+        )
+    if isinstance(metadata, dict) and isinstance(metadata.get("name"), str):
+        try:
+            read_name(metadata["name"], "$.metadata.name")
+        except Permanent as fault:
+            faults.append(fault)
+    return faults
+
+
+def _document(written: Written, text: str) -> Document:
+    envelope, lines = decode(written.value, Envelope, "$"), written.lines
+    return Document(envelope.kind, envelope.metadata.name, envelope.spec, lines, _written(text, lines["$"]))
+
+
+def _told(written: Written, faults: list[Permanent], text: str) -> list[Permanent]:
+    """What is wrong with what a document is; then, as far as that can be known, with what it says."""
+    if not faults:
+        document = _document(written, text)
+        return [located(document, fault) for fault in _faults(document, KINDS)]
+    value = written.value
+    kind = value.get("kind") if isinstance(value, dict) else None
+    spec = value.get("spec", {}) if isinstance(value, dict) else {}
+    if kind in KINDS:
+        # Its name may be what is wrong with it.
+        faults = [*faults, *_faults(Document(str(kind), "x", spec, written.lines, ""), KINDS)]
+    return in_lines(written, list({(fault.field, fault.message): fault for fault in faults}.values()))
 
 
 def _kind(document: Document, kinds: Mapping[str, PolicyKind]) -> PolicyKind:

@@ -10,7 +10,8 @@ from rich.text import Text
 from federator.cli.demo.result import Check, Compared, JobResult, Result
 from federator.cli.demo.screen import clock
 from federator.cli.demo.story import Told
-from federator.cli.output import Column, facts, show, status, table
+from federator.cli.layout import Column, table
+from federator.cli.output import facts, show, status
 from federator.cli.phrases import NONE, usd
 from federator.kernel.quantities import format_duration
 

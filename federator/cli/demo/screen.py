@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.output import Column, status, table
+from federator.cli.layout import Column, table
+from federator.cli.output import status
 from federator.cli.phrases import NONE, duration, gpus, plain, usd
 from federator.model.capacity import LEASE_ENDED
 from federator.model.jobs import TERMINAL

@@ -18,7 +18,8 @@ from federator.cli.demo.screen import open_screen
 from federator.cli.demo.watch import Watch
 from federator.cli.demo.world import Document
 from federator.cli.exits import FAILED, OK
-from federator.cli.output import Column, console, facts, show, table, width
+from federator.cli.layout import Column, table
+from federator.cli.output import console, facts, show, width
 from federator.cli.phrases import duration
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant

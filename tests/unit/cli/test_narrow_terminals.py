@@ -2,14 +2,16 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from federator.cli.columns import pool_columns
+from federator.cli.columns import lease_columns, pool_columns
 from federator.cli.explaining import drawn
-from federator.cli.output import table
+from federator.cli.layout import table
+from federator.cli.money_columns import budget_columns
 from federator.model.capacity import Pool, Shape
 from federator.model.plans import Explanation, SiteReason
-from federator.wire.http import PoolRow
+from federator.wire.http import BudgetRow, LeaseRow, PoolRow
 
 NOW = 1_760_000_000.0
 
@@ -31,8 +33,9 @@ def test_two_pools_of_one_site_are_told_apart_in_an_explanation() -> None:
     text = printed(
         *drawn(Explanation(job="job-1", status="PENDING", because="nowhere to run", sites=sites), NOW, 80)
     )
-    assert "local/a2-highgpu-1g/on-demand" in text
-    assert "local/a2-highgpu-1g/spot" in text
+    assert [line.split()[0] for line in text.splitlines()[3:]] == [
+        "cloud-local", "local/a2-highgpu-1g/", "on-demand", "cloud-local", "local/a2-highgpu-1g/spot",
+    ]  # fmt: skip
     assert "EXTRA" not in text, "a column without content has no room here"
     assert "no room for" not in text, "and nobody misses it"
 
@@ -46,3 +49,51 @@ def test_a_pool_says_on_which_hosts_its_free_gpus_are() -> None:
     assert free(1, Shape(4, 16000, 65536)).endswith("0 4 -")
     assert "4 on each of 2 hosts, 1 on 1 host" in free(3, Shape(1, 16000, 65536), Shape(4, 16000, 65536, 2))
     assert "HOSTS GPUS/HOST" in free(1)
+
+
+def test_long_names_of_pools_leave_room_for_the_reason() -> None:
+    pool = "local-shopping-district/n1-highmem-96-nvidia-tesla-v100-8"
+    sites = (
+        SiteReason("cloud-of-the-shopping-district", pool, "gpu-model", "the job asks for H100; it has V100"),
+    )
+    text = printed(
+        *drawn(Explanation(job="job-1", status="PENDING", because="nowhere to run", sites=sites), NOW, 80)
+    )
+    assert "the job asks for H100; it has V100" in text
+    narrow = [line.split("no", 1)[0].strip() for line in text.splitlines()]
+    assert pool in "".join(narrow), "a name is wrapped, not cut"
+
+
+LEASE = LeaseRow(
+    id="lease-01m7y3s7tdr9f6p6y33mb1cjfs", site="cloud-local", offer="local/a2-highgpu-8g-eu-central/on-demand",
+    market="on-demand", status="TERMINATING", gpus=16, price_usd_h=1029.44, billed_usd=12345.67, committed_usd=23456.78,
+    requested_at=NOW - 90_000, because="at home it would finish too late",
+)  # fmt: skip
+BUDGET = BudgetRow(
+    policy="research-vision-quarterly-budget", period="quarter", unit="usd", limit=1_250_000, spent=1_123_456.78,
+    committed=12_345.67, share="research/vision/segmentation-of-buildings", forecast=2_345_678.9, ends_at=NOW + 40 * 86400.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_figures_are_never_cut(width: int) -> None:
+    """A column that has no room is left out, and that is said."""
+    for made, figures in (
+        (
+            table([LEASE], lease_columns(NOW), width=width),
+            ("16", "1029.44", "12,345.67 USD", "23,456.78 USD", "1d1h"),
+        ),
+        (
+            table([BUDGET], budget_columns(NOW), width=width),
+            ("1,123,456.78", "12,345.67", "114,197.55", "2,345,678.90", "91%", "in 40d"),
+        ),
+    ):
+        text = printed(made, width=width)
+        shown, _, missing = text.partition("(no room for")
+        assert max(map(len, text.splitlines())) <= width
+        for figure in figures:
+            titles = ("USD/H", "COMMITTED", "AGE", "BILLED", "FORECAST", "ENDS", "USED", "LEFT")
+            assert figure in shown or any(title in missing for title in titles), (figure, text)
+        assert "…" not in "".join(line.split("  ")[0] for line in shown.splitlines())
+        cut = [word for word in shown.split() if "…" in word and any(letter.isdigit() for letter in word)]
+        assert not cut, text

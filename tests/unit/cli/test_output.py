@@ -11,7 +11,8 @@ from rich.console import Console
 
 from federator.cli.columns import job_columns
 from federator.cli.exits import EXITS, MEANINGS, exit_of
-from federator.cli.output import say_error, show_data, show_rows, table
+from federator.cli.layout import table
+from federator.cli.output import say_error, show_data, show_rows
 from federator.cli.phrases import ago, gpus, plain, usd, when
 from federator.kernel import errors
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
@@ -33,14 +34,19 @@ def drawn(width: int, *, wide: bool = False) -> list[str]:
     return out.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
-def test_a_table_never_wraps_and_keeps_the_id_whole(width: int) -> None:
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_a_line_of_a_list_is_one_line_and_keeps_the_id_whole(width: int) -> None:
     lines = drawn(width)
     rows = list(takewhile(lambda line: not line.startswith("(no room for"), lines))
     assert len(rows) == 2
     assert max(len(line) for line in lines) <= width
-    if width >= 60:
-        assert ROW.id in lines[1]
+    assert ROW.id in lines[1]
+
+
+def test_where_there_is_room_for_nothing_else_even_ids_are_wrapped() -> None:
+    lines = drawn(40)
+    assert max(len(line) for line in lines) <= 40
+    assert "".join(line.split()[0] for line in lines[1:]).startswith(ROW.id)
 
 
 def test_what_there_is_no_room_for_is_said() -> None:

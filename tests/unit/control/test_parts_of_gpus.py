@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from federator.model.capacity import Pool, Shape
 from federator.model.events import LedgerKind
 from federator.planning.yard import need_of
 from tests.support.dispatch import World, make_world
@@ -98,3 +99,17 @@ async def test_a_gpu_that_is_cut_takes_only_jobs_that_ask_for_what_it_is_cut_int
     assert world.job(never).placement is None
     assert "cut into parts of 0.5" in str(await world.core.views.explain(world.job(never)))
     assert world.placement(squeezed).gpus == 0.5
+
+
+async def test_the_largest_gang_of_a_site_is_of_whole_gpus_and_of_shared_ones_it_says_so() -> None:
+    world = await make_world()
+    await a_shared_site(world)
+    (row,) = world.core.views.sites()
+    assert row.largest_gang == row.pools[0].largest_gang == "2×1 shared"
+    whole = Pool(
+        name="whole", model="A100", nodes=1, gpus_per_node=1, free=(Shape(1, 8000, 65536),), lent_gpus=1
+    )
+    site = world.sites["lab"]
+    site.report(pools=(replace(site.pool, free=(Shape(1000, 8000, 65536, 2),)), whole))
+    (row,) = world.core.views.sites()
+    assert row.largest_gang == "1×1", "few jobs can use parts"

@@ -87,3 +87,47 @@ async def test_a_site_that_was_lost_says_when_it_was_last_heard() -> None:
     await world.core.turn.once()
     (text,) = said(await explained(world, waits), "lab")
     assert text == "its agent is not connected, last heard 0s ago"
+
+
+async def test_of_a_running_job_whose_site_is_not_heard_everybody_is_told_since_when() -> None:
+    world = await make_world()
+    site = await world.add_site("lab", gpus=4)
+    runs = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    because = world.job(runs).because
+    inventory = world.core.inventory
+    assert world.core.views.row(world.job(runs)).because == because
+    inventory.closed("lab", inventory.members["lab"].session, stopped=True)
+    world.clock.advance(300)
+    said = "lab: its agent was stopped 5m ago"
+    assert world.core.views.row(world.job(runs)).because == f"{because}; {said}"
+    assert world.core.views.detail(world.job(runs)).job.because == f"{because}; {said}"
+    assert (await explained(world, runs)).because.endswith(said)
+    site.connect()
+    site.report()
+    assert world.core.views.row(world.job(runs)).because == because
+    inventory.closed("lab", inventory.members["lab"].session)
+    world.clock.advance(3)
+    assert world.core.views.row(world.job(runs)).because.endswith(
+        "lab: its agent is not connected, last heard 3s ago"
+    )
+
+
+async def test_what_has_ended_is_as_sure_as_it_was() -> None:
+    world = await make_world()
+    site = await world.add_site("lab", gpus=4)
+    runs = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    await site.finish(runs)
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session, stopped=True)
+    assert "agent" not in world.core.views.row(world.job(runs)).because
+
+
+async def test_after_a_restart_of_ours_what_runs_is_not_sure_until_it_is_heard() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=4)
+    runs = await world.submit(resources={"gpus": 1})
+    await world.turn()
+    again = await restarted(world)
+    row = again.core.views.row(again.job(runs))
+    assert row.because.endswith("lab: not heard since the dispatcher started")

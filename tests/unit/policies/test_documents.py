@@ -69,7 +69,7 @@ def test_rules_are_called_after_their_document() -> None:
         (doc("Quota", "x"), "$.kind", 2, "Preemption, Queue"),
         (doc("Queue", "x").replace("v1", "v9"), "$.apiVersion", 1, "write federator/v1"),
         (doc("Queue", "x/y"), "$.metadata.name", 3, "letters, digits"),
-        (doc("Queue", "x").replace("name", "title"), "$.metadata.title", 3, "known are name"),
+        (doc("Queue", "x").replace("}", ", title: y}", 1), "$.metadata.title", 3, "known are name"),
         (doc("Queue", "x").replace("spec", "specs"), "$.specs", 4, "did you mean spec?"),
         ("kind: Queue\nmetadata: {name: x}\n", "$.apiVersion", 1, "missing"),
         ("- Queue\n", "$", 1, "mapping"),
@@ -229,3 +229,32 @@ def test_a_mistake_that_shows_in_several_rules_is_told_once() -> None:
     spec = "\n  who: {queues: [nowhere]}\n  usd: {per_day: 10, per_month: 100}"
     with pytest.raises(Invalid, match="there is no queue nowhere"):
         compile_set(load(doc("Budget", "x", spec)))
+
+
+def test_what_is_wrong_with_one_document_hides_nothing_of_the_others() -> None:
+    text = """apiVersion: federator/v2
+kind: Queue
+metadata: {name: a/b}
+specs: {}
+spec: {weigth: 2}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: b}
+spec: {limit: {gpu: 3}}
+---
+apiVersion: federator/v1
+kind: Quue
+metadata: {name: c}
+"""
+    with pytest.raises(ExceptionGroup) as caught:
+        load(text)
+    told = [str(fault) for fault in caught.value.exceptions]
+    assert [(fault.split(":")[0], "line " + fault.split("line ")[1].split(":")[0]) for fault in told] == [
+        ("$.apiVersion", "line 1"),
+        ("$.metadata.name", "line 3"),
+        ("$.specs", "line 4"),
+        ("$.spec.weigth", "line 5"),
+        ("$.spec.limit.gpu", "line 10"),
+        ("$.kind", "line 13"),
+    ]
