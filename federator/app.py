@@ -236,7 +236,7 @@ class Dispatcher:
             clock=self._clock,
             store=store,
             blobs=blobs,
-            solver=ChildSolver(),
+            solver=ChildSolver(spare=True),
             lookout=ChildSolver(LOOKOUT_NICENESS, "windows are chosen by the published order"),
             providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
             compile_policies=_compile,

@@ -1,7 +1,7 @@
 """The parent's side of the solver: a persistent child process that never costs more than its limit.
 
-`decide` never raises and never waits longer than it is told to. A child that is late is killed and another one is started at once, so
-that it is warm for the next turn; one that dies or answers nonsense, likewise. The turn then keeps greedy's plan.
+`decide` never raises and never waits longer than it is told to. A child that is late is killed, and so is one that answers nonsense; the turn then
+keeps greedy's plan. A spare that has started meanwhile takes its place at once: a child takes seconds of the processor to be ready.
 """
 
 import asyncio
@@ -25,17 +25,24 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 0.5
 """How long a child has to end after its input has ended."""
+SPARE_AFTER_S = 30.0
+"""For so long after the first child was ready there is no spare: what has just begun has better uses for the processor."""
 
 
 class ChildSolver:
     """A `Solver` that decides in a child process. Use from one event loop; calls queue up."""
 
-    def __init__(self, niceness: int | None = None, otherwise: str = "greedy's plans stand") -> None:
-        """Nothing starts before `start` or the first `decide`. `niceness` of the process; `otherwise`: what holds while it is not ready."""
+    def __init__(
+        self, niceness: int | None = None, otherwise: str = "greedy's plans stand", *, spare: bool = False
+    ) -> None:
+        """Nothing starts before `start` or the first `decide`. `niceness` of the process; `otherwise`: what holds while it is not ready; `spare`: keep another."""
         self.restarts = 0
         self._niceness, self._otherwise = niceness, otherwise
         self._process: asyncio.subprocess.Process | None = None
+        self._keeps_spare = spare
+        self._spare: asyncio.subprocess.Process | None = None
         self._ready = False
+        self._spare_from_s: float | None = None
         self._number = 0
         self._lock = asyncio.Lock()
         self._closed = False
@@ -44,6 +51,11 @@ class ChildSolver:
     def pid(self) -> int | None:
         """The child's process id, while there is one."""
         return self._process.pid if self._process is not None else None
+
+    @property
+    def spare_pid(self) -> int | None:
+        """The process id of the one that waits, while there is one."""
+        return self._spare.pid if self._spare is not None else None
 
     async def start(self, limit_s: float = 30.0) -> bool:
         """Start the child and wait until it is ready; False when it is not within the limit."""
@@ -74,28 +86,26 @@ class ChildSolver:
                 return None
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._ask(asked, kind)
+                    found = await self._ask(asked, kind)
             except TimeoutError:
                 if self._ready:
                     await self._replace(f"the solver was late: not done within {limit_s:g} s")
             except (OSError, ValueError, EOFError, msgspec.MsgspecError) as error:
                 await self._replace(f"the solver failed: {error!r}")
+            else:
+                await self._renew_spare()
+                return found
             return None
 
     async def close(self) -> None:
         """End the child: its input ends; if it does not follow, it is killed."""
         self._closed = True
         async with self._lock:
-            process, self._process, self._ready = self._process, None, False
-            if process is None or process.stdin is None:
-                return
-            process.stdin.close()
-            try:
-                async with asyncio.timeout(CLOSE_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+            processes = [each for each in (self._process, self._spare) if each is not None]
+            self._process = self._spare = None
+            self._ready = False
+            for process in processes:
+                await _end(process)
 
     async def _ask(self, asked: Ask, kind: type[T]) -> T | None:
         process = await self._awake()
@@ -113,20 +123,35 @@ class ChildSolver:
 
     async def _awake(self) -> asyncio.subprocess.Process:
         """The child, once it has said that it is ready. Cancelled while it starts, it goes on starting."""
-        if self._process is None:
-            await self._launch()
-        assert self._process is not None, "it was just launched"
+        process = self._process
+        if process is None:
+            process = self._process = await self._next()
         if not self._ready:
-            await self._read(self._process)
+            await self._read(process)
             self._ready = True
-        return self._process
+            if self._spare_from_s is None:
+                self._spare_from_s = asyncio.get_running_loop().time() + SPARE_AFTER_S
+        return process
 
-    async def _launch(self) -> None:
+    async def _next(self) -> asyncio.subprocess.Process:
+        """The spare, or one that is to start."""
+        spare, self._spare = self._spare, None
+        return await self._launch() if spare is None or spare.returncode is not None else spare
+
+    async def _renew_spare(self) -> None:
+        due_s = self._spare_from_s if self._keeps_spare and self._spare is None else None
+        if due_s is None or asyncio.get_running_loop().time() < due_s:
+            return
+        try:
+            self._spare = await self._launch()
+        except OSError as error:
+            log.warning("no spare solver could be started: %s", error)
+
+    async def _launch(self) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "federator.solving.worker", str(os.getpid())]
         command += [] if self._niceness is None else [str(self._niceness)]
         pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-        self._ready = False
+        return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
 
     async def _read(self, process: asyncio.subprocess.Process) -> Told:
         assert process.stdout is not None, "the child was started with pipes"
@@ -135,10 +160,10 @@ class ChildSolver:
         return msgspec.msgpack.decode(body, type=Told)
 
     async def _replace(self, why: str) -> None:
-        """Kill the child and start another, without waiting until that one is ready."""
+        """Kill the child; the spare takes its place, or another is started, without waiting until that one is ready."""
         await self._discard(why)
         try:
-            await self._launch()
+            self._process = await self._next()
         except OSError as error:
             log.warning("no other solver could be started: %s", error)
 
@@ -150,3 +175,14 @@ class ChildSolver:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -13,6 +13,7 @@ import pytest
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.ports import Solver
+from federator.solving import child
 from federator.solving.child import ChildSolver
 from federator.solving.frames import STAGES, Ask, Told, body_length, pack
 from federator.solving.inline import InlineSolver
@@ -31,9 +32,9 @@ async def ask(solver: Solver, problem: Problem = PROBLEM, limit_s: float = GENER
 
 @pytest.fixture
 async def solver() -> AsyncIterator[ChildSolver]:
-    child = ChildSolver()
-    yield child
-    await child.close()
+    made = ChildSolver()
+    yield made
+    await made.close()
 
 
 async def test_the_child_decides_as_the_inline_solver_does(solver: ChildSolver) -> None:
@@ -73,6 +74,42 @@ async def test_a_dead_child_costs_one_answer_and_is_replaced(solver: ChildSolver
     assert await ask(solver) is None
     assert await ask(solver) is not None
     assert solver.restarts == 1
+
+
+async def test_a_spare_takes_the_place_of_one_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "SPARE_AFTER_S", 0.0)
+    solver = ChildSolver(spare=True)
+    assert await solver.start()
+    assert await ask(solver) is not None
+    first, spare = solver.pid, solver.spare_pid
+    assert first is not None
+    assert spare not in {first, None}
+    os.kill(first, signal.SIGSTOP)
+    assert await ask(solver, limit_s=0.2) is None
+    assert solver.pid == spare
+    assert await ask(solver) is not None
+    assert solver.pid == spare
+    assert solver.spare_pid not in {spare, None}, "there is another one now"
+    both = [solver.pid, solver.spare_pid]
+    await solver.close()
+    for pid in both:
+        assert pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_spare_that_has_died_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "SPARE_AFTER_S", 0.0)
+    solver = ChildSolver(spare=True)
+    assert await ask(solver) is not None
+    assert solver.pid is not None
+    assert solver.spare_pid is not None
+    for pid in (solver.spare_pid, solver.pid):
+        os.kill(pid, signal.SIGKILL)
+    answers = [await ask(solver) for _ in range(3)]
+    await solver.close()
+    assert answers[0] is None
+    assert answers[-1] is not None
 
 
 async def test_a_problem_that_cannot_be_decided_is_no_answer_and_no_death(solver: ChildSolver) -> None:
