@@ -160,3 +160,10 @@ def test_what_is_stopped_frees_nothing_in_the_same_plan() -> None:
 def test_now_is_what_minimum_run_counts_from() -> None:
     young = (busy("pl-1", "job-1", gpus=4, started_at=NOW - 59.0),)
     assert blamed(world(replace(RULE, minimum_run_s=60.0), victims=young), a_plan(STOP_1)) == {("job-1", 5)}
+
+
+def test_who_was_displaced_is_left_alone_for_as_long_as_the_rule_says() -> None:
+    for ago_s, permitted in ((599.0, False), (600.0, True)):
+        victim = busy("pl-1", "job-1", gpus=4, displaced_at=NOW - ago_s)
+        problem = world(replace(RULE, cool_down_s=600.0), victims=(victim,))
+        assert blamed(problem, a_plan(STOP_1)) == (set() if permitted else {("job-1", 5)})
