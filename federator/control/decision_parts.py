@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from federator.kernel.errors import Damaged
 from federator.model.plans import Action, Finding, Plan, StageReport, Waiting
 from federator.model.rules import Rule
-from federator.model.snapshot import BusyView, JobView, OfferView, Outside, PoolView, Problem, SpendView
+from federator.model.snapshot import BusyView, JobView, Lead, OfferView, Outside, PoolView, Problem, SpendView
 
 Parts = list[bytes]
 LEVEL = 6
@@ -63,6 +63,7 @@ _head = msgspec.msgpack.Decoder(_Head)
 _delta = msgspec.msgpack.Decoder(Delta)
 _price = msgspec.msgpack.Decoder(tuple[str, float])
 _taken = msgspec.msgpack.Decoder(tuple[str, Outside])
+_lead = msgspec.msgpack.Decoder(Lead)
 _busy = msgspec.msgpack.Decoder(BusyView)
 _readers = {name: msgspec.msgpack.Decoder(kind) for name, kind in (SEEN | DECIDED).items()}
 
@@ -72,7 +73,7 @@ def split(problem: Problem, plan: Plan) -> Parts:
     seen = problem.snapshot
     head = _Head(
         problem=replace(
-            problem, snapshot=replace(seen, **dict.fromkeys(SEEN, ())), warm_prices={}, outside={}
+            problem, snapshot=replace(seen, **dict.fromkeys(SEEN, ())), warm_prices={}, outside={}, leads=()
         ),
         plan=replace(plan, **dict.fromkeys(DECIDED, ()), prices={}),
         counts={name: len(getattr(seen, name)) for name in SEEN}
@@ -80,6 +81,7 @@ def split(problem: Problem, plan: Plan) -> Parts:
         | {
             "warm_prices": len(problem.warm_prices),
             "outside": len(problem.outside),
+            "leads": len(problem.leads),
             "prices": len(plan.prices),
         },
         busy=tuple(len(pool.busy) for pool in seen.pools),
@@ -95,6 +97,7 @@ def split(problem: Problem, plan: Plan) -> Parts:
         parts += map(_encode, getattr(seen, name))
     parts += map(_encode, problem.warm_prices.items())
     parts += map(_encode, problem.outside.items())
+    parts += map(_encode, problem.leads)
     for name in DECIDED:
         parts += map(_encode, getattr(plan, name))
     parts += map(_encode, plan.prices.items())
@@ -130,10 +133,11 @@ def _put_together(head: _Head, rest: Iterator[bytes]) -> tuple[Problem, Plan]:
     seen = {name: read(name) for name in ("offers", "rules", "spend")}
     warm = dict(_price.decode(next(rest)) for _ in range(head.counts["warm_prices"]))
     outside = dict(_taken.decode(next(rest)) for _ in range(head.counts.get("outside", 0)))
+    leads = tuple(_lead.decode(next(rest)) for _ in range(head.counts.get("leads", 0)))
     decided = {name: read(name) for name in DECIDED}
     prices = dict(_price.decode(next(rest)) for _ in range(head.counts["prices"]))
     snapshot = replace(head.problem.snapshot, jobs=tuple(jobs), pools=tuple(pools), **seen)
-    problem = replace(head.problem, snapshot=snapshot, warm_prices=warm, outside=outside)
+    problem = replace(head.problem, snapshot=snapshot, warm_prices=warm, outside=outside, leads=leads)
     return problem, replace(head.plan, **decided, prices=prices)
 
 

@@ -136,9 +136,15 @@ class Turn:
     async def _observe(self) -> Problem:
         """1. The world now, as a value; of very many waiting jobs, a window."""
         snapshot = await self._observer.look()
-        outside = self._observer.line.outside
-        decision = self._ids.new("dec")
-        return Problem(snapshot=snapshot, warm_prices=self._warm_prices, outside=outside, decision=decision)
+        line, decision = self._observer.line, self._ids.new("dec")
+        prices = line.prices if line.leads else self._warm_prices
+        return Problem(
+            snapshot=snapshot,
+            warm_prices=prices,
+            outside=line.outside,
+            leads=line.leads,
+            decision=decision,
+        )
 
     async def _fast_path(self, problem: Problem) -> bool:
         """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""

@@ -12,12 +12,13 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from federator.control.history import History
 from federator.control.records import Changes, Records
 from federator.model.jobs import Job, JobSpec
-from federator.model.snapshot import Outside, PoolView
+from federator.model.snapshot import Lead, Outside, PoolView
 from federator.planning.forecast import runtime_quantiles
 from federator.planning.outlook import Expected
 from federator.planning.window import (
@@ -96,6 +97,10 @@ class WaitingLine:
         self._known: Expected | None = None
         self.outside: dict[str, Outside] = {}
         """What jobs outside the last window are expected to use, by row of the model."""
+        self.leads: tuple[Lead, ...] = ()
+        """What a plan of the whole line rents now for jobs of the last window,"""
+        self.prices: dict[str, float] = {}
+        """and its prices."""
         self._begin()
         records.subscribe(self._note)
 
@@ -134,7 +139,7 @@ class WaitingLine:
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]
         line, rules = self._line(seen), self._records.policies.rules
-        self.outside = {}
+        self.outside, self.leads, self.prices = {}, (), {}
         if self._whole or is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
         recent = self._recent_gpus(now)
@@ -143,7 +148,8 @@ class WaitingLine:
             known = None
         found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances, recent, known)
         self._remember(live, seen, found)
-        self.outside = found.outside
+        self.outside, leads, self.prices = found.told
+        self.leads = tuple(replace(lead, job=self._ids[live[entry]]) for entry, lead in leads)
         chosen = live[found.chosen]
         return {
             self._ids[slot]: behind

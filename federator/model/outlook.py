@@ -15,12 +15,18 @@ class Outlook(msgspec.Struct, frozen=True):
     """So many, and parts of them."""
     now: tuple[bool, ...]
     """It starts at once, or something is rented for it at once."""
+    place: tuple[int, ...]
+    """Of what something is rented for at once: the offer, by number in `places`; else -1."""
+    form: tuple[int, ...]
+    """As what form of the job."""
     start: tuple[int, ...]
     """Of a use: whose it is,"""
     row: tuple[int, ...]
     """of which row,"""
     use: tuple[float, ...]
     """and how much, for one job."""
+    places: tuple[str, ...]
+    """Their names."""
     rows: tuple[str, ...]
     """Names,"""
     usd: tuple[float, ...]

@@ -301,6 +301,18 @@ class Outside(msgspec.Struct, frozen=True):
     usd: float
 
 
+class Lead(msgspec.Struct, frozen=True):
+    """What a plan of the whole line rents now for one class, in one form."""
+
+    job: str
+    """The first of its class in the problem."""
+    place: str
+    """The key of an offer."""
+    jobs: float
+    """For so many, and parts of them."""
+    form: int = 0
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """All that `decide` is given: with the seed and the stages it determines the plan, byte for byte."""
 
@@ -308,4 +320,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     warm_prices: dict[str, float] = {}
     outside: dict[str, Outside] = {}
     """By the row's name, where a plan of the whole line is known: see `planning.displacing`."""
+    leads: tuple[Lead, ...] = ()
+    """What that plan rents now for jobs of the problem: see `planning.leading`. `warm_prices` are its own then."""
     decision: str = ""

@@ -7,12 +7,14 @@ and jobs arrive: of a class that has become smaller the first starts have been m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from federator.model.outlook import Outlook
-from federator.model.snapshot import Outside
+from federator.model.snapshot import Lead, Outside
 from federator.planning.free_hours import GPU_HOURS, Floats, Ints
 
 Bools = NDArray[np.bool_]
@@ -34,11 +36,19 @@ class Expected:
     start_s: Floats
     jobs: Floats
     now: Bools
+    place: Ints
+    form: Ints
     start: Ints
     row: Ints
     use: Floats
+    places: tuple[str, ...]
     rows: tuple[str, ...]
     usd: Floats
+
+    @cached_property
+    def prices(self) -> dict[str, float]:
+        """By row."""
+        return dict(zip(self.rows, self.usd.tolist(), strict=True))
 
 
 def expected(outlook: Outlook, classes: Sequence[int]) -> Expected:
@@ -49,12 +59,29 @@ def expected(outlook: Outlook, classes: Sequence[int]) -> Expected:
         np.array(outlook.start_s, dtype=np.float64),
         np.array(outlook.jobs, dtype=np.float64),
         np.array(outlook.now, dtype=bool),
+        np.array(outlook.place, dtype=np.int64),
+        np.array(outlook.form, dtype=np.int64),
         np.array(outlook.start, dtype=np.int64),
         np.array(outlook.row, dtype=np.int64),
         np.array(outlook.use, dtype=np.float64),
+        outlook.places,
         outlook.rows,
         np.array(outlook.usd, dtype=np.float64),
     )
+
+
+class Told(NamedTuple):
+    """What a window is told of the rest of the line."""
+
+    outside: dict[str, Outside]
+    """What those that are not in it are expected to use, by row of the model."""
+    leads: tuple[tuple[int, Lead], ...]
+    """What is rented now for those that are in it: the entry of the first of each class, and what; nobody's name is in it yet."""
+    prices: dict[str, float]
+    """By row."""
+
+
+NOTHING = Told({}, (), {})
 
 
 class Plan:
@@ -97,6 +124,19 @@ class Plan:
         more = np.ceil(self.at_once - LEAST) + MORE
         found[(self.at_once[klass] > LEAST) & (nth < more[klass])] = -1.0
         return found
+
+    def told(self, klass: Ints, entries: Ints) -> Told:
+        """Where a window has these entries of the line, of these classes by number, the first of each class first."""
+        inside = np.bincount(klass, minlength=len(self.known))
+        first = dict(zip(klass[::-1].tolist(), entries[::-1].tolist(), strict=True))
+        rented = (self._known.place[self._source] >= 0) & (self._jobs > LEAST) & (inside[self._klass] > 0)
+        leads = tuple((first[int(self._klass[n])], self._lead(n)) for n in np.flatnonzero(rented).tolist())
+        return Told(self.outside(inside), leads, self._known.prices)
+
+    def _lead(self, number: int) -> Lead:
+        known, source = self._known, self._source[number]
+        jobs = round(float(self._jobs[number]), 6)
+        return Lead("", known.places[known.place[source]], jobs, int(known.form[source]))
 
     def outside(self, inside: Ints) -> dict[str, Outside]:
         """What jobs use that are not in a window with so many of each class: those that start last."""

@@ -14,7 +14,7 @@ the cost is some tens of milliseconds for 100,000 jobs, most of it sorting.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.rules import QueueTerms, Rule
-from federator.model.snapshot import Outside, PoolView
+from federator.model.snapshot import PoolView
 from federator.planning.budget import Budget
 from federator.planning.candidates import CPU_ONLY_SIZE
-from federator.planning.outlook import Expected, Plan
+from federator.planning.outlook import NOTHING, Expected, Plan, Told
 from federator.planning.problem import BAND, under, weighted
 from federator.planning.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.shares import SLACK, by_queue, due_of, in_use
@@ -153,8 +153,8 @@ class Window:
     """For how long work outside the window keeps it, by an estimate."""
     ahead: Ints
     """How many stand before it in the published order, in the window or not."""
-    outside: dict[str, Outside] = field(default_factory=dict)
-    """What those that are not in it are expected to use, by row of the model, where that is known."""
+    told: Told = NOTHING
+    """Where a plan of the whole line is known."""
 
 
 def choose(
@@ -234,9 +234,9 @@ class _Choice:
         ahead, behind_s = np.empty(len(self.line), dtype=np.int64), np.empty(len(self.line))
         ahead[self.order] = np.arange(len(self.line))
         behind_s[self.order] = self._behind(budget.inside)
-        inside = np.bincount(self.klass[budget.inside], minlength=len(self.words))
-        outside = {} if plan is None else plan.outside(inside)
-        return Window(np.sort(self.order[budget.inside]), behind_s, ahead, outside)
+        inside = np.flatnonzero(budget.inside)
+        told = NOTHING if plan is None else plan.told(self.klass[inside], self.order[inside])
+        return Window(np.sort(self.order[inside]), behind_s, ahead, told)
 
     # -- the order ----------------------------------------------------------------------------------------------------
 

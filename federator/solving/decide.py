@@ -13,6 +13,7 @@ from federator.planning import columns as cut
 from federator.planning.columns import Columns
 from federator.planning.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
 from federator.planning.interpret import write_plan
+from federator.planning.leading import lead_starts
 from federator.planning.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.preferring import keep_order
 from federator.planning.problem import World
@@ -22,6 +23,8 @@ from federator.solving.frames import STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
 
+LEAD = "lead"
+"""The stage that follows a plan of the whole line."""
 NEAR = 1e-3
 """A dive that ends this near the bound, as a part of it, leaves the integer stage nothing to find."""
 WORTH_USD = 0.005
@@ -92,7 +95,12 @@ def decide(
 
 
 def _prove(race: _Race) -> None:
-    """Forbid each rental in turn and decide again what was decided, without it: one that does not pay its price is dropped, for good."""
+    """Forbid each rental in turn and decide again what was decided, without it: one that does not pay its price is dropped, for good.
+
+    Those of a plan of the whole line have been weighed with all of the line, which is more than a window can.
+    """
+    if race.winner == LEAD:
+        return
     for job in race.best.rents[:PROOFS]:
         if job not in race.best.rents or race.evaluator.work.spent:
             continue
@@ -118,6 +126,8 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
+    if evaluator.world.problem.leads and _lead(race):
+        return race
     table = cut.build(evaluator)
     if not len(table.committed):
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
@@ -135,6 +145,18 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
         _exchange(race, answer)
     evaluator.work.end_stages()
     return race
+
+
+def _lead(race: _Race) -> bool:
+    """What a plan of the whole line rents for, the rest as greedy has it. Unless greedy's own is cheaper, no model of a window is asked: it knows less."""
+    scored = race.evaluator.score(lead_starts(race.evaluator))
+    note = "rented for as a plan of the whole line has it"
+    race.report(StageReport(stage=LEAD, completed=True, objective_usd=scored.total, note=note))
+    race.offer(LEAD, scored, race.evaluator)
+    if scored.total > race.greedy.total + WORTH_USD:
+        return False
+    race.prices = race.evaluator.world.problem.warm_prices
+    return True
 
 
 def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...]) -> None:

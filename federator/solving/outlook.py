@@ -42,7 +42,7 @@ def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
         return None
     table = cut.build(evaluator)
     found = linear.relaxed(table, problem.warm_prices)
-    return None if found is None else _told(table, found, number_of, world.now)
+    return None if found is None else _told(table, found, number_of, world)
 
 
 class _Start(NamedTuple):
@@ -53,23 +53,28 @@ class _Start(NamedTuple):
     start_s: float
     jobs: float
     now: bool
+    choice: int
+    rents: bool
 
 
-def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], taken_at: float) -> Outlook:
+def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], world: World) -> Outlook:
     starts = list(_starts(table, found, number_of))
     names = [row.name for row in table.rows]
     uses = list(_uses(table, names, starts))
     wanted = sorted({row for _, row, _ in uses} | set(_priced(names, found)))
     place = {row: number for number, row in enumerate(wanted)}
     return Outlook(
-        taken_at=taken_at,
+        taken_at=world.now,
         klass=tuple(each.klass for each in starts),
         start_s=tuple(each.start_s for each in starts),
         jobs=tuple(each.jobs for each in starts),
         now=tuple(each.now for each in starts),
+        place=tuple(world.place_of(each.choice) if each.rents else -1 for each in starts),
+        form=tuple(world.form_of(each.choice) for each in starts),
         start=tuple(start for start, _, _ in uses),
         row=tuple(place[row] for _, row, _ in uses),
         use=tuple(use for _, _, use in uses),
+        places=tuple(at.key for at in world.places),
         rows=tuple(names[row] for row in wanted),
         usd=tuple(round(abs(float(found.duals[row])), DIGITS) for row in wanted),
     )
@@ -84,7 +89,9 @@ def _starts(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int])
         members = table.classes[table.klass[column]]
         start_s, value = round(float(table.start_s[column]), DIGITS), float(found.values[column])
         for number, count in Counter(number_of[job.id] for job in members).items():
-            yield _Start(column, number, start_s, round(value * count / len(members), DIGITS), soon)
+            jobs = round(value * count / len(members), DIGITS)
+            rents, choice = bool(table.kind[column] == Kind.RENT), int(table.place[column])
+            yield _Start(column, number, start_s, jobs, soon, choice, rents)
 
 
 def _uses(table: Columns, names: Sequence[str], starts: Sequence[_Start]) -> Iterator[tuple[int, int, float]]:

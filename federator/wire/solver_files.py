@@ -18,6 +18,7 @@ from federator.model.rules import Effect, Filter, GuaranteeRow
 from federator.model.snapshot import (
     BusyView,
     JobView,
+    Lead,
     OfferView,
     Outside,
     PoolView,
@@ -31,6 +32,7 @@ from federator.wire.solver_parts import (
     FreeHosts,
     InputData,
     ProblemForm,
+    ProblemLead,
     ProblemOutside,
     ProblemStock,
     RefusedSite,
@@ -137,6 +139,7 @@ def to_problem(file: ProblemFile) -> Problem:
         ),
         warm_prices=file.prices,
         outside={row: _into(Outside, each) for row, each in file.outside.items()},
+        leads=tuple(_into(Lead, each) for each in file.leads),
         decision=file.decision,
     )
 
@@ -271,6 +274,7 @@ def from_problem(problem: Problem) -> ProblemFile:
         forecasts={job.id: _told_forecast(job) for job in snapshot.jobs},
         prices=problem.warm_prices,
         outside={row: _into(ProblemOutside, each) for row, each in problem.outside.items()},
+        leads=tuple(_into(ProblemLead, each) for each in problem.leads),
     )
 
 

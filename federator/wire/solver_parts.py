@@ -100,3 +100,16 @@ class ProblemOutside(_Part, frozen=True, kw_only=True):
 
     used: Used
     usd: Amount
+
+
+class ProblemLead(_Part, frozen=True, kw_only=True):
+    """What a plan of the whole line rents now for one class, in one form."""
+
+    job: str
+    """The first of its class in the problem."""
+    place: str
+    """The offer's `PROVIDER/NAME`."""
+    jobs: Amount
+    """For so many, and parts of them."""
+    form: Count = 0
+    """The job's form, by number."""

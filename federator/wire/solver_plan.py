@@ -169,7 +169,7 @@ class StageRun(_Part, frozen=True, kw_only=True):
     """One stage of deciding."""
 
     stage: str
-    """`greedy`, `lp`, `cpsat` or `exchange`."""
+    """`greedy`, `lead`, `lp`, `cpsat` or `exchange`."""
     completed: bool
     """A stage that is not contributes nothing."""
     objective_usd: float | None = None

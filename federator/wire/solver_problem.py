@@ -22,6 +22,7 @@ from federator.wire.solver_parts import (
     Moment,
     Name,
     ProblemForm,
+    ProblemLead,
     ProblemOutside,
     ProblemStock,
     Ranks,
@@ -392,5 +393,7 @@ class ProblemFile(_Part, frozen=True, kw_only=True):
     """Prices of the model's rows, in USD, that the last plan ended with: a hint, never a rule."""
     outside: dict[str, ProblemOutside] = {}
     """By the row's name: `hours/PLACE/BUCKETh`, the bucket by its beginning. Where it is there, plans are charged for what they take of it."""
+    leads: tuple[ProblemLead, ...] = ()
+    """What a plan of the whole line rents now for jobs of the problem: where any is there, it is decided so. `prices` are that plan's then."""
     recorded: dict[str, Any] | None = None
     """The plan that was made of it, where this was a recorded decision: `federator decisions replay FILE` compares with it. The solver does not read it."""

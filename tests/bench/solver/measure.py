@@ -8,6 +8,7 @@ not of the window. Seconds are of the processor, so that others who use the mach
 import gc
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -221,7 +222,13 @@ def _windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
         replace(jobs[index], behind_s=behind)
         for index, behind in zip(found.chosen.tolist(), found.behind_s[found.chosen].tolist(), strict=True)
     )
-    return replace(problem, snapshot=replace(problem.snapshot, jobs=chosen), outside=found.outside)
+    return replace(
+        problem,
+        snapshot=replace(problem.snapshot, jobs=chosen),
+        warm_prices=found.told.prices if found.told.leads else problem.warm_prices,
+        outside=found.told.outside,
+        leads=tuple(replace(lead, job=jobs[entry].id) for entry, lead in found.told.leads),
+    )
 
 
 def _line(problem: Problem) -> Line:
@@ -321,16 +328,24 @@ def _certified(problem: Problem, decided: _Decided) -> tuple[Certified | None, f
     """The certificate of a plan of a window, and what it rents for work that there is no case for by a forecast of the whole line.
 
     The model of the whole has no columns for these rentals. So their bill is told apart, and their jobs are left among those that wait: the gap is at
-    most what comes of it.
+    most what comes of it. Jobs of a class are alike, so it is asked how many of the class have a case there, not which.
     """
     evaluator = Evaluator(World(problem))
     world, starts = evaluator.world, dict(decided.starts)
     apart_usd = 0.0
-    for job, usd in decided.rents.items():
-        case = evaluator.bursting.case(world.by_id[job], starts[job])
-        if isinstance(case, NoCase) or not case.is_now(world.now):
+    members: dict[object, list[JobView]] = {}
+    for job in world.jobs:
+        members.setdefault(world.key(job), []).append(job)
+    rented: Counter[tuple[object, int]] = Counter()
+    for name, usd in decided.rents.items():
+        key, place = world.key(world.by_id[name]), starts[name]
+        rented[key, place] += 1
+        cases = (evaluator.bursting.case(job, place) for job in members[key])
+        if rented[key, place] > sum(
+            not isinstance(case, NoCase) and case.is_now(world.now) for case in cases
+        ):
             apart_usd += usd
-            del starts[job]
+            del starts[name]
     told = certify(evaluator, starts)
     return (told[0] if told else None), apart_usd
 

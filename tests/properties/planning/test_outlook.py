@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning import window
-from federator.planning.outlook import Expected, Plan, expected
+from federator.planning.outlook import NOTHING, Expected, Plan, expected
 from federator.planning.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
@@ -127,7 +127,7 @@ def test_what_has_come_since_is_seen_and_what_has_started_is_not_counted() -> No
         tight(patch, jobs=20, glances=400)
         inside = chosen(later, known)
     assert [later[n].id for n in inside.chosen].count("new") == 1
-    outside = sum(each.used for each in inside.outside.values())
+    outside = sum(each.used for each in inside.told.outside.values())
     assert outside <= len(later) - len(inside.chosen) + 1e-3
 
 
@@ -136,7 +136,7 @@ def test_without_a_plan_the_window_is_that_of_the_published_order() -> None:
     with pytest.MonkeyPatch.context() as patch:
         tight(patch, jobs=12, glances=60)
         plain = chosen(jobs, None)
-    assert plain.outside == {}
+    assert plain.told == NOTHING
 
 
 def test_a_line_that_is_too_long_has_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +153,6 @@ def test_a_decision_of_such_a_window_repeats_itself_from_what_is_recorded() -> N
         tight(patch, jobs=16, glances=100)
         inside = chosen(jobs, known)
     views = [replace(jobs[n], behind_s=float(inside.behind_s[n])) for n in inside.chosen]
-    problem: Problem = replace(a_world(views, POOLS), outside=inside.outside)
-    assert inside.outside
+    problem: Problem = replace(a_world(views, POOLS), outside=inside.told.outside)
+    assert inside.told.outside
     assert decide(problem) == decide(problem)

@@ -12,7 +12,7 @@ from federator.control.decision_parts import Delta, join, pack, split, unpack
 from federator.control.decisions import DecisionLog, Record
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.model.plans import Plan
-from federator.model.snapshot import Outside, Problem
+from federator.model.snapshot import Lead, Outside, Problem
 from federator.ports import Put, Transaction
 from federator.settings import RetentionSettings
 from tests.support.dispatch import World, make_world
@@ -53,6 +53,7 @@ async def test_a_decision_is_put_together_from_its_parts() -> None:
         snapshot=replace(problem.snapshot, jobs=jobs),
         warm_prices={"row b": 1.5, "row a": -0.0},
         outside={"row b": Outside(2.5, 0.1), "row c": Outside(0.0, 3.0)},
+        leads=(Lead("job-1", "acme/eu", 1.5), Lead("job-2", "acme/eu", 2.0, form=1)),
     )
     assert len(plan.waiting) > 20
     parts = split(problem, plan)

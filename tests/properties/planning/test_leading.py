@@ -1,0 +1,164 @@
+"""What a plan of the whole line leads to: whatever it says, the decision is valid, repeats itself and takes no more than there is."""
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from federator.model.plans import Rent, Severity
+from federator.model.snapshot import JobView, Lead, Problem
+from federator.planning import window
+from federator.planning.burst import Case
+from federator.planning.candidates import machines
+from federator.planning.checks import check
+from federator.planning.leading import lead_starts
+from federator.planning.objective import Evaluator
+from federator.planning.outlook import expected
+from federator.planning.problem import World
+from federator.solving.decide import decide
+from federator.solving.outlook import look_ahead
+from federator.wire.solver_files import from_problem, to_problem
+from tests.properties.planning.test_outlook import POOLS, chosen, crowds
+from tests.properties.planning.test_window import a_line, tight
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, worlds_at_random
+
+
+@st.composite
+def led_worlds(draw: st.DrawFn) -> Problem:
+    """Any world, and any leads: some of jobs and places that are not there, of forms that do not exist, of far too many."""
+    problem = draw(worlds_at_random())
+    jobs = [job.id for job in problem.snapshot.jobs] + ["gone"]
+    places = [at.key for at in World(problem).places] + ["gone/away/x"]
+    leads = draw(
+        st.lists(
+            st.builds(
+                Lead,
+                job=st.sampled_from(jobs),
+                place=st.sampled_from(places),
+                jobs=st.floats(0.0, 5.0),
+                form=st.integers(0, 2),
+            ),
+            max_size=8,
+        )
+    )
+    return replace(problem, leads=tuple(leads))
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=led_worlds())
+def test_whatever_is_led_to_the_decision_is_valid_and_repeats_itself_from_its_record(
+    problem: Problem,
+) -> None:
+    plan = decide(problem)
+    assert not [each for each in check(problem, plan) if each.severity is Severity.FATAL]
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(problem), type=Problem)
+    assert decide(again) == plan
+    assert to_problem(from_problem(problem)) == problem
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=led_worlds())
+def test_no_more_is_rented_than_there_is_and_only_for_a_case(problem: Problem) -> None:
+    evaluator = Evaluator(World(problem))
+    world = evaluator.world
+    rented: Counter[int] = Counter()
+    for job, choice in lead_starts(evaluator).items():
+        case = evaluator.bursting.case(world.by_id[job], choice)
+        assert isinstance(case, Case)
+        assert case.is_now(world.now)
+        view, at = world.as_form(world.by_id[job], choice), world.places[world.place_of(choice)]
+        rented[world.place_of(choice)] += machines(view, at)
+        assert at.offer is not None
+        assert rented[world.place_of(choice)] <= at.offer.offer.to_be_had
+
+
+def late_work() -> Problem:
+    """Two classes that home cannot serve in time."""
+    pool = a_pool(nodes=1, free=())
+    jobs = [
+        a_job(
+            f"{name}-{n}",
+            run_s=run_s,
+            gpus=4,
+            deadline_at=NOW + run_s + 640.0,
+            value_usd=100.0,
+            max_duration_s=2 * HOUR,
+        )
+        for name, run_s in (("known", HOUR), ("new", 1.1 * HOUR))
+        for n in range(2)
+    ]
+    return a_world(jobs, [pool], offers=[an_offer(available=3)], rules=(bursting(),))
+
+
+def test_parts_of_jobs_are_whole_ones_the_largest_first() -> None:
+    problem = late_work()
+    offer = next(at.key for at in World(problem).places if at.offer is not None)
+    leads = (Lead("known-0", offer, 1.1), Lead("new-0", offer, 1.3))
+    dear = {f"available/{offer}": 1e4}
+    assert rentals(replace(problem, leads=leads, warm_prices=dear)) == {"known": 1, "new": 2}
+    assert rentals(replace(problem, leads=leads[:1], warm_prices=dear)) == {"known": 1}
+
+
+def rentals(problem: Problem) -> Counter[str]:
+    """By class."""
+    starts = lead_starts(Evaluator(World(problem)))
+    places = World(problem).places
+    return Counter(job[:-2] for job, place in starts.items() if places[place].offer is not None)
+
+
+def test_rentals_of_the_plan_go_first_and_what_it_does_not_know_is_rented_for_by_its_prices() -> None:
+    problem = late_work()
+    offer = next(at.key for at in World(problem).places if at.offer is not None)
+    led = replace(problem, leads=(Lead("known-0", offer, 2.0),))
+    assert rentals(led) == {"known": 2, "new": 1}
+    assert rentals(replace(led, warm_prices={f"available/{offer}": 1e4})) == {"known": 2}
+    plan = decide(led)
+    assert [stage.stage for stage in plan.stages] == ["greedy", "lead"]
+    assert sum(isinstance(action, Rent) for action in plan.actions) == 3
+    assert plan.prices == led.warm_prices
+
+
+def test_what_is_led_to_is_dropped_where_greedy_is_cheaper() -> None:
+    """A plan of the whole line that is out of date costs nothing: the next stage is asked."""
+    problem = late_work()
+    jobs = tuple(replace(job, value_usd=0.5) for job in problem.snapshot.jobs)
+    pool = a_pool(
+        nodes=1,
+        free=(),
+        busy=(busy("p", "j", gpus=4, cpus_milli=32_000, memory_mib=131_072, ends_at=NOW + HOUR),),
+    )
+    problem = replace(problem, snapshot=replace(problem.snapshot, jobs=jobs, pools=(pool,)))
+    offer = next(at.key for at in World(problem).places if at.offer is not None)
+    problem = replace(problem, leads=(Lead("known-0", offer, 2.0),))
+    assert rentals(problem) == {"known": 2}
+    plan = decide(problem)
+    assert plan.winner != "lead"
+    assert not plan.actions
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=crowds())
+def test_a_window_names_what_the_plan_does_now_by_the_first_of_each_class_in_it(jobs: list[JobView]) -> None:
+    words = a_line(jobs).klass
+    heads = [jobs[int(np.argmax(words == word))] for word in np.unique(words)]
+    found = look_ahead(
+        a_world(heads, POOLS, [an_offer(available=20)], (bursting(),)), np.bincount(words).tolist()
+    )
+    assert found is not None
+    known = expected(found, np.unique(words).tolist())
+    with pytest.MonkeyPatch.context() as patch:
+        tight(patch, jobs=16, glances=100)
+        patch.setattr(window, "is_small", lambda _line, _glances: False)
+        inside = chosen(jobs, known)
+    klass = a_line(jobs).klass
+    assert inside.told.prices == found.prices
+    order = [n for n in np.argsort(inside.ahead).tolist() if n in set(inside.chosen.tolist())]
+    for entry, lead in inside.told.leads:
+        assert entry == next(n for n in order if klass[n] == klass[entry])
+        assert lead.jobs <= sum(klass == klass[entry]) + 1e-6
+    planned = sum(jobs for jobs, place in zip(found.jobs, found.place, strict=True) if place >= 0)
+    assert sum(lead.jobs for _, lead in inside.told.leads) <= planned + 1e-6
