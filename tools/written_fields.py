@@ -100,7 +100,7 @@ JOB_FILE_PARTS = {
 
 SITE_FILE = (
     Written("site", "`basel`", "–", "The site's name in the federation. Needed."),
-    Written("kind", "`onprem`, `cloud`, `edge`", "`onprem`", "What sort of site it is; jobs and policies may choose by it."),
+    Written("kind", "`onprem`, `cloud`, `edge`", "–", "What sort of site it is, as a note: what counts is what its join token was made with."),
     Written("region", "`eu-central`", "–", "Short for the label `region`."),
     Written("labels", "`{rack: r1}`", "–", "Free words that jobs and policies can select by."),
     Written("price_per_gpu_hour", "`0.4 USD`", "the dispatcher's", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports."),

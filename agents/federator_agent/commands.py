@@ -181,7 +181,8 @@ def _remembered(settings: AgentSettings, spool: Spool) -> State:
 def check(options: argparse.Namespace) -> int:
     """Prove what an installation needs, each with a line; 1 when something fails."""
     settings = load(options.config)
-    _say(f"ok    site file: {settings.site.name}, {settings.kind}, clock {settings.clock}")
+    kind = f", {settings.kind}" if settings.kind else ""
+    _say(f"ok    site file: {settings.site.name}{kind}, clock {settings.clock}")
     for pool in settings.site.pools:
         lent = lent_hosts(settings.site, pool)
         each = _counted(pool.gpus_per_node, "GPU")

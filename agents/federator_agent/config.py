@@ -62,7 +62,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent is started with."""
 
     site: Site
-    kind: SiteKind = SiteKind.ONPREM
+    kind: SiteKind | None = None
+    """As the file says; what counts is what the join token was made with."""
     dispatcher: str = ""
     """URL of the dispatcher, such as `http://127.0.0.1:7070`; of several dispatchers all, with commas in between."""
     member: str = ""
@@ -147,7 +148,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         site=_site(top),
         kube=parse_kube(fields.mapping(top["kube"], "$.kube"), "$.kube") if "kube" in top else None,
         slurm=parse_slurm(fields.mapping(top["slurm"], "$.slurm"), "$.slurm") if "slurm" in top else None,
-        kind=SiteKind(fields.one_of(top.get("kind", "onprem"), "$.kind", tuple(SiteKind))),
+        kind=SiteKind(fields.one_of(top["kind"], "$.kind", tuple(SiteKind))) if "kind" in top else None,
         dispatcher=_url(top["dispatcher"], "$.dispatcher") if "dispatcher" in top else "",
         member=fields.name(top["member"], "$.member") if "member" in top else "",
         address=_address(top["address"]) if "address" in top else "",

@@ -50,7 +50,10 @@ def status(*, output: Output = "table", connection: Connection = HERE) -> None:
     if found.paused:
         print(f"paused by {plain(found.paused_by)} {when(found.paused_at, now)}: nothing new is rented")
     show_rows(
-        found.policies, burst_columns(), output, empty="no policy of kind BurstPolicy: nothing is rented"
+        found.policies,
+        burst_columns(paused=found.paused),
+        output,
+        empty="no policy of kind BurstPolicy: nothing is rented",
     )
     if found.proposals:
         print()

@@ -32,6 +32,12 @@ class WrittenJob(NamedTuple):
     """What its author may not expect."""
     lines: Mapping[str, int] = {}
     """Of each value in it, by its path."""
+    file: Path = STDIN
+
+    def where(self, field: str) -> str:
+        """File and line where that field is written, or what would hold it."""
+        file = "standard input" if self.file == STDIN else self.file
+        return f"{file}, line {self.line_of(field)}"
 
     def line_of(self, field: str) -> int:
         """Where that field is written, or what would hold it."""
@@ -39,13 +45,13 @@ class WrittenJob(NamedTuple):
 
     @contextmanager
     def told_in_lines(self) -> Iterator[None]:
-        """What the dispatcher refuses, with the line of the file in front."""
+        """What the dispatcher refuses, with the file and its line in front."""
         try:
             yield
         except Permanent as error:
             if not error.field:
                 raise
-            message = f"line {self.line_of(error.field)}: {error.message}"
+            message = f"{self.where(error.field)}: {error.message}"
             raise type(error)(message, field=error.field, remedy=error.remedy) from None
 
 
@@ -61,7 +67,7 @@ def read_jobs(path: Path) -> list[WrittenJob]:
     for document in documents:
         if document.value is not None:
             try:
-                jobs.append(checked(document, folder))
+                jobs.append(checked(document, folder)._replace(file=path))
             except Permanent as fault:
                 faults.append(fault)
             except ExceptionGroup as group:

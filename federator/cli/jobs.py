@@ -99,10 +99,11 @@ def _show_submitted(results: list[SubmitResult], output: Output, jobs: list[Writ
     for result in results:
         if result.submitted is None:
             problem = result.problem
-            where = f"{problem.field}: " if problem and problem.field else ""
-            said = f"{where}{problem.detail if problem else 'not answered'}"
-            line = jobs[result.line - 1].line_of(problem.field or "$" if problem else "$")
-            print(f"error: line {line}: {plain(said)}", file=sys.stderr)
+            path = problem.field or "" if problem else ""
+            field = f"{path}: " if path else ""
+            said = problem.detail if problem else "not answered"
+            where = jobs[result.line - 1].where(path or "$")
+            print(f"error: {plain(f'{field}{where}: {said}')}", file=sys.stderr)
         elif output in ("table", "wide"):
             print("\n".join(result.submitted.jobs) or result.submitted.name)
             _say_submitted(result.submitted, quiet=len(results) > MANY)

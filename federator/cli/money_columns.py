@@ -15,7 +15,7 @@ def budget_columns(now: float) -> tuple[Column[BudgetRow], ...]:
     """Money under caps: spent, committed, and what it comes to at the end of the period."""
     return (
         Column("POLICY", lambda row: row.policy),
-        Column("FOR", lambda row: row.share or "all"),
+        Column("FOR", lambda row: row.share or row.who or "all"),
         Column("PERIOD", lambda row: row.period),
         Column("UNIT", lambda row: row.unit, wide=True),
         Column("LIMIT", _limit, right=True),
@@ -53,12 +53,12 @@ def _amount(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
-def burst_columns() -> tuple[Column[BurstPolicyRow], ...]:
+def burst_columns(*, paused: bool) -> tuple[Column[BurstPolicyRow], ...]:
     """Burst policies."""
     return (
         Column("POLICY", lambda row: row.policy),
         Column("MODE", lambda row: f"{row.mode}, advises only" if row.advisory else row.mode),
-        Column("NOW", lambda row: "open" if row.open else "outside its hours"),
+        Column("NOW", lambda row: "outside its hours" if not row.open else "paused" if paused else "open"),
         Column("LEASES", lambda row: str(row.leases), right=True),
         Column("APPROVAL ABOVE", lambda row: usd(row.approval_above_usd), right=True, least=100),
         Column("WHO", lambda row: plain(row.who), cap=50),

@@ -293,11 +293,10 @@ def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) 
 
 
 async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
-    async with open_client(connection) as client:
-        ids = [task for job in jobs for task in await client.tasks(job)]
-        client.transport.patience_s = LONG_PATIENCE_S
+    async with open_client(connection, long_patience=True) as client:
         try:
             async with asyncio.timeout(timeout_s):
+                ids = [task for job in jobs for task in await client.tasks(job)]
                 details = await asyncio.gather(*(client.wait(job) for job in ids))
         except TimeoutError:
             print(

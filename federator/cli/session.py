@@ -10,6 +10,7 @@ from cyclopts import Group, Parameter
 
 from federator.cli.settings import read_settings
 from federator.kernel.errors import FederatorError
+from federator.kernel.quantities import format_duration
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -46,16 +47,16 @@ class Connection:
 HERE = Connection()
 
 
-def open_client(connection: Connection) -> "Client":
-    """A client for these options."""
+def open_client(connection: Connection, *, long_patience: bool = False) -> "Client":
+    """A client for these options; with `long_patience` one that goes on trying where nobody answers, and says so."""
     from federator.client import Client
 
     settings = read_settings(connection.server, connection.token, ca=connection.ca)
     return Client(
         settings.server,
         settings.token,
-        patience_s=PATIENCE_S,
-        on_wait=_Waiting().tell,
+        patience_s=LONG_PATIENCE_S if long_patience else PATIENCE_S,
+        on_wait=_Waiting(long=long_patience).tell,
         ca=settings.ca,
         proxy=settings.proxy,
     )
@@ -72,12 +73,15 @@ def ask(connection: Connection, verb: "Callable[[Client], Awaitable[T]]") -> tup
 
 
 class _Waiting:
-    """Tells a person, once per command, that the dispatcher is being waited for."""
+    """Tells a person, once per command, that the dispatcher is being waited for; where that may take long, also where it is read later."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, long: bool) -> None:
         self._told = False
+        self._long = long
 
     def tell(self, error: FederatorError) -> None:
-        if not self._told and sys.stderr.isatty():
-            self._told = True
-            print(f"waiting: {error.message}", file=sys.stderr)
+        if self._told or not (self._long or sys.stderr.isatty()):
+            return
+        self._told = True
+        goes_on = f"; trying again for up to {format_duration(LONG_PATIENCE_S)}" if self._long else ""
+        print(f"waiting: {error.message}{goes_on}", file=sys.stderr, flush=True)

@@ -12,11 +12,21 @@ from federator.control.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PoolSelector, Rule, admits_queue
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    GuaranteeRow,
+    Period,
+    PoolSelector,
+    Rule,
+    Scope,
+    admits_queue,
+)
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
 from federator.planning.candidates import Candidate, of_pools
 from federator.planning.periods import period_end, period_start
+from federator.planning.rule_words import whose
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PartRow, PoolRow, QueueRow, SiteRow
 
 EARLIEST_PACE = 0.02
@@ -275,10 +285,15 @@ def _period_row(rule: CapRow, view: SpendView, now: float) -> BudgetRow:
         spent=view.spent_usd,
         committed=view.committed_usd,
         share=rule.share,
+        who=_who(rule),
         hard=rule.hard,
         forecast=forecast,
         ends_at=end_at,
     )
+
+
+def _who(rule: CapRow) -> str:
+    return "" if rule.scope == Scope() else whose(rule.scope)
 
 
 def _is_rate(rule: Rule) -> TypeGuard[CapRow]:
@@ -299,5 +314,6 @@ def _rate_row(records: Records, rule: CapRow) -> BudgetRow:
         limit=rule.limit,
         spent=sum(lease.offer.price_usd_h for lease in counted),
         committed=0.0,
+        who=_who(rule),
         hard=rule.hard,
     )

@@ -136,6 +136,12 @@ class SeriesRuns:
         former = self._records.series[key]
         if former.status is SeriesStatus.ACTIVE and former.owner in self._tokenless and not former.vouched_by:
             return self._paused(former)
+        if (
+            former.status is SeriesStatus.PAUSED
+            and former.paused_because
+            and former.owner not in self._tokenless
+        ):
+            return self._let_go_on(former)
         series, submits = look(former, now, running(self._records, former))
         if series.vouched_by and series.owner not in self._tokenless:
             series = replace(series, vouched_by="")
@@ -153,10 +159,20 @@ class SeriesRuns:
 
     def _paused(self, series: Series) -> Changes:
         """Whom nobody lets in any more has nothing submitted either."""
-        changes = Changes()
         because = f"of {series.owner}'s tokens none is valid any more"
-        told = f"series {series.name} is paused: {because}"
-        changes.put(replace(series, paused_by=DISPATCHER, paused_because=because, owed_at=None))
+        paused = replace(series, paused_by=DISPATCHER, paused_because=because, owed_at=None)
+        return self._told(paused, f"series {series.name} is paused: {because}")
+
+    def _let_go_on(self, series: Series) -> Changes:
+        """What was paused for want of a token, and by nobody, goes on once there is one: somebody may have made it after the old one was revoked."""
+        next_at = series.next(self._scribe.clock.now())
+        resumed = replace(series, paused_by="", paused_because="", next_at=next_at)
+        return self._told(resumed, f"series {series.name} goes on: {series.owner} has a valid token again")
+
+    def _told(self, series: Series, told: str) -> Changes:
+        """The series as it is from now on, in its timeline and in the ledger."""
+        changes = Changes()
+        changes.put(series)
         last = newest_run(self._records, series)
         if last:
             changes.put(self._scribe.event(last[0], "series", told))

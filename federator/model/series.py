@@ -255,8 +255,9 @@ def said(series: Series, now: float, running: str) -> str:
     if series.ended_at is not None:
         return f"ended: {series.ended_because}"
     if series.paused_by:
-        because = f": {series.paused_because}; no runs" if series.paused_because else ": no runs"
-        return f"paused by {series.paused_by}{because} are submitted until it is resumed"
+        if series.paused_because:
+            return f"paused by {series.paused_by}: {series.paused_because}; no runs are submitted until one is, or somebody resumes it"
+        return f"paused by {series.paused_by}: no runs are submitted until it is resumed"
     parts = []
     if series.owed_at is not None:
         waits = f"waits for {running} to end" if running else "is to be submitted"

@@ -14,7 +14,8 @@ SOONER, LATER = 0.25, 2.35
 SHORT_S = 600.0
 """one so short may be over at once,"""
 OVERTAKEN_S = 1800.0
-"""and any may take so much longer, for who starts next may be overtaken."""
+"""and any may take so much longer, but not more than `OVERTAKEN_TIMES` itself: who starts next may be overtaken."""
+OVERTAKEN_TIMES = 3.0
 
 
 class Between(NamedTuple):
@@ -44,7 +45,8 @@ def ranges(job: JobView, now: float, start_at: float, finish_at: float, *, waits
 
 def _start(start_at: float, wait_s: float) -> Between:
     sooner_s = wait_s * (1.0 - SOONER) if wait_s > SHORT_S else wait_s
-    return Between(start_at - sooner_s, start_at + wait_s * (LATER - 1.0) + OVERTAKEN_S)
+    later_s = wait_s * (LATER - 1.0) + min(OVERTAKEN_S, OVERTAKEN_TIMES * wait_s)
+    return Between(start_at - sooner_s, start_at + later_s)
 
 
 def _run_shares(job: JobView) -> tuple[float, float]:

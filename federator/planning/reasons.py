@@ -197,8 +197,9 @@ class Standing:
             text = "its hosts are in use by work that is not expected to end"
             return self._say(place, "busy", text, f"{gpus(job.gpus_total)} more there")
         if start > self.world.now:
-            free, change = _lacks(job, lot)
-            text = f"no room now for {request(job)}: {free}; room at about {moment(start, self.world.now)}"
+            when = moment(start, self.world.now)
+            free, change = _lacks(job, lot, when)
+            text = f"no room now for {request(job)}: {free}; room at about {when}"
             return self._priced(job, place, "busy", text, start, change)
         return self._priced(job, place, "", "it fits there now", self.world.now)
 
@@ -297,16 +298,16 @@ def _besides(at: Candidate, job: JobView) -> str:
     return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at.views))))
 
 
-def _lacks(job: JobView, lot: Lot) -> tuple[str, str]:
-    """What is free there and yet not enough, and what would be: GPUs, or what has to go with them."""
+def _lacks(job: JobView, lot: Lot, when: str) -> tuple[str, str]:
+    """What is free there and yet not enough, and what would be: time, or what has to go with the GPUs."""
     if not job.gpus:
         cores = sum(host.cpus_milli for host in lot.hosts) / 1000
-        return f"{cores:g} CPUs free", "more CPUs or memory free on one host"
+        return f"{cores:g} CPUs free", f"wait until {when}, or more CPUs or memory on one host"
     free = gpus(in_gpus(sum(host.gpus for host in lot.hosts), shared=job.shared))
     fits = sum(host.gpus // job.gpus for host in lot.hosts)
     if fits < job.nodes:
         part = f", on hosts that hold {fits} of its {job.nodes} nodes" if job.nodes > 1 else ""
-        return f"{free} free{part}", f"{gpus(job.gpus_total)} free on hosts that hold it"
+        return f"{free} free{part}", f"wait until {when}, or more hosts there"
     return (
         f"{free} free, but too few CPUs or too little memory beside them",
         "ask for fewer CPUs or less memory per node",

@@ -158,8 +158,8 @@ def _queue(rule: QueueTerms) -> str:
     if rule.max_value_usd is not None:
         parts.append(f"value up to {money(rule.max_value_usd)}")
     for text, seconds in (
-        ("a deadline after {}", rule.deadline_budget_s),
-        ("ended after {}", rule.max_duration_s),
+        ("a deadline {} after submission for jobs that say none", rule.deadline_budget_s),
+        ("a max_duration of {} for jobs that say none", rule.max_duration_s),
         ("past use counts half after {}", rule.usage_half_life_s),
     ):
         if seconds is not None:

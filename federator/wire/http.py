@@ -301,6 +301,8 @@ class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     committed: float
     share: str = ""
     """The queue or owner that has this much to itself."""
+    who: str = ""
+    """Whom it is about, in words; empty: everybody."""
     hard: bool = True
     """Whether it stops anything; else it only warns."""
     forecast: float | None = None

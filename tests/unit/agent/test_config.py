@@ -151,3 +151,8 @@ def test_hours_over_midnight_and_in_their_zone() -> None:
     ]
     zurich = Hours(9 * 60, 10 * 60, "Europe/Zurich")  # two hours ahead in October
     assert [zurich.contains(midnight + hour * 3600) for hour in (6, 7, 8)] == [False, True, False]
+
+
+def test_what_kind_of_site_it_is_is_not_guessed() -> None:
+    """The join token says it: an edge site whose file says nothing is no on-premises one."""
+    assert parse("site: basel\n").kind is None

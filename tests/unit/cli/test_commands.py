@@ -76,7 +76,7 @@ def test_many_jobs_of_a_file_go_as_lines(federator: Command, fake: FakeDispatche
     assert ran.out.splitlines() == [f"job-{n}" for n in range(1, 30)]
     assert (
         ran.err
-        == "error: line 30: $.value: too dear\n29 of 30 accepted; refused: the job that begins at line 30\n"
+        == f"error: $.value: {file}, line 30: too dear\n29 of 30 accepted; refused: the job that begins at line 30\n"
     )
     assert len(fake.of("POST /v1/jobs")[0].body.splitlines()) == 30
 
@@ -92,7 +92,7 @@ def test_a_refused_job_is_named_by_its_line_in_the_file(
     ran = federator("submit", str(file))
     assert (
         ran.err
-        == "error: line 6: $.value: too dear\n1 of 2 accepted; refused: the job that begins at line 5\n"
+        == f"error: $.value: {file}, line 6: too dear\n1 of 2 accepted; refused: the job that begins at line 5\n"
     )
 
 

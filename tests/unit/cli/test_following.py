@@ -16,6 +16,7 @@ from federator.model.jobs import JobStatus
 from federator.model.plans import Waiting
 from federator.wire.http import (
     JobPage,
+    Problem,
     Submitted,
 )
 from tests.support.fake_dispatcher import FakeDispatcher
@@ -176,6 +177,32 @@ def test_wait_gives_up_after_its_timeout(federator: Command, fake: FakeDispatche
     fake.answer("GET /v1/jobs/a/events", b"")
     assert federator("wait", "a", "--timeout", "100ms").code == 124
     assert federator("wait", "a", "--timeout", "soon").code == 2
+
+
+def test_wait_goes_on_where_no_dispatcher_answers_yet(federator: Command, fake: FakeDispatcher) -> None:
+    """One that is being restarted when the wait begins is waited for like one that is restarted later."""
+    asked: list[str] = []
+
+    async def restarting(_request: web.Request) -> web.StreamResponse:
+        asked.append("again")
+        if len(asked) < 3:
+            away = Problem("about:blank", "Not now", 503, "it starts", "unavailable", retry_after_s=0.01)
+            return web.Response(status=503, body=msgspec.json.encode(away))
+        return web.Response(body=msgspec.json.encode(detail(JobStatus.SUCCEEDED, 0, id="a")))
+
+    fake.handle("GET /v1/jobs/a", restarting)
+    ran = federator("wait", "a")
+    assert (ran.code, ran.err) == (0, "waiting: it starts; trying again for up to 10m\n")
+    assert len(asked) >= 3
+
+
+def test_wait_where_nobody_answers_gives_up_after_its_timeout(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    ran = federator("wait", "a", "--timeout", "300ms", "--server", "http://127.0.0.1:1")
+    assert ran.code == 124
+    assert "waiting: cannot reach the dispatcher at http://127.0.0.1:1" in ran.err
+    assert not fake.heard
 
 
 def test_logs_of_one_task_of_an_array(federator: Command, fake: FakeDispatcher) -> None:

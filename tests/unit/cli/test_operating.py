@@ -258,6 +258,19 @@ def test_budgets_are_shown_with_a_bar(federator: Command, fake: FakeDispatcher) 
     assert msgspec.json.decode(federator("budgets", "-o", "json").out)[0]["forecast"] == 130.0
 
 
+def test_a_budget_says_whom_it_is_for(federator: Command, fake: FakeDispatcher) -> None:
+    row = BudgetRow(policy="b", period="day", unit="usd", limit=1_250_000, spent=50, committed=25)
+    named = msgspec.structs.replace(row, who="queue research or paper")
+    fake.answer("GET /v1/budgets", [row, named, msgspec.structs.replace(named, share="ada")])
+    lines = federator("budgets").out.splitlines()
+    assert [line[3:].split("  day")[0].strip() for line in lines[1:]] == [
+        "all",
+        "queue research or paper",
+        "ada",
+    ]
+    assert "1,250,000  " in lines[1]
+
+
 def test_burst_shows_policies_and_what_waits_for_approval(federator: Command, fake: FakeDispatcher) -> None:
     policy = BurstPolicyRow(
         policy="BurstPolicy/p", mode="always", who="everybody", where="everywhere", open=True
@@ -272,7 +285,8 @@ def test_burst_shows_policies_and_what_waits_for_approval(federator: Command, fa
     fake.answer("GET /v1/burst", status)
     out = federator("burst").out
     assert "paused by root" in out
-    assert "BurstPolicy/p" in out
+    (line,) = (each for each in out.splitlines() if each.startswith("BurstPolicy/p"))
+    assert line.split()[:3] == ["BurstPolicy/p", "always", "paused"], "its hours hold, and nothing is rented"
     assert "it is dear" in out
     fake.answer("POST /v1/burst/approve", None, 204)
     assert federator("burst", "approve", "train", "--up-to", "40", "-m", "due").code == 0

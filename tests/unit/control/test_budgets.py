@@ -77,6 +77,13 @@ async def test_one_that_only_warns_stops_nothing() -> None:
     assert row.committed == pytest.approx(WORST_USD)
 
 
+async def test_a_budget_of_some_queues_says_so() -> None:
+    for_all = budget("{usd: {per_day: 9}}", "all").removeprefix(ALWAYS)
+    world = await a_world(budget("{who: {queues: [default]}, usd: {per_day: 5}}") + for_all)
+    rows = {row.policy: row.who for row in world.core.views.budgets()}
+    assert (rows["Budget/purse"], rows["Budget/all"]) == ("queue default", "")
+
+
 async def test_each_owner_has_it_alone() -> None:
     world = await a_world(budget(f"{{each: owner, usd: {{per_day: {1.5 * WORST_USD:.0f}}}}}"))
     first, second = await world.submit(ADA, **JOB), await world.submit(ADA, **JOB)

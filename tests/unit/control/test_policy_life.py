@@ -88,3 +88,11 @@ async def test_what_is_paused_and_which_policies_are_open_is_told() -> None:
     assert (status.paused, status.paused_by) == (True, "root")
     (row,) = status.policies
     assert (row.policy, row.mode, row.open, row.advisory) == ("BurstPolicy/p", "economic", False, True)
+
+
+async def test_a_default_of_a_queue_is_said_to_be_one() -> None:
+    world = await make_world()
+    text = "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: night}\nspec: {max_duration: 1h, deadline_budget: 2h}\n"
+    (said,) = (line for line in world.core.desk.diff(text).added if "queue night" in line)
+    assert "a max_duration of 1h for jobs that say none" in said
+    assert "a deadline 2h after submission for jobs that say none" in said

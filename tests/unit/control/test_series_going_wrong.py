@@ -42,7 +42,7 @@ async def test_it_is_paused_once_its_owner_has_no_token_and_goes_on_when_somebod
     await pass_time(world, 6)
     assert names(world) == ["nightly-1", "nightly-2"]
     assert because(world) == (
-        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until it is resumed"
+        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until one is, or somebody resumes it"
     )
     told = "series nightly is paused: of ada's tokens none is valid any more"
     assert [event.text for event in await timeline(world, runs(world)[-1].id) if event.kind == "series"] == [
@@ -57,10 +57,35 @@ async def test_it_is_paused_once_its_owner_has_no_token_and_goes_on_when_somebod
     await world.core.admission.revoke(ADMIN, "ada")
     await pass_time(world, 6)
     assert series(world).paused_by == "dispatcher", "what an admin vouched for was the time without a token"
+
+
+async def test_it_goes_on_by_itself_once_its_owner_has_a_token_again() -> None:
+    """A token may be revoked before the one that takes its place is made."""
+    world = await a_world()
     await a_token(world)
-    await world.core.series.resume(ADA, series(world))
+    await again_and_again(world)
     await pass_time(world, 6)
-    assert names(world)[5:] == ["nightly-6"]
+    await world.core.admission.revoke(ADMIN, "ada")
+    await pass_time(world, 1)
+    assert series(world).paused_by == "dispatcher"
+    await a_token(world)
+    await pass_time(world, 6)
+    assert names(world) == ["nightly-1", "nightly-2", "nightly-3"]
+    told = "series nightly goes on: ada has a valid token again"
+    assert told in [event.text for event in await timeline(world, runs(world)[-2].id)]
+    assert ("dispatcher", told) in [(line.who, line.what) async for line in ledger(world)]
+
+
+async def test_what_a_person_has_paused_no_token_resumes() -> None:
+    world = await a_world()
+    await a_token(world)
+    await again_and_again(world)
+    await world.core.series.pause(ADA, series(world))
+    await world.core.admission.revoke(ADMIN, "ada")
+    await pass_time(world, 1)
+    await a_token(world)
+    await pass_time(world, 12)
+    assert (names(world), series(world).paused_by) == ([], "ada")
 
 
 async def test_a_token_that_expires_ends_what_was_lent_with_it() -> None:

@@ -38,6 +38,11 @@ def test_of_waits_four_in_five_take_between_a_quarter_and_two_and_a_half_times_a
     assert finish.high_at == pytest.approx(NOW + 10.9 * HOUR, abs=36.0)
 
 
+def test_a_short_wait_may_be_over_at_once_or_take_some_times_as_long() -> None:
+    start, _ = ranges(JOB, NOW, NOW + 20.0, NOW + 20.0 + HOUR, waits=True)
+    assert start == pytest.approx((NOW, NOW + 107.0))
+
+
 def test_the_longer_the_wait_the_wider_the_range() -> None:
     widths = [
         between.high_at - between.low_at
