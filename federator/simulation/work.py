@@ -52,6 +52,8 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     """What its user says; None: nothing."""
     deadline_s: float | None = None
     value_usd: float | None = None
+    must: bool = False
+    """It says `value: must`: its deadline is to be met at any permitted price. `value_usd` is then accounted, and told to nobody."""
     priority: int = 50
     queue: str = "default"
     owner: str = "user"
@@ -136,7 +138,8 @@ def request_of(
         queue=job.queue,
         priority=job.priority,
         deadline_at=None if job.deadline_s is None else origin_at + job.deadline_s,
-        value_usd=job.value_usd,
+        value_usd=None if job.must else job.value_usd,
+        must=job.must,
         max_cost_usd=job.max_cost_usd,
         max_duration_s=job.max_duration_s,
     )

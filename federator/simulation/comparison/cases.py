@@ -63,6 +63,8 @@ kind: Queue
 metadata: {{name: default}}
 spec: {{waiting_usd_per_gpu_hour: {WAIT_USD_GPU_H}}}
 """
+MUST_POLICIES = PLAIN_POLICIES.replace("spec: {", "spec: {allow_must: true, ")
+"""The same, and a job may say that its deadline must be met."""
 RENTING = """
 ---
 apiVersion: federator/v1
@@ -119,6 +121,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What a met deadline is worth, in on-demand prices of its GPU-hours: by this ours rents more or less."""
     each_usd: float | None = None
     """What every met deadline is worth instead, however much work it is."""
+    must: bool = False
+    """Jobs say `value: must` instead: what a platform writes whose deadlines are strict."""
     schedulers: tuple[str, ...] = ()
     """Whose rows there are; empty: everybody's."""
 
@@ -138,7 +142,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_cases() -> list[Case]:
     """Every case, in the order of the table."""
-    return [*_online(), *_ten_clusters(), _chronus(), *_elasticflow(), *_renting()]
+    return [*_online(), *_ten_clusters(), *_chronus(), *_elasticflow(), *_renting()]
 
 
 def _online() -> Iterable[Case]:
@@ -170,14 +174,18 @@ def _ten_clusters() -> Iterable[Case]:
                 )
 
 
-def _chronus() -> Case:
-    return Case(
-        name="chronus/burst",
-        family="chronus",
-        group="Chronus' Philly mix 1, with clouds",
-        trace="chronus_philly_mix1.csv.gz",
-        burst=True,
-    )
+def _chronus() -> Iterable[Case]:
+    """Deadlines are worth something to ours, or must be met; the baselines do not ask."""
+    for must in (False, True):
+        yield Case(
+            name=f"chronus/{'must' if must else 'burst'}",
+            family="chronus",
+            group=f"Chronus' Philly mix 1, with clouds{', deadlines that must be met' if must else ''}",
+            trace="chronus_philly_mix1.csv.gz",
+            burst=True,
+            must=must,
+            schedulers=OURS if must else (),
+        )
 
 
 def _elasticflow() -> Iterable[Case]:
@@ -264,7 +272,9 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     rents = case.burst and name != "isolated"
     runs_as = "fifo" if name == "starburst" and not rents else name
     tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
-    work = f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'}"
+    work = (
+        f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'} {case.must}"
+    )
     if case.work:
         work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience} {case.worth} {case.each_usd}"
     return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
@@ -285,7 +295,8 @@ def world_of(case: Case, data: Path) -> World:
     if case.family == "chronus":
         pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
         world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
-        return _with_clouds(world, V100) if case.burst else world
+        world = _with_clouds(world, V100) if case.burst else world
+        return msgspec.structs.replace(world, policies=MUST_POLICIES + RENTING) if case.must else world
     if case.family == "elasticflow":
         return cluster_world(data, case.cluster, PLAIN_POLICIES)
     world = msgspec.structs.replace(load_world(data / case.sites), policies=PLAIN_POLICIES)
@@ -328,7 +339,11 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
         value_usd_gpu_h=case.worth * usd_gpu_h(offers),
     )
     return [
-        msgspec.structs.replace(job, wait_usd_h=WAIT_USD_GPU_H * job.gpus_total)
+        msgspec.structs.replace(
+            job,
+            wait_usd_h=WAIT_USD_GPU_H * job.gpus_total,
+            must=case.must and job.deadline_s is not None,
+        )
         for job in prepared(trace, options, case.seed, world)
     ]
 

@@ -1,6 +1,7 @@
 """The comparison: what has to be run for which rows, what a row says, and that nothing is run twice."""
 
 import csv
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.simulation.comparison.cases import Case, all_cases, chosen, jobs_of, runs_of, world_of
 from federator.simulation.comparison.judging import Result, Row, carried_out
-from federator.simulation.comparison.offers import A100, usd_gpu_h
+from federator.simulation.comparison.offers import A100, V100, usd_gpu_h
 from federator.simulation.comparison.pages import markdown, page, table_of
 from federator.simulation.comparison.running import Made
 from federator.simulation.comparison.tables import against_table, groups_of, prototype_table
 from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.study import mean_of
+from federator.simulation.work import request_of
 from tests.support import ten_clusters
 from tests.unit.simulation.tiny import TURN_S
 
@@ -33,7 +35,7 @@ def test_all_work_is_there() -> None:
     assert Counter(case.family for case in all_cases()) == {
         "online": 15,
         "ten clusters": 12,
-        "chronus": 1,
+        "chronus": 2,
         "elasticflow": 14,
         "spot": 6,
         "bursting": 60,
@@ -91,6 +93,25 @@ def test_values_and_prices_are_those_that_are_said(data: Path) -> None:
     assert first.wait_usd_h == pytest.approx(0.4)
     assert first.deadline_s == pytest.approx(3 * 3600.0)
     assert first.estimate_s != first.run_s
+
+
+def test_deadlines_that_must_be_met_say_so_and_are_accounted_at_their_value(tmp_path: Path) -> None:
+    """A job of an hour that may take two, and one whose owner does not mind."""
+    lines = [
+        "job,vc,num_gpu,submit_min,duration_min,job_type,deadline_rel_min,soft_deadlines_rel_min,soft_values,model,iterations,interval",
+        "1,vc,8,1,60,strict,120,120,10,resnet101,100,7",
+        "2,vc,1,1,60,best,,,,resnet101,100,7",
+    ]
+    (tmp_path / "chronus_philly_mix1.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    (case,) = cases("chronus/must")
+    world = world_of(case, tmp_path)
+    strict, other = jobs_of(case, tmp_path, world)
+    assert (strict.must, other.must) == (True, False)
+    assert strict.value_usd == pytest.approx(3 * usd_gpu_h(V100) * 8)
+    assert request_of(strict, 0.0, {}).value_usd is None
+    (run,) = runs_of([case], ("greedy", "starburst"))
+    assert run.scheduler == "greedy", "others do not ask what a deadline is worth"
+    assert [row.finished for row in carried_out(run, tmp_path, None).rows] == [2]
 
 
 def row(scheduler: str, seed: int, loss_usd: float, load: str = "0.9") -> Row:
