@@ -58,6 +58,12 @@ class Explainer:
         """What the newest plan says of a job that it did not start; of one that it did not see, what follows from it."""
         return self._turn.waiting.get(job_id) or self._outside(job_id)
 
+    def why(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> str:
+        """Why it waits, or what became of it, and that this is not sure where its hosts are not heard."""
+        if waiting is not None:
+            return waiting.because
+        return with_unsure(job.because, placement, self._records, self._inventory)
+
     def _outside(self, job_id: str) -> Waiting | None:
         """Of a job outside the window: what keeps all that are like it; or else how many are before it."""
         standing, last = self._observer.line.standing(job_id), self._turn.last

@@ -18,7 +18,6 @@ from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
 from federator.control.scribe import Scribe
 from federator.control.series import SeriesDesk
 from federator.control.turn import Turn
-from federator.control.unheard import with_unsure
 from federator.kernel.errors import NotFound
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry
@@ -86,9 +85,8 @@ class Views:
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
-        because_now = with_unsure(job.because, placement, self._records, self._inventory)
         return JobDetail(
-            job=job if because_now == job.because else msgspec.structs.replace(job, because=because_now),
+            job=msgspec.structs.replace(job, because=self._explainer.why(job, None, placement)),
             spec=self._records.spec(job.spec_hash) if _may_read(seen_by, job) else self._without_values(job),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
@@ -169,9 +167,7 @@ class Views:
             home_finish_at=self._home_finish_at(job, placement, waiting),
             **self._expectations.of(job, waiting, placement).fields(),
             spent_usd=job.spent_usd,
-            because=waiting.because
-            if waiting
-            else with_unsure(job.because, placement, self._records, self._inventory),
+            because=self._explainer.why(job, waiting, placement),
             array=job.array,
             array_index=job.array_index,
             series=job.series,
