@@ -3,8 +3,8 @@
 40 % of the sites are on-premises (two or three pools of 8-GPU nodes), 30 % clouds (a reserved pool, and on-demand and spot offers that
 boot for 9 minutes), 30 % edges (4-GPU nodes). Five GPU models differ in speed and price. Gangs are from 1×1 to 32×8, run times lognormal,
 70 % of the jobs have deadlines, priorities come in three bands, jobs in heavy-tailed arrays of identical ones, 6 % of the work must stay
-in a region. The owned capacity is such that the work is 1.3 times what it can do in a day. Data and what moving it costs are left out:
-jobs cannot say yet what data they need.
+in a region. The owned capacity is such that the work is 1.3 times what it can do in a day. Half the arrays read a dataset that lies at one
+site: it has dice of its own, so that all else is as it was before there was data.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from federator.model.capacity import Market, Offer, Shape
+from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
+from federator.model.jobs import Input
 from federator.model.rules import BurstMode, Effect, Filter
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot
 
@@ -26,6 +28,9 @@ MODELS = {"L4": (0.35, 0.6), "A10": (0.45, 0.9), "V100": (0.5, 1.2), "A100": (1.
 """Speed, and what a GPU-hour costs on demand, in USD. Owned capacity costs a fifth of it, reserved two fifths, spot half."""
 GANGS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8), (16, 8), (32, 8))
 GANG_SHARES = (0.45, 0.15, 0.12, 0.12, 0.07, 0.05, 0.025, 0.01, 0.005)
+DATASETS, READS = 40, 0.5
+LINKS = LinkRule("links", within_region=Link(10.0, 0.01), between_regions=Link(2.0, 0.08))
+"""Gigabits a second, and USD a gigabyte: 50 GB to another region take 200 s and cost 4 USD."""
 CPUS_MILLI, MEMORY_MIB = 4_000, 32_768
 """Of each GPU that is asked for; hosts have three times as much per GPU."""
 
@@ -62,6 +67,8 @@ class Instance:
         """Draw it."""
         self.parameters = parameters
         self._draw = np.random.default_rng(parameters.seed)
+        self._data = np.random.default_rng((parameters.seed, 1))
+        self.datasets = [self._dataset(number) for number in range(DATASETS)]
         self._numbers = count()
         self._sizes = self._counts()
         self.classes = [self._class(size) for size in self._sizes]
@@ -76,7 +83,7 @@ class Instance:
             jobs=tuple(job for members in self.classes for job in members),
             pools=tuple(self.pools),
             offers=tuple(self.offers),
-            rules=(Filter(policy="burst", effect=Effect.ALLOW, mode=BurstMode.ECONOMIC),),
+            rules=(Filter("burst", Effect.ALLOW, mode=BurstMode.ECONOMIC), *self.datasets, LINKS),
         )
         return Problem(snapshot=snapshot, decision=f"turn-{number}")
 
@@ -119,8 +126,19 @@ class Instance:
             priority=int(draw.choice((30, 50, 70), p=(0.3, 0.5, 0.2))), nodes=nodes, gpus=gpus, models=models,
             cpus_milli=gpus * CPUS_MILLI, memory_mib=gpus * MEMORY_MIB, run_s=run_s, run_low_s=run_s / 1.8, run_high_s=run_s,
             speed=speed, max_duration_s=4 * run_s / min(speed.values()), deadline_at=deadline_at, site_labels=labels,
+            inputs=self._inputs(),
         )  # fmt: skip
         return [replace(first, id=f"job-{number}-{task}") for task in range(size)]
+
+    def _dataset(self, number: int) -> DatasetRule:
+        """Tens of gigabytes mostly, at one site."""
+        size = int(np.clip(self._data.lognormal(np.log(50e9), 1.2), 1e9, 2e12))
+        site = f"site-{self._data.integers(self.parameters.sites)}"
+        return DatasetRule("data", f"s3://data/{number}", size, (Spot(site, self._region(site)),))
+
+    def _inputs(self) -> tuple[Input, ...]:
+        number, reads = self._data.integers(DATASETS), self._data.random() < READS
+        return (Input(self.datasets[number].uri),) if reads else ()
 
     # -- capacity -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from federator.model.capacity import Market
+from federator.model.datasets import DatasetRule
 from federator.model.plans import Severity
 from federator.planning.checks import check
 from federator.planning.objective import Evaluator
@@ -46,6 +47,15 @@ def test_it_is_of_the_stated_make() -> None:
     with_deadline = [job for job in snapshot.jobs if job.deadline_at is not None]
     assert all(job.deadline_at and job.deadline_at > NOW for job in with_deadline)
     assert 0.5 < len(with_deadline) / 4000 < 0.9
+    reads = {job.name: bool(job.inputs) for job in snapshot.jobs}
+    assert 0.4 < sum(reads.values()) / 500 < 0.6
+    sites = {pool.site: pool.region for pool in snapshot.pools}
+    assert {
+        (spot.site, spot.region)
+        for each in snapshot.rules
+        if isinstance(each, DatasetRule)
+        for spot in each.replicas
+    } <= sites.items()
     largest = max(job.nodes for job in snapshot.jobs)
     assert any(pool.nodes >= largest and pool.gpus_per_node == 8 for pool in snapshot.pools)
 
