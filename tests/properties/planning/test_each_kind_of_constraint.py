@@ -14,7 +14,18 @@ import pytest
 from federator.model.capacity import Market, Shape
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Accelerators, Form, Input, Resources
-from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Period, PreemptRule, Rule, Scope
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    GuaranteeRow,
+    Opening,
+    Period,
+    PoolSelector,
+    PreemptRule,
+    Rule,
+    Scope,
+    Window,
+)
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.greedy import plan_greedily
 from federator.solving.decide import decide
@@ -143,6 +154,28 @@ def _preempting(dice: DICE) -> Problem:
     return a_world(jobs, [a_pool(free=(Shape(4, 64_000, 262_144),), busy=works)], rules=[rule])
 
 
+def _calendar(dice: DICE) -> Problem:
+    """It is 22:13 on a Tuesday: one of two hosts closes at eleven, for good or for half an hour, and stops what then runs, or not."""
+    closed = (Window(from_minute=1380, to_minute=dice.choice([1410, 1200])),)
+    opening = Opening("evenings", PoolSelector(sites=("edge",)), closed=closed, stops=dice.random() < 0.7)
+    jobs = _jobs(dice, saves=lambda: dice.random() < 0.3)
+    return a_world(jobs, [_host(2), a_pool("edge", nodes=1, gpus_per_node=2)], rules=[opening])
+
+
+def _doubt(dice: DICE) -> Problem:
+    """Of one of two hosts nothing has been heard for a while, and it is the cheaper one."""
+    age_s = dice.choice([20.0, 120.0, 900.0])
+    stale = a_pool("edge", nodes=1, gpus_per_node=2, age_s=age_s)
+    return a_world(_jobs(dice), [_host(2, price_usd_gpu_h=dice.choice([0.02, 0.2])), stale])
+
+
+def _approval(dice: DICE) -> Problem:
+    """What costs more than so much is rented only for whom a person has approved it."""
+    jobs = _jobs(dice, 3, approved_usd=lambda: dice.choice([0.0, 500.0]))
+    policy = bursting(approval_above_usd=dice.choice([15.0, 25.0]))
+    return a_world(jobs, offers=[an_offer()], rules=[policy])
+
+
 KINDS: dict[str, Rolled] = {
     "gpus": _capped(CapUnit.GPUS, 3.0),
     "jobs": _capped(CapUnit.JOBS, 2.0),
@@ -164,6 +197,9 @@ KINDS: dict[str, Rolled] = {
     "together": _together,
     "machines": _machines,
     "preempting": _preempting,
+    "calendar": _calendar,
+    "doubt": _doubt,
+    "approval": _approval,
 }
 
 
