@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 JOBS = 10
 """Jobs that a terminal shows."""
+TURNS_APART = "turns are a minute apart here, and at once in life: waits of short jobs are up to a minute too long, on both sides"
 
 
 def show_contrast(contrast: "Contrast", remarks: Sequence[str] = ()) -> None:
@@ -27,7 +28,7 @@ def show_contrast(contrast: "Contrast", remarks: Sequence[str] = ()) -> None:
     from federator.simulation.contrast_page import measures, sentence
 
     parts: list[RenderableType] = [Text(f"{contrast.names[1]}: {change}") for change in contrast.changes]
-    parts += [Text(remark, style="dim") for remark in remarks]
+    parts += [Text(remark, style="dim") for remark in (*remarks, TURNS_APART)]
     rows = measures(contrast.total.before, contrast.total.after)
     parts += [
         Text(""),
@@ -68,11 +69,11 @@ def write_contrast(
     from federator.simulation.report import page
 
     if json is not None:
-        told = {"contrast": found.contrast, "remarks": list(remarks), "study": study}
+        told = {"contrast": found.contrast, "remarks": [*remarks, TURNS_APART], "study": study}
         put(json, msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
     if report is not None:
         title = f"{' and '.join(found.contrast.names)}: {study.trace} on {study.world}"
-        put(report, page(study, lead(found.contrast, remarks), title))
+        put(report, page(study, lead(found.contrast, (*remarks, TURNS_APART)), title))
 
 
 def put(path: Path, text: str) -> None:

@@ -37,12 +37,10 @@ class TerminalReason(StrEnum):
     STAGING_FAILED = "staging-failed"
     IMAGE_PULL_FAILED = "image-pull-failed"
     MAX_DURATION = "max-duration"
-    MAX_COST = "max-cost"
     OUT_OF_MEMORY = "out-of-memory"
     DEPENDENCY_FAILED = "dependency-failed"
     RETRIES_SPENT = "retries-spent"
     CANCELLED = "cancelled"
-    SITE_DECLARED_DEAD = "site-declared-dead"
 
 
 WHOLE_MILLI = 1000

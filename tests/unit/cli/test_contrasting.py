@@ -71,6 +71,8 @@ def test_a_proposed_set_is_run_beside_the_one_of_the_world(federator: Command, f
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "proposed: BurstPolicy/rent is new" in ran.out
+    assert "turns are a minute apart here" in ran.out
+    assert "turns are a minute apart here" in page.read_text()
     told = rows(ran.out)
     assert told["deadlines met"] == ["1", "3", "+2"]
     assert told["rent, USD"][0] == "0.00"

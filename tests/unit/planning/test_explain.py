@@ -288,3 +288,13 @@ def test_what_would_not_be_rented_for_its_chance_is_not_said_to_be_rented_later(
     again = plan_greedily(apply(problem, advice.changes[:1]))
     assert again.waiting == ()
     assert [type(action).__name__ for action in again.actions] == ["Rent"]
+
+
+def test_of_a_place_that_is_full_it_is_said_until_when() -> None:
+    work = busy("p", "j", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW + HOUR)
+    full = a_pool(nodes=1, busy=(work,), free=(Shape(0, 63_000, 261_120),))
+    problem = a_world([a_job("one", gpus=4)], [full])
+    (home,) = explain_waiting(problem, plan_greedily(problem), "one").sites
+    assert home.filter == "busy"
+    assert "room at about 23:13" in home.text
+    assert home.change == "wait until 23:13, or more hosts there"
