@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from federator.model.datasets import DatasetRule, Link, LinkRule, Moves, Spot
 from federator.model.jobs import Input
 from federator.model.plans import Plan, Severity
-from federator.model.rules import CapRow, CapUnit, Effect, Filter, Opening, Period, PoolSelector, Window
+from federator.model.rules import CapRow, CapUnit, Effect, Filter, Opening, Period, PoolSelector, Rule, Window
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from tests.support.worlds import (
@@ -80,7 +80,7 @@ def test_what_moving_its_data_costs_counts_for_budgets_at_home_and_away() -> Non
     for action, usd in ((at_home, 9.0), (away, 9.0 + rent_usd)):
         for cap_usd in (usd, usd - 0.1):
             cap = CapRow("budget", CapUnit.USD, cap_usd, period=Period.DAY)
-            rules = [data, links, cap, bursting(for_waiting=True)]
+            rules: list[Rule] = [data, links, cap, bursting(for_waiting=True)]
             found = blamed(a_world([job], [pool], [offer], rules), a_plan(action))
             assert found == (set() if cap_usd == usd else {("job-a", 6)}), (action, cap_usd)
     wrong = replace(at_home, moves=replace(moves, usd=1.0))
