@@ -262,6 +262,7 @@ def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
         Column("PRICE FROM", lambda row: row.price_source or "settings", wide=True),
         Column("BOOTS IN", lambda row: duration(row.delay_s), right=True, least=90),
         Column("AVAILABLE", lambda row: str(row.available), right=True),
+        Column("OUT OF", lambda row: row.stock, wide=True),
         Column(
             "AVOIDED",
             lambda row: "" if (row.avoid_until_at or 0) <= now else f"until {when(row.avoid_until_at, now)}",

@@ -9,7 +9,7 @@ from federator.control.intake_checks import QueueBook
 from federator.control.inventory import Inventory
 from federator.control.money import outstanding_usd, spend, spend_rows
 from federator.control.records import Records
-from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Offer, Pool, Shape
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
 from federator.model.rules import (
@@ -27,7 +27,7 @@ from federator.model.snapshot import PoolView, SpendView
 from federator.planning.candidates import Candidate, of_pools
 from federator.planning.periods import period_end, period_start
 from federator.planning.rule_words import whose
-from federator.wire.http import BudgetRow, LeaseRow, MemberRow, PartRow, PoolRow, QueueRow, SiteRow
+from federator.wire.http import BudgetRow, LeaseRow, MemberRow, OfferRow, PartRow, PoolRow, QueueRow, SiteRow
 
 EARLIEST_PACE = 0.02
 """Part of a period that must be over before what it will have cost is forecast."""
@@ -98,6 +98,25 @@ def member_row(member: Member, inventory: Inventory) -> MemberRow:
 
 _EMPTY = {SiteKind.CLOUD: "nothing of it is rented now"}
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
+
+
+def offer_row(offer: Offer, site: str, inventory: Inventory) -> OfferRow:
+    """What could be rented for that site, and what of the stock that it draws on is taken."""
+    stock = offer.stock
+    return OfferRow(
+        provider=offer.provider,
+        name=offer.name,
+        site=site,
+        model=offer.model,
+        gpus=offer.gpus,
+        market=offer.market,
+        price_usd_h=offer.price_usd_h,
+        delay_s=offer.delay_s,
+        available=offer.to_be_had,
+        stock=f"{stock.name}: {stock.used} of {stock.limit} {stock.unit} taken" if stock else "",
+        avoid_until_at=inventory.avoided(offer.provider, offer)[0],
+        price_source=offer.price_source,
+    )
 
 
 def _status(statuses: list[str]) -> str:

@@ -14,7 +14,7 @@ from federator.control.inventory import Inventory
 from federator.control.listing import Wanted, listed, named
 from federator.control.observation import Observer
 from federator.control.records import Records
-from federator.control.rows import budget_rows, lease_row, queue_rows, site_row
+from federator.control.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
 from federator.control.scribe import Scribe
 from federator.control.series import SeriesDesk
 from federator.control.turn import Turn
@@ -208,19 +208,7 @@ class Views:
     def offers(self) -> list[OfferRow]:
         """What could be rented, cheapest first."""
         rows = [
-            OfferRow(
-                provider=provider,
-                name=offer.name,
-                site=self._providers[provider].site,
-                model=offer.model,
-                gpus=offer.gpus,
-                market=offer.market,
-                price_usd_h=offer.price_usd_h,
-                delay_s=offer.delay_s,
-                available=offer.available,
-                avoid_until_at=self._inventory.avoided(provider, offer)[0],
-                price_source=offer.price_source,
-            )
+            offer_row(offer, self._providers[provider].site, self._inventory)
             for provider, offers in self._inventory.offers.items()
             for offer in offers
         ]

@@ -11,7 +11,7 @@ Where things are:
 - Who may run where: `asking`, `feasibility`, `permits`, `gates`.
 - What things are worth: `prices`, `objective`, `displacing`, `congestion`, `curve`.
 - When: `forecast`, `patience`, `chances` (of being late), `ranges` (that are shown); the schedule in plain Python: `schedule`, `board`, `bookings`, `blocks`, `lanes`; by the compiled `kernels`: `listed`, `ways`, `cases`, `carried`.
-- Renting: `burst`, `stopping` (when to wait for home no longer), `interruptions`, `warmth`, `proposals`.
+- Renting: `burst`, `stopping` (when to wait for home no longer), `stocks` (what is left), `interruptions`, `warmth`, `proposals`.
 - The model for solvers: `columns`, `starts`, `hours`, `free_hours`, `cap_rows`, `buckets`, `growing`.
 - Plans: `greedy`, `leading` (of a very long line), `preview`, `interpret`, `preferring`, `reclaim`, `resizing`, `waking`, `differences`. Whether they hold: `checks`.
 - Why, and what would help: `explain`, `reasons`, `form_reasons`, `remedies`, `advice`, `burdens`, `helping`, `renting_helps`, `scenes`, `changes`, `rule_words`, `wording`.

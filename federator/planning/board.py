@@ -21,6 +21,7 @@ class Board:
         self.world, self.bursting, self.order, self.now = world, bursting, order, world.now
         self.lots = world.lots()
         self.caps = world.caps.copy()
+        self.stocks = world.stocks.copy()
         self.result = Schedule()
         self.hold: Hold | None = None
         self.rented: set[int] = set()
@@ -96,7 +97,9 @@ class Board:
         finish = ready + candidate.run_s(job)
         whole = Host(candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
         hosts: list[int] = []
-        for _ in range(machines(job, candidate)):
+        count = machines(job, candidate)
+        self.stocks.take(self.world.place_of(place), count)
+        for _ in range(count):
             host, ranks = lot.add_host(), min(whole.ranks(need), job.nodes - len(hosts))
             rest = (whole[0] - ranks * need[0], whole[1] - ranks * need[1], whole[2] - ranks * need[2])
             self._release(place, ready, rest, (host,), None)

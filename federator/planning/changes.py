@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Shape
+from federator.model.capacity import Offer, Shape
 from federator.model.changes import (
     AskFor,
     Change,
@@ -65,7 +65,7 @@ def changed(snapshot: Snapshot, change: Change) -> Snapshot:
             return replace(
                 snapshot,
                 pools=tuple(pool_with(view, change) for view in snapshot.pools),
-                offers=tuple(_offer_with(view, change) for view in snapshot.offers),
+                offers=_offers_with(snapshot.offers, change),
             )
         case RaiseCap() | ChangeRule() | Permit():
             return replace(snapshot, rules=rules_with(snapshot.rules, change))
@@ -147,10 +147,25 @@ def pool_with(view: PoolView, change: Change) -> PoolView:
     return view
 
 
-def _offer_with(view: OfferView, change: Change) -> OfferView:
-    if not isinstance(change, MoreHosts) or view.key != change.key:
-        return view
-    return replace(view, offer=replace(view.offer, available=view.offer.available + change.hosts))
+def _offers_with(offers: tuple[OfferView, ...], change: Change) -> tuple[OfferView, ...]:
+    """So many more machines of an offer are so many more with its GPU shared, and as much more of its stock."""
+    more = next(
+        (view.offer for view in offers if isinstance(change, MoreHosts) and view.key == change.key), None
+    )
+    if more is None or not isinstance(change, MoreHosts):
+        return offers
+    return tuple(replace(view, offer=_with_more(view.offer, more, change.hosts)) for view in offers)
+
+
+def _with_more(offer: Offer, more: Offer, machines: int) -> Offer:
+    if offer.provider != more.provider:
+        return offer
+    if offer.as_offered().name == more.as_offered().name:
+        offer = replace(offer, available=offer.available + machines)
+    if offer.stock and more.stock and offer.stock.name == more.stock.name:
+        stock = replace(offer.stock, limit=offer.stock.limit + machines * more.stock.each)
+        offer = replace(offer, stock=stock)
+    return offer
 
 
 def rules_with(rules: tuple[Rule, ...], change: Change) -> tuple[Rule, ...]:

@@ -231,7 +231,7 @@ class _Builder:
         job, case = self.world.as_form(members[0], place), cases[0][0]
         all_, now = sum(of for _, of in cases), sum(of for c, of in cases if c.is_now(self.now))
         count = machines(job, at)
-        most = min(now, at.offer.offer.available // count)
+        most = min(now, self.world.stocks.room(self.world.place_of(place)) // count)
         wait_h = self.world.book.wait_usd_h(job) / 3600.0
         committed = []
         if most:
@@ -240,7 +240,8 @@ class _Builder:
             serve.add(column, 1.0)
             self.caps.rental(column, job, place, 0.0, now=True)
             self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
-            self._available(place).add(column, float(count))
+            for source, each in self.world.stocks.draws[self.world.place_of(place)]:
+                self._left(source).add(column, float(count * each))
             committed.append(column)
         if all_ > now and job.deadline_at is not None:
             rent_at = next(c.rent_at for c, _ in cases if not c.is_now(self.now))
@@ -328,11 +329,12 @@ class _Builder:
         """GPUs beside the jobs that rent there: sharers never exceed them."""
         return self._row(f"spare/{self.world.places[place].key}", 0.0)
 
-    def _available(self, place: int) -> Terms:
-        offer = self.world.places[place].offer
-        return self._row(
-            f"available/{self.world.places[place].key}", float(offer.offer.available if offer else 0)
-        )
+    def _left(self, source: int) -> Terms:
+        """What is left of an offer, or of a stock that several draw on."""
+        stocks = self.world.stocks
+        first, stock = self.world.places[stocks.first[source]], stocks.known[source]
+        name = f"available/{first.key}" if stock is None else f"stock/{first.provider}/{stock.name}"
+        return self._row(name, float(stocks.left[source]))
 
     def _row(self, name: str, high: float) -> Terms:
         if name not in self.named:

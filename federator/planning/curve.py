@@ -49,7 +49,7 @@ def _now(standing: Standing, job: JobView) -> Iterator[PricePoint]:
             usable = not at.rented or standing.bursting.may_use_lease(view, choice)
             if usable and standing.lots[choice].fits(need_of(view), view.nodes):
                 yield _point(standing, view, at, world.now, rents=False)
-        elif at.offer.offer.available - standing.rented.get(world.place_of(choice), 0) >= machines(view, at):
+        elif standing.stocks.room(world.place_of(choice)) >= machines(view, at):
             yield _point(standing, view, at, world.now + at.offer.offer.delay_s, rents=True)
 
 

@@ -359,7 +359,10 @@ SITUATIONS: tuple[tuple[str, str], ...] = (
     ("booting", "The capacity is rented and boots."),
     ("queue-limit", "A cap on GPUs or jobs of the queue is reached."),
     ("budget", "A cap on money, on hourly rent or on instances is reached."),
-    ("sold-out", "The provider has no more of it."),
+    (
+        "sold-out",
+        "The provider has no more of it, or too little left of a stock, such as a quota, that it draws on with others.",
+    ),
     ("busy", "No free shape holds the job now."),
     ("held", "Free GPUs are held for a named job until a named time."),
     ("better-elsewhere", "It fits, but another place is better for it."),

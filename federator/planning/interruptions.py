@@ -70,7 +70,7 @@ class Interruptions:
             for p in self.world.offered(job)
             if places[p].market is Market.ON_DEMAND
             and (offer := places[p].offer)
-            and offer.offer.available >= machines(self.world.as_form(job, p), places[p])
+            and offer.offer.to_be_had >= machines(self.world.as_form(job, p), places[p])
         ]
 
     def fresh_s(self, job: JobView, place: int) -> float:

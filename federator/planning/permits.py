@@ -138,8 +138,9 @@ def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 
 def proposed_limit_s(job: JobView) -> float:
-    """A max_duration that is long enough for the run as it is forecast."""
-    return math.ceil(max(job.run_s, job.run_high_s) / LIMIT_STEP_S) * LIMIT_STEP_S
+    """A max_duration that is long enough for the run as it is forecast; a job in a slower form may run for longer than its file says."""
+    needs_s = max(job.run_s, job.run_high_s) * min(1.0, job.throughput)
+    return math.ceil(needs_s / LIMIT_STEP_S) * LIMIT_STEP_S
 
 
 def worst_rent_s(job: JobView, at: Candidate) -> float:

@@ -30,6 +30,7 @@ from federator.planning.feasibility import CLOSED, FILTERS, opens_in_time, rejec
 from federator.planning.gates import Gates
 from federator.planning.rulebook import RuleBook
 from federator.planning.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, widest
+from federator.planning.stocks import Stocks
 from federator.planning.yard import Lot, Lots, lot_of
 
 BAND = 10
@@ -240,6 +241,11 @@ class World:
     def waited_s(self, job: JobView) -> float:
         """How long the job has waited."""
         return max(0.0, self.now - job.submitted_at)
+
+    @cached_property
+    def stocks(self) -> Stocks:
+        """What machines could be rented from as things stand, to be copied."""
+        return Stocks(self.places)
 
     @cached_property
     def caps(self) -> Caps:

@@ -59,7 +59,7 @@ class Standing:
         self.world, self.bursting = world, bursting
         self.lots = world.lots()
         self.caps = Caps(world.snapshot, world.book.caps)
-        self.rented: dict[int, int] = {}
+        self.stocks = world.stocks.copy()
         self._asked: JobView | None = None
         self._found: dict[int, SiteReason] = {}
         """Of the job that was asked about last: an explanation asks the same several times."""
@@ -70,9 +70,7 @@ class Standing:
             if world.places[place].offer is None:
                 self._occupy(job, place)
             else:
-                count = machines(job, world.places[place])
-                offer = world.place_of(place)
-                self.rented[offer] = self.rented.get(offer, 0) + count
+                self.stocks.take(world.place_of(place), machines(job, world.places[place]))
 
     def _occupy(self, job: JobView, place: int) -> None:
         """The job starts now and is expected to end in time."""
@@ -279,18 +277,23 @@ class Standing:
             name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
             return (name, *self.caps.describe(row, job, at))
         assert at.offer is not None, "only offers are rented"
-        left, count = (
-            at.offer.offer.available - self.rented.get(self.world.place_of(place), 0),
-            machines(job, at),
-        )
+        left, count = self.stocks.room(self.world.place_of(place)), machines(job, at)
         if left < count:
-            text = (
-                f"{at.provider} has {left} more of it, and the job needs {count}"
-                if left > 0
-                else f"{at.provider} has no more of it"
-            )
-            return "sold-out", text, "another offer, or wait"
+            return "sold-out", self._sold_out(place, left, count), "another offer, or wait"
         return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
+
+    def _sold_out(self, place: int, left: int, count: int) -> str:
+        """What of an offer, or of the stock that it draws on, is not enough."""
+        provider, short = (
+            self.world.places[place].provider,
+            self.stocks.short(self.world.place_of(place), count),
+        )
+        if short is not None:
+            stock, taken, needs = short
+            return f"{taken} of {stock.limit} {stock.unit} that {provider} has of {stock.name} are taken, and the job needs {needs}"
+        if left > 0:
+            return f"{provider} has {left} more of it, and the job needs {count}"
+        return f"{provider} has no more of it"
 
 
 def _besides(at: Candidate, job: JobView) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
-from federator.model.jobs import WHOLE_MILLI
+from federator.model.jobs import WHOLE_MILLI, longest_s
 from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
 from federator.model.snapshot import JobView, Snapshot
 from federator.planning.asking import Ground, Rejection
@@ -112,6 +112,8 @@ def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Way
 def _with(job: JobView, at: Candidate, ground: Ground, change: Change) -> tuple[JobView, Candidate, Ground]:
     """The three things that filters look at, with the change made; only what it is about is made anew."""
     if isinstance(change, AskFor):
+        if change.field == "max_duration_s" and isinstance(change.value, int | float):
+            change = replace(change, value=longest_s(change.value, job.throughput))
         return job_with(job, change), at, ground
     if isinstance(change, Open | Offers):
         return job, _reopened(at, change), ground

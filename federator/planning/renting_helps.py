@@ -119,9 +119,12 @@ def _step(
             open_ = [choice for choice in world.choices(other, place) if choice in world.open_to(other)]
             if waiting.reason == "sold-out" and open_:
                 more += machines(world.as_form(other, open_[0]), at)
-        return f"{more} more of {at.shown} to be had", (
-            MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),
-        )
+        short = standing.stocks.short(world.place_of(place), machines(job, at))
+        what = f"{more} more of {at.shown} to be had"
+        if short is not None:
+            stock, _, needs = short
+            what = f"{more * needs // machines(job, at)} more {stock.unit} of {stock.name}"
+        return what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),)
     lift = RENTING.get(reason.filter)
     return lift(standing, job, place, reason) if lift is not None else None
 

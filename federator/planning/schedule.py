@@ -276,8 +276,7 @@ class _Engine(Board):
         if self.caps.blocking(job, candidate) is not None:
             return
         if candidate.offer is not None:
-            left = candidate.offer.offer.available - len(self.lots[place].hosts)
-            if machines(job, candidate) <= left:
+            if machines(job, candidate) <= self.stocks.room(self.world.place_of(place)):
                 self._rent(job, place, candidate.offer.offer.delay_s)
         elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
             self._start(job, place, self.now, hosts)

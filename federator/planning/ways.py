@@ -25,6 +25,7 @@ from federator.planning.permits import only_deadlines
 from federator.planning.prices import doubt_usd, longer_s
 from federator.planning.problem import OPTION, World, under
 from federator.planning.rulebook import matches
+from federator.planning.stocks import Stocks
 from federator.planning.yard import RANKS_PER_WORK
 
 Floats = NDArray[np.float64]
@@ -116,6 +117,7 @@ class Numbers:
         world = self.world
         lots = [world.lot(place) for place in range(len(world.places))]
         places = _places(world.places)
+        _count_stocks(places, world.stocks)
         hosts = _table(t.HOST, sum(len(lot.hosts) for lot in lots))
         free = _ints([host for lot in lots for host in lot.hosts]).reshape(-1, 3)
         hosts["gpus"], hosts["cpus"], hosts["memory"] = free.T
@@ -315,7 +317,6 @@ def _most_ranks(job: JobView) -> int:
 def _places(candidates: Sequence[Candidate]) -> Records:
     places = _table(t.PLACE, len(candidates))
     places["kind"] = [t.OFFER if c.offer else t.LEASE if c.rented else t.OWNED for c in candidates]
-    places["available"] = [c.offer.offer.available if c.offer else 0 for c in candidates]
     places["delay_s"] = [c.offer.offer.delay_s if c.offer else 0.0 for c in candidates]
     places["usd_h"] = [c.instance_usd_h for c in candidates]
     places["gpus"] = [c.gpus for c in candidates]
@@ -324,6 +325,18 @@ def _places(candidates: Sequence[Candidate]) -> Records:
     places["all_gpus"] = [c.gpus_in_all for c in candidates]
     places["soonest"], places["latest"] = -1, -1
     return places
+
+
+def _count_stocks(places: Records, stocks: Stocks) -> None:
+    """Of sources that several offers draw on, the first of these keeps count."""
+    places["stock"] = -1
+    for place, draws in enumerate(stocks.draws):
+        for source, each in draws:
+            first, left = stocks.first[source], stocks.left[source]
+            if stocks.known[source] is None:
+                places["counter"][place], places["left"][first] = first, left
+            else:
+                places["stock"][place], places["each"][place], places["stock_left"][first] = first, each, left
 
 
 def _table(kind: np.dtype[Any], length: int) -> Records:

@@ -274,7 +274,7 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `federator offers`."""
+    """A line of `federator offers`. `stock`: what it draws on with other offers, and how much of that is taken. `price_source`: where the price is from, and of when; empty: from the settings."""
 
     provider: str
     name: str
@@ -285,9 +285,9 @@ class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
     price_usd_h: float
     delay_s: float
     available: int
+    stock: str = ""
     avoid_until_at: float | None = None
     price_source: str = ""
-    """Where the price is from, and of when; empty: from the settings."""
 
 
 class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from federator.model.capacity import Shape
+from federator.model.capacity import Offer, Shape
 from federator.model.plans import Place, Plan, Preempt, Rent
 from federator.model.rules import CapUnit
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
@@ -70,8 +70,8 @@ class _Aftermath:
         view = job.as_form(action.form)
         found = self.offers[f"{action.provider}/{action.offer}"]
         self._commit(self.caps.adds(view, of_offer(found, self.world.data)))
-        offer = replace(found.offer, available=(found.offer.available or 0) - action.machines)
-        self.offers[found.key] = replace(found, offer=offer)
+        for key, other in self.offers.items():
+            self.offers[key] = replace(other, offer=_less(other.offer, found.offer, action.machines))
         left = view.nodes
         for number in range(action.machines):
             pool = self._booting(found, action, job, number)
@@ -156,6 +156,18 @@ class _Aftermath:
             priority=job.priority, started_at=self.now, shared=view.shared, form=action.form,
         )  # fmt: skip
         self.pools[pool.key] = replace(pool, free=tuple(free), busy=(*pool.busy, work))
+
+
+def _less(offer: Offer, rented: Offer, machines: int) -> Offer:
+    """What is left of an offer beside so many machines of another: of the same under another name, or of the stock of both."""
+    if offer.provider != rented.provider:
+        return offer
+    if offer.as_offered().name == rented.as_offered().name:
+        offer = replace(offer, available=offer.available - machines)
+    if offer.stock and rented.stock and offer.stock.name == rented.stock.name:
+        used = offer.stock.used + machines * rented.stock.each
+        offer = replace(offer, stock=replace(offer.stock, used=used))
+    return offer
 
 
 def _ranks(host: Shape, view: JobView) -> int:

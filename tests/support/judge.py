@@ -30,7 +30,7 @@ def broken(problem: Problem, plan: Plan) -> set[str]:
     for job, at in starts:
         found |= set(_wishes(job, at))
         found |= set(_policies(problem, job, at))
-    found |= set(_hosts(problem, plan))
+    found |= {*_hosts(problem, plan), *_instances(problem, plan)}
     for rule in problem.snapshot.rules:
         if isinstance(rule, CapRow):
             found |= set(_cap(problem, rule, starts))
@@ -247,25 +247,15 @@ def _borrowing(problem: Problem, row: GuaranteeRow, starts: list[Start]) -> Iter
 
 
 def _hosts(problem: Problem, plan: Plan) -> Iterator[str]:
-    """Whether all ranks of all actions have room at once, host by host; and each offer as many instances, each big enough."""
+    """Whether all ranks of all actions have room at once, host by host."""
     jobs = {job.id: job for job in problem.snapshot.jobs}
     ranks: dict[tuple[str, str, str], list[Host]] = {}
-    rented: Counter[str] = Counter()
     for action in plan.actions:
-        if not isinstance(action, Place | Rent):
-            continue
-        job = jobs[action.job].as_form(action.form)
-        size = job.gpus, job.cpus_milli, job.memory_mib, (job.id,) * (job.together == "spread")
         if isinstance(action, Place):
+            job = jobs[action.job].as_form(action.form)
+            size = job.gpus, job.cpus_milli, job.memory_mib, (job.id,) * (job.together == "spread")
             for member in action.members:
                 ranks.setdefault((action.site, member, action.pool), []).append(size)
-        elif (view := _offer(problem, action)) is not None:
-            rented[view.key] += 1
-            whole: list[Host] = [(view.offer.gpus, view.offer.cpus_milli, view.offer.memory_mib, ())]
-            if not _lie(whole, [size] * job.nodes):
-                yield "instance too small"
-            if rented[view.key] > view.offer.available:
-                yield "no more instances"
     for pool in problem.snapshot.pools:
         wanted = ranks.get((pool.site, pool.member, pool.pool), [])
         free: list[Host] = [
@@ -273,6 +263,28 @@ def _hosts(problem: Problem, plan: Plan) -> Iterator[str]:
         ]
         if not _lie(free, sorted(wanted, reverse=True)):
             yield "capacity"
+
+
+def _instances(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Whether each offer has as many instances, each big enough, and what several draw on is enough for all."""
+    jobs = {job.id: job for job in problem.snapshot.jobs}
+    taken: Counter[tuple[str, str, str]] = Counter()
+    for action in plan.actions:
+        if not isinstance(action, Rent) or (view := _offer(problem, action)) is None:
+            continue
+        job, offer = jobs[action.job].as_form(action.form), view.offer
+        size = job.gpus, job.cpus_milli, job.memory_mib, (job.id,) * (job.together == "spread")
+        if not _lie([(offer.gpus, offer.cpus_milli, offer.memory_mib, ())], [size] * job.nodes):
+            yield "instance too small"
+        own = offer.provider, "offer", offer.as_offered().name
+        taken[own] += 1
+        if taken[own] > offer.available:
+            yield "no more instances"
+        if offer.stock:
+            shared = offer.provider, "stock", offer.stock.name
+            taken[shared] += offer.stock.each
+            if taken[shared] > offer.stock.limit - offer.stock.used:
+                yield "stock used up"
 
 
 def _lie(hosts: list[Host], ranks: list[Host]) -> bool:

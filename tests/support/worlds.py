@@ -31,6 +31,7 @@ from federator.model.rules import (
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from tests.support.data_worlds import DATA, DATASETS, INPUTS, LINK_RULES, rarely
 from tests.support.form_worlds import forms_at_random
+from tests.support.stocked import on_a_stock
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
@@ -384,6 +385,13 @@ def worlds_at_random(draw: st.DrawFn, most_jobs: int = 6) -> Problem:
     places = [draw(pools_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 3, 0])))]
     pools = [pool for pools in places for pool in pools]
     offers = [draw(offers_at_random(number)) for number in range(draw(st.sampled_from([1, 2, 0])))]
+    offers = draw(on_a_stock(offers))
+    if any(job.shared for job in jobs):
+        offers += [
+            msgspec.structs.replace(view, offer=view.offer.as_shared())
+            for view in offers
+            if view.offer.gpus == 1
+        ]
     permits = draw(st.sampled_from([(bursting(),), (bursting(for_waiting=True),), ()]))
     rules = [*permits, *draw(st.lists(RULES, max_size=4))]
     if any(job.inputs for job in jobs):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from federator.model.capacity import Shape
 from federator.model.plans import Place, Rent
 from federator.model.snapshot import JobView, PoolView
+from federator.planning.checks.drawing import draws
 from federator.planning.checks.ground import Fault, Ground, Target
 from federator.planning.checks.packing import Hosts, Mark
 
@@ -71,11 +72,10 @@ def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
         )
     if action.machines < 1:
         yield Fault(4, f"the plan rents {action.machines} instances of {view.key}")
-    if ground.rented.get(view.key, 0) + action.machines > view.offer.available:
-        yield Fault(
-            4,
-            f"{view.key} has only {view.offer.available} instances left, this takes {action.machines} beside earlier actions",
-        )
+    for drawn in draws(view.offer):
+        if ground.drawn.get(drawn.of, 0) + action.machines * drawn.each > drawn.left:
+            text = f"{view.key} has only {drawn.text}, this takes {action.machines} beside earlier actions"
+            yield Fault(4, text)
 
 
 def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:

@@ -28,6 +28,7 @@ from federator.model.rules import (
     selects,
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
+from federator.planning.checks.drawing import draws
 from federator.planning.checks.moving import Moved, Moving
 from federator.planning.checks.packing import Hosts
 from federator.planning.checks.shares import asked, due, plus, used
@@ -210,7 +211,8 @@ class Ground:
         )
         self.hosts = {pool.key: Hosts(pool.free) for pool in snapshot.pools}
         self.cap_use = [self._use_now(cap) for cap in self.caps]
-        self.rented: dict[str, int] = {}
+        self.drawn: dict[tuple[str, str, bool], int] = {}
+        """What accepted actions take of each offer's machines, and of stocks."""
         self.acted: set[str] = set()
         self.stopped: set[str] = set()
         self.cap_changes = [0.0] * len(self.caps)
@@ -280,8 +282,9 @@ class Ground:
         for index in self.guarantees_on(job, target):
             self.guarantee_use[index] += job.gpus_total
             self.share_use[index] = plus(self.share_use[index], asked(job))
-        if isinstance(action, Rent):
-            self.rented[target.key] = self.rented.get(target.key, 0) + action.machines
+        if isinstance(action, Rent) and target.offer is not None:
+            for drawn in draws(target.offer.offer):
+                self.drawn[drawn.of] = self.drawn.get(drawn.of, 0) + action.machines * drawn.each
 
     def apply_preempt(self, action: Preempt) -> None:
         """Remember that this placement is being stopped. It frees nothing within this plan."""

@@ -356,7 +356,10 @@ def force(s, job, number):
     if blocking(s, s.jobs[job].klass, way, False) >= 0:
         return
     if place.kind == OFFER:
-        if place.hosts + way.machines <= place.available:
+        enough = s.places[place.counter].left >= way.machines
+        if place.stock >= 0:
+            enough = enough and s.places[place.stock].stock_left >= way.machines * place.each
+        if enough:
             rent(s, job, number)
     elif choose_for(s, job, way):
         start(s, job, number, s.state[0].now, False)
@@ -371,6 +374,9 @@ def rent(s, job, number):
     finish = ready + way.run_s
     each = ranks_on(place.gpus, place.cpus, place.memory, way)
     first, left = place.first_host + place.hosts, way.nodes
+    s.places[place.counter].left -= way.machines
+    if place.stock >= 0:
+        s.places[place.stock].stock_left -= way.machines * place.each
     for _ in range(way.machines):
         ranks = min(left, each)
         s.given[0].chosen = place.first_host + place.hosts

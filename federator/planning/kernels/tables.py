@@ -52,7 +52,9 @@ STATE = _record(
     " run_usd rent_usd wait_usd miss_usd egress_usd shortfall_usd policy_usd",
 )
 PLACE = _record(
-    "kind available gpus cpus memory first_host hosts members first_release"
+    "kind gpus cpus memory first_host hosts members first_release"
+    # Of an offer: the place that keeps count of how many machines are left, and of the stock that they draw on (-1: none), and what each takes of that; and these counts.
+    " counter stock each left stock_left"
     # Free in all; whether something is rented there by this decision; whether it has gained, and a list of those that have.
     " free_gpus free_cpus free_memory rented gained fresh"
     # The soonest and the last release (-1: none).

@@ -100,6 +100,7 @@ class _Pass:
         self.bursting = self.evaluator.bursting
         self.caps = Caps(world.snapshot, world.book.caps)
         self.result = Schedule(caps=self.caps)
+        self.stocks = self.world.stocks.copy()
         self.lots: dict[int, Lot] = {}
         self.full: set[tuple[object, ...]] = set()
         self.listed: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -172,19 +173,15 @@ class _Pass:
             site = self.world.places[case.place].site
             if self._may_be_rented_for(job, site) and self._rents_now(job, case):
                 self.rentals += 1
-                self.caps.take(job, self.world.places[case.place])
+                at = self.world.places[case.place]
+                self.caps.take(job, at)
+                self.stocks.take(self.world.place_of(case.place), machines(job, at))
                 self.result.bookings[job.id] = Booking(case.place, case.start_at, case.finish_at, rents=True)
                 return
 
     def _rents_now(self, job: JobView, case: Case) -> bool:
         at = self.world.places[case.place]
-        renting = (
-            self.world.by_id[name]
-            for name, b in self.result.bookings.items()
-            if b.rents and b.place == case.place
-        )
-        rented = sum(machines(other, at) for other in renting)
-        left = at.offer is not None and at.offer.offer.available >= rented + machines(job, at)
+        left = self.stocks.room(self.world.place_of(case.place)) >= machines(job, at)
         return left and case.is_now(self.world.now) and self.caps.blocking(job, at) is None
 
     def _lot(self, place: int) -> Lot:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from federator.model.capacity import Market
+from federator.model.capacity import Market, Stock
 from federator.model.plans import Action, Place, Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Rule, Scope
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
@@ -212,6 +212,7 @@ DAMAGE_TO_A_RENTAL: dict[str, Callable[[Case], Damaged]] = {
     "another provider": lambda c: _action(c, c.rent, provider="no-such-provider"),
     "another site": lambda c: _action(c, c.rent, site="own-site"),
     "sold out": lambda c: _offer(c, available=0),
+    "its stock is used up": lambda c: _offer(c, stock=Stock("quota", 8, each=1, used=8)),
     "avoided": lambda c: _offer(c, avoid_until_at=NOW + 1.0),
     "too small": lambda c: _offer(c, gpus=0),
     "another model": lambda c: _offer(c, model="B9"),

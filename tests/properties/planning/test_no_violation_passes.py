@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from federator.model.capacity import Market, Shape
+from federator.model.capacity import Market, Shape, Stock
 from federator.model.plans import Action
 from federator.model.rules import (
     BurstMode,
@@ -43,13 +43,13 @@ from tests.support.worlds import (
     rented,
 )
 
-INSTANCES = 10_000
+INSTANCES = 12_000
 QUEUES = ("batch", "research", "research/vision")
 MODELS = ("A100", "H100")
 SORTS = {
     "twice", "changed", "runs already", "too early", "no such place", "ranks", "avoided", "makes", "closed", "session", "model", "shared gpus", "together",
     "gpu memory", "site", "labels", "market", "lending", "denied", "not permitted", "endless rental", "max_cost", "cap on gpus",
-    "cap on jobs", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "capacity",
+    "cap on jobs", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "stock used up", "capacity",
 }  # fmt: skip
 """All that the judge knows."""
 
@@ -86,6 +86,15 @@ def _world(dice: Random) -> Problem:
     if dice.random() < 0.8:
         rules.append(bursting(mode=BurstMode.ALWAYS, scope=Scope(queues=_maybe(dice, ("research",), ()))))
     spend = [SpendView("money", "day", dice.choice([0.0, 20.0]), dice.choice([0.0, 10.0]))]
+    if dice.random() < 0.2:  # they have one quota
+        stock = Stock("quota", dice.choice([3, 4, 8]), used=dice.choice([0, 0, 1]), unit="GPUs")
+        offers = [
+            replace(
+                v,
+                offer=replace(v.offer, stock=replace(stock, each=v.offer.gpus)),
+            )
+            for v in offers
+        ]
     return a_world(jobs, pools, offers, rules, spend, burst_paused=dice.random() < 0.05)
 
 

@@ -68,3 +68,10 @@ async def test_what_is_asked_for_since_the_last_listing_is_taken_off_the_stock_o
     await world.core.executor.poll()
     assert [offers(world)[o.name].offer.to_be_had for o in (EIGHT, FOUR)] == [1, 2]
     assert offers(world)[EIGHT.name].offer.available == EIGHT.available - 1
+
+
+async def test_the_list_of_offers_says_what_of_a_stock_is_taken() -> None:
+    world = await a_world(replace(EIGHT, stock=replace(SIXTEEN, used=4)), APART)
+    eight, apart = sorted(world.core.views.offers(), key=lambda row: row.name, reverse=True)
+    assert (eight.available, eight.stock) == (1, "A100 GPUs: 4 of 16 GPUs taken")
+    assert (apart.available, apart.stock) == (4, "")
