@@ -94,12 +94,17 @@ def _with_room(
 
 def _without_the_least(shown: Sequence[Column[Row]], rows: Sequence[Row], width: int) -> list[Column[Row]]:
     """Without as many of those that may be left out, the least important first, as have no room beside names that are wrapped."""
-    kept = list(shown)
-    while _needs([_floor(column, number, rows, width) for number, column in enumerate(kept)]) > width:
-        least = max(kept[1:], key=lambda column: column.least, default=None)
-        if least is None or not least.least:
-            break
-        kept.remove(least)
+
+    def fit(columns: Sequence[Column[Row]]) -> bool:
+        return _needs([_floor(column, number, rows, width) for number, column in enumerate(columns)]) <= width
+
+    kept, out = list(shown), sorted(shown[1:], key=lambda column: column.least)
+    while not fit(kept) and out and out[-1].least:
+        kept.remove(out.pop())
+    for column in sorted(set(shown) - set(kept), key=lambda column: column.least):
+        # One that is narrower may have room where a wider one had none.
+        more = [each for each in shown if each in kept or each is column]
+        kept = more if fit(more) else kept
     return kept
 
 

@@ -61,7 +61,7 @@ def burst_columns(*, paused: bool) -> tuple[Column[BurstPolicyRow], ...]:
         Column("NOW", lambda row: "outside its hours" if not row.open else "paused" if paused else "open"),
         Column("LEASES", lambda row: str(row.leases), right=True),
         Column("APPROVAL ABOVE", lambda row: usd(row.approval_above_usd), right=True, least=100),
-        Column("WHO", lambda row: plain(row.who), cap=50),
+        Column("WHO", lambda row: plain(row.who)),
         Column("WHERE", lambda row: plain(row.where), flow="cut"),
     )
 

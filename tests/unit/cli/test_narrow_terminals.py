@@ -5,13 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from federator.cli.columns import lease_columns, pool_columns
+from federator.cli.columns import job_columns, lease_columns, pool_columns
 from federator.cli.explaining import drawn
 from federator.cli.layout import table
 from federator.cli.money_columns import budget_columns
 from federator.model.capacity import Pool, Shape
 from federator.model.plans import Explanation, SiteReason
-from federator.wire.http import BudgetRow, LeaseRow, PoolRow
+from federator.wire.http import BudgetRow, JobRow, LeaseRow, PoolRow
 
 NOW = 1_760_000_000.0
 
@@ -97,3 +97,13 @@ def test_figures_are_never_cut(width: int) -> None:
         assert "…" not in "".join(line.split("  ")[0] for line in shown.splitlines())
         cut = [word for word in shown.split() if "…" in word and any(letter.isdigit() for letter in word)]
         assert not cut, text
+
+
+def test_what_is_narrow_stays_where_only_something_wider_has_no_room() -> None:
+    row = JobRow(
+        id="job-01m7y3s7tdr9f6p6y33mb1cjfs", name="train-big-vision-model", owner="ada", queue="q", status="PENDING",
+        priority=50, nodes=1, gpus=1, models="A100", site="shopping-district-edge", submitted_at=NOW - 60, because="b" * 90,
+    )  # fmt: skip
+    text = printed(table([row], job_columns(NOW), width=80), width=80)
+    assert text.split("\n")[0].split() == ["ID", "NAME", "STATUS", "AGE", "BECAUSE"]
+    assert "(no room for GPUS, SITE;" in text

@@ -120,7 +120,7 @@ def test_what_the_dispatcher_refuses_has_its_line(
     fake.answer("POST /v1/jobs" if verb == "submit" else "POST /v1/preview", problem, 422)
     ran = federator(verb, str(file))
     assert ran.code != 0
-    assert "$.every.end: line 5: leaves no time for a run" in ran.err
+    assert f"$.every.end: {file}, line 5: leaves no time for a run" in ran.err
 
 
 def test_of_many_that_are_sent_each_refusal_has_its_line(
@@ -132,4 +132,4 @@ def test_of_many_that_are_sent_each_refusal_has_its_line(
     lines = (SubmitResult(1, submitted=Submitted(("job-1",), "x")), SubmitResult(2, problem=problem))
     fake.answer("POST /v1/jobs", b"\n".join(msgspec.json.encode(line) for line in lines), 200)
     ran = federator("submit", str(file))
-    assert "error: line 4: $.queue: no queue 'nowhere'" in ran.err
+    assert f"error: $.queue: {file}, line 4: no queue 'nowhere'" in ran.err
