@@ -22,7 +22,7 @@ from federator.control.history import History
 from federator.control.intake import Intake
 from federator.control.inventory import Inventory
 from federator.control.leadership import Reign
-from federator.control.lookouts import Lookouts
+from federator.control.lookouts import Certificates, Lookouts
 from federator.control.observation import Observer
 from federator.control.progress import Progress
 from federator.control.reconciling import Reconciliation
@@ -76,6 +76,7 @@ class Core:
     alerts: Alerts
     solver: Solver
     lookouts: Lookouts
+    certificates: Certificates
     providers: dict[str, Provider]
     history: History
     recorded: Recorded
@@ -121,6 +122,7 @@ class Core:
         for name, loop in (
             ("turn", self.turn.run),
             ("lookouts", self.lookouts.run),
+            ("certificates", self.certificates.run),
             ("executor", self.executor.run),
             ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
@@ -226,6 +228,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         alerts=Alerts(records=records, scribe=scribe, turn=turn, settings=settings.alerts, courier=courier),
         solver=solver,
         lookouts=Lookouts(observer, lookout),
+        certificates=Certificates(turn, lookout, settings.turn.certify_every),
         providers=providers,
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),

@@ -11,7 +11,7 @@ import msgspec
 
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.model.events import Alert
-from federator.model.outlook import Outlook
+from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.rules import Rule
 from federator.model.snapshot import Problem
@@ -218,10 +218,14 @@ class Courier(Protocol):
 
 
 class Lookout(Protocol):
-    """Runs `look_ahead` somewhere: in a child process of its own."""
+    """Runs `look_ahead` and `prove` somewhere: in a child process of its own."""
 
     async def look_ahead(self, problem: Problem, counts: Sequence[int], *, limit_s: float) -> Outlook | None:
         """A relaxed plan of so many jobs like each of the problem's; None when there is none within the limit (real seconds). Never raises."""
+        ...
+
+    async def certify(self, problem: Problem, plan: Plan, *, limit_s: float) -> Proof | None:
+        """How good the plan's decisions are; None when that was not found out within the limit (real seconds). Never raises."""
         ...
 
     async def close(self) -> None:

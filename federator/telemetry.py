@@ -96,6 +96,16 @@ CATALOGUE = (
         "Plans of a whole line that is longer than a window, by what came of it: `made`, or `none` where the line has too many classes or it took too long.",
         ("result",),
     ),
+    Metric(
+        "federator_decision_gap_ratio",
+        MetricType.GAUGE,
+        "How far the last decision that was certified is above the proven bound, as a part of it: 0.01 is one per cent; see `turn.certify_every`.",
+    ),
+    Metric(
+        "federator_decision_bound_usd",
+        MetricType.GAUGE,
+        "That bound: no plan of the model for what was seen then costs less.",
+    ),
     Metric("federator_turn_seconds", MetricType.HISTOGRAM, "Real seconds that a turn took."),
     Metric(
         "federator_actions_total",

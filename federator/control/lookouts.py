@@ -6,10 +6,12 @@ next one is there. One that is old, or none, costs only quality: windows are the
 
 import asyncio
 import logging
+import os
 from typing import NamedTuple
 
 from federator.control.observation import Observer
-from federator.model.outlook import Outlook
+from federator.control.turn import Turn
+from federator.model.outlook import Outlook, Proof
 from federator.model.snapshot import Problem
 from federator.planning.outlook import expected
 from federator.ports import Lookout
@@ -25,6 +27,8 @@ MOST_CLASSES = 10_000
 """Of a line: what is asked is put together on the event loop, some 15 µs for each."""
 LIKE = 0.1
 """While the number of classes of a line is within this share of one that there was no outlook for, none is asked for,"""
+CERTIFY_LIMIT_S = 30.0
+"""So long a certificate may take: an outlook may wait for it."""
 AGAIN_S = 600.0
 """unless so many seconds have passed: sites may have gone meanwhile, or what failed may work again."""
 REST = 1.0
@@ -126,6 +130,44 @@ class Lookouts:
         """End what makes them."""
         if self._lookout is not None:
             await self._lookout.close()
+
+
+class Certificates:
+    """The loop that has a decision certified now and then, beside the turns: nothing waits for it, and nothing is decided by it."""
+
+    def __init__(self, turn: Turn, lookout: Lookout | None, every: int) -> None:
+        """Once in so many turns; with 0, or `lookout` None, never. `lookout` is closed by `Lookouts`."""
+        self._turn, self._lookout, self._every = turn, lookout, every
+        self._since = turn.turns
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while self._lookout is not None and self._every > 0:
+            await asyncio.sleep(LOOK_S)
+            if _a_core_idles():
+                await self.once()
+
+    async def once(self) -> Proof | None:
+        """Certify the last decision if there were so many since the last that was; what takes too long is tried half as often from then on."""
+        last = self._turn.last
+        if self._lookout is None or last is None or self._turn.turns - self._since < self._every:
+            return None
+        self._since = self._turn.turns
+        problem, plan = last
+        proof = await self._lookout.certify(problem, plan, limit_s=CERTIFY_LIMIT_S)
+        if proof is None:
+            self._every *= 2
+            return None
+        METRICS.set("federator_decision_gap_ratio", proof.gap)
+        METRICS.set("federator_decision_bound_usd", proof.bound_usd)
+        log.info("decision %s is within %.2f %% of the proven bound", plan.decision, 100.0 * proof.gap)
+        return proof
+
+
+def _a_core_idles() -> bool:
+    """By the last minute; of one core none is left beside turns."""
+    cores = os.cpu_count() or 1
+    return cores > 1 and os.getloadavg()[0] <= cores - 1
 
 
 def _now_s() -> float:

@@ -85,6 +85,8 @@ class Turn:
         self._warm_prices: dict[str, float] = {}
         self.last: tuple[Problem, Plan] | None = None
         """The newest problem and plan: what `explain`, lists and `preview` read."""
+        self.turns = 0
+        """So many have decided something."""
         self.waiting: dict[str, Waiting] = {}
         """What that plan says of each job that it did not start."""
 
@@ -230,6 +232,7 @@ class Turn:
         """Keep what the next turn, explanations and replays need."""
         self._show(decision.problem, decision.plan)
         self._warm_prices = decision.plan.prices
+        self.turns += 1
         await self._record(decision, committed)
 
     async def _record(self, decision: Decision, committed: Committed) -> None:

@@ -36,3 +36,10 @@ class Outlook(msgspec.Struct, frozen=True):
     def prices(self) -> dict[str, float]:
         """By row."""
         return dict(zip(self.rows, self.usd, strict=True))
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """How good a decision was: no plan of the model costs less than the bound; the gap is what it costs at best above that, as a part of it."""
+
+    bound_usd: float
+    gap: float

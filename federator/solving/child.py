@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.outlook import Outlook
+from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.solving.frames import HEADER_BYTES, Ask, Told, body_length, pack
@@ -79,6 +79,11 @@ class ChildSolver:
             return None
         asked = Ask(0, msgspec.msgpack.encode(problem), 0, (), tuple(counts))
         return await self._answered(asked, Outlook, limit_s)
+
+    async def certify(self, problem: Problem, plan: Plan, *, limit_s: float) -> Proof | None:
+        """How good the child finds the plan's decisions; None when there is no proof, or the child was late, died or returned nonsense."""
+        asked = Ask(0, msgspec.msgpack.encode(problem), 0, (), certify=msgspec.msgpack.encode(plan))
+        return await self._answered(asked, Proof, limit_s)
 
     async def _answered(self, asked: Ask, kind: type[T], limit_s: float) -> T | None:
         async with self._lock:

@@ -21,10 +21,12 @@ class Ask(msgspec.Struct, frozen=True):
     stages: tuple[str, ...]
     counts: tuple[int, ...] = ()
     """Not a decision is asked for, but an outlook: the problem's jobs stand for so many each."""
+    certify: bytes = b""
+    """Not a decision is asked for, but how good this one is: an encoded `Plan` of the problem."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The answer to `number`: an encoded `Plan` (or `Outlook`; empty: there is none), or what went wrong. Number 0 says that the child is ready."""
+    """The answer to `number`: an encoded `Plan` (or `Outlook`, or `Proof`; empty: there is none), or what went wrong. Number 0 says that the child is ready."""
 
     number: int
     plan: bytes = b""

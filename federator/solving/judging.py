@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from federator.kernel.errors import Invalid
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.datasets import Moves
+from federator.model.outlook import Proof
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Waiting
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.checks import check
 from federator.planning.data import data_book
 from federator.planning.objective import Evaluator, Scored
 from federator.planning.problem import World
+from federator.solving.certify import certify
 from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
 
 TOLERANCE_USD = 0.01
@@ -43,6 +45,14 @@ def judge(problem: Problem, file: PlanFile) -> Verdict:
     names = ("total_usd", *(f"{term}_usd" for term in TERMS))
     wrong = tuple(name for name in names if not _same(getattr(file.objective, name), getattr(found, name)))
     return Verdict(check(problem, plan), found, wrong)
+
+
+def prove(problem: Problem, plan: Plan) -> Proof | None:
+    """How good the plan's decisions of now are; None where the model was not solved within its limit, or has no column for one of them."""
+    world = World(problem)
+    found = certify(Evaluator(world), starts_of(world, plan.actions))
+    gap = None if found is None else found[0].gap
+    return None if found is None or gap is None else Proof(found[0].bound_usd, gap)
 
 
 def _same(said: float, found: float) -> bool:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from federator.control import lookouts, waiting_line
-from federator.control.lookouts import Lookouts
-from federator.model.outlook import Outlook
+from federator.control.lookouts import Certificates, Lookouts
+from federator.model.outlook import Outlook, Proof
+from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning import window
 from federator.solving.child import ChildSolver
+from federator.solving.judging import prove
 from federator.solving.outlook import look_ahead
 from federator.telemetry import METRICS
 from tests.support.dispatch import World, make_world
@@ -22,11 +24,17 @@ class Here:
     def __init__(self, *, any_: bool = True) -> None:
         self.any, self.closed = any_, False
         self.asked: list[tuple[Problem, list[int]]] = []
+        self.certified: list[str] = []
 
     async def look_ahead(self, problem: Problem, counts: Sequence[int], *, limit_s: float) -> Outlook | None:
         assert limit_s > 0.0
         self.asked.append((problem, list(counts)))
         return look_ahead(problem, counts) if self.any else None
+
+    async def certify(self, problem: Problem, plan: Plan, *, limit_s: float) -> Proof | None:
+        assert limit_s > 0.0
+        self.certified.append(plan.decision)
+        return prove(problem, plan) if self.any else None
 
     async def close(self) -> None:
         self.closed = True
@@ -144,3 +152,51 @@ async def test_where_there_is_none_it_is_asked_for_again_once_the_line_has_chang
     await asks.once()
     await asks.once()
     assert len(here.asked) == 4, "and as often as ever once there is one"
+
+
+async def test_a_decision_is_certified_once_in_so_many_turns() -> None:
+    world, here = await make_world(), Here()
+    await world.add_site("home")
+    turn = world.core.turn
+    certificates = Certificates(turn, here, every=2)
+    for number in range(5):
+        await world.submit(resources={"gpus": "A100:1"}, estimate=f"{1 + number}h")
+        plan = await turn.once()
+        proof = await certificates.once()
+        assert plan is not None
+        assert (proof is not None) == (number in {1, 3})
+        assert here.certified[-1:] == ([plan.decision] if proof else here.certified[-1:])
+        if proof is not None:
+            assert METRICS.value("federator_decision_gap_ratio") == proof.gap
+            assert METRICS.value("federator_decision_bound_usd") == proof.bound_usd
+    assert len(here.certified) == 2
+
+
+async def test_what_cannot_be_certified_is_tried_less_often_and_without_a_process_or_a_number_nothing_is() -> (
+    None
+):
+    world, here = await make_world(), Here(any_=False)
+    await world.add_site("home")
+    turn = world.core.turn
+    certificates = Certificates(turn, here, every=1)
+    for number in range(4):
+        await world.submit(resources={"gpus": "A100:1"}, estimate=f"{1 + number}h")
+        await turn.once()
+        assert await certificates.once() is None
+    assert len(here.certified) == 2, "at the first and at the third turn"
+    await Certificates(turn, here, every=0).run()
+    await Certificates(turn, None, every=1).run()
+
+
+async def test_a_child_certifies_as_it_is_done_here() -> None:
+    world = await make_world()
+    await world.add_site("home")
+    await world.submit(resources={"gpus": "A100:1"}, estimate="1h")
+    await world.core.turn.once()
+    assert world.core.turn.last is not None
+    problem, plan = world.core.turn.last
+    child = ChildSolver()
+    try:
+        assert await child.certify(problem, plan, limit_s=PATIENCE_S) == prove(problem, plan) is not None
+    finally:
+        await child.close()
