@@ -6,6 +6,7 @@ with the spread that the two come to.
 """
 
 import math
+from collections.abc import Callable
 
 from federator.model.snapshot import JobView
 from federator.planning.candidates import typical_share
@@ -22,6 +23,16 @@ SLIDE = 0.7
 2.35 times the forecast."""
 SLIDE_LEAST_S = 600.0
 """As if each wait were longer by this, as far as its error goes: what starts next may be overtaken."""
+
+
+def share_late(job: JobView) -> Callable[[float, float], float]:
+    """`late_share` of one job, by start and run, without a wait: for who asks often."""
+    if job.deadline_at is None:
+        return lambda _start_at, _run_s: 0.0
+    deadline_at, (typical, steep) = job.deadline_at, spread_of(job)
+    if steep == 0.0:
+        return lambda start_at, run_s: 1.0 if start_at + run_s > deadline_at else 0.0
+    return lambda start_at, run_s: chance(deadline_at - start_at, typical * run_s, steep)
 
 
 def late_share(job: JobView, start_at: float, run_s: float, waits_s: float = 0.0) -> float:

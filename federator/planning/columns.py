@@ -22,7 +22,7 @@ from federator.planning.candidates import machines
 from federator.planning.cap_rows import CapRows
 from federator.planning.chances import late_share
 from federator.planning.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
-from federator.planning.hours import Entry, hour_rows
+from federator.planning.hours import Entry, hour_rows, in_use_rows
 from federator.planning.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.prices import cost, longer_s, never_usd
 from federator.planning.problem import World, under
@@ -127,9 +127,12 @@ def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, i
     return list(found.values())
 
 
-def build(evaluator: Evaluator, line: World | None = None) -> Columns:
-    """Cut a world into columns and rows. `line`: all work, of which this world may show a part; rows that it could not fill are left out."""
-    return _Builder(evaluator, line).build()
+def build(evaluator: Evaluator, line: World | None = None, *, in_use: bool = False) -> Columns:
+    """Cut a world into columns and rows. `line`: all work, of which this world may show a part; rows that it could not fill are left out.
+
+    `in_use`: with rows of the GPUs in use when each of the first buckets ends.
+    """
+    return _Builder(evaluator, line).build(in_use=in_use)
 
 
 class _Asking(NamedTuple):
@@ -161,12 +164,13 @@ class _Builder:
         self.classes = list(grouped.values())
         self.fit: list[_Asking] = []
 
-    def build(self) -> Columns:
+    def build(self, *, in_use: bool) -> Columns:
         for klass in range(len(self.classes)):
             self._class(klass)
         self._fit_rows()
         self._guarantee_rows()
         self.rows += hour_rows(self.world, self.lots, self.entries, self.line)
+        self.rows += in_use_rows(self.world, self.lots, self.entries) if in_use else []
         self.rows += self.caps.rows()
         self._leave_to_others()
         return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])

@@ -33,3 +33,9 @@ def free_hours(lot: Lot, now: float) -> Floats:
     spans = np.clip(EDGES_H[1:] - np.maximum(gains[:, :1], EDGES_H[:-1]), 0.0, None)
     free: Floats = gains[:, 1:].T @ spans
     return free
+
+
+def free_gpus(lot: Lot, now: float, after_h: float) -> float:
+    """What is expected to be free then, or has been freed."""
+    back = (release for release in lot.releases if release.at - now <= after_h * 3600.0)
+    return float(sum(host[0] for host in lot.hosts) + sum(r.need[0] * len(r.hosts) for r in back))

@@ -1,6 +1,10 @@
 """Rows of the future: what all starts take of each place's GPU-hours, core-hours and memory-hours, bucket by bucket.
 
-GPU-hours are always a row. Cores and memory are one only where they could run out before the GPUs do: a place whose hosts have more of them for each GPU than any
+GPU-hours are always a row. A start in the first buckets is expected in their middle, so it takes half of their hours: by hours alone, twice as many could start
+there as there are GPUs. For what is proven (certificates), what is in use when such a bucket ends is a row, too. Turns go without it: with it, three days of the online family
+lost 4 % more (`docs/explanation/planning.md`).
+
+ Cores and memory are one only where they could run out before the GPUs do: a place whose hosts have more of them for each GPU than any
 work asks for never lacks them. Most places are like that, and rows that cannot bind make a model slower for nothing.
 """
 
@@ -11,13 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.model.snapshot import JobView
-from federator.planning.buckets import BUCKETS
-from federator.planning.free_hours import EDGES_H, KINDS, free_hours, hours_row
+from federator.planning.buckets import BUCKETS, BUCKETS_H
+from federator.planning.free_hours import EDGES_H, KINDS, free_gpus, free_hours, hours_row
 from federator.planning.growing import Floats, Terms
 from federator.planning.problem import World
 from federator.planning.starts import Starts
 from federator.planning.yard import Lot
 
+IN_USE = "gpus"
+HALVED = 2
+"""Of so many buckets, the first: later ones are so long that starts in them are expected near their beginning."""
 WIDTHS_H = np.diff(EDGES_H)
 
 
@@ -27,6 +34,24 @@ class Entry(NamedTuple):
     first: int
     starts: Starts
     job: JobView
+
+
+def in_use_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry]) -> list[Terms]:
+    """GPUs in use when each of the first buckets ends, by place: no more than are free then."""
+    rows: dict[tuple[int, int], Terms] = {}
+    for each in entries:
+        found, gpus = each.starts, float(asked(each.job)[0])
+        start_h = found.start_s[found.hours_column] / 3600.0
+        for bucket in range(1, HALVED + 1):
+            low_h = BUCKETS_H[bucket]
+            over = np.flatnonzero((found.hours_row % BUCKETS == bucket) & (start_h < low_h))
+            for place in np.unique(found.hours_row[over] // BUCKETS).tolist():
+                name = hours_row(world.places[place].key, bucket, IN_USE)
+                if (place, bucket) not in rows:
+                    rows[place, bucket] = Terms(name, -np.inf, free_gpus(lots[place], world.now, low_h))
+                mine = over[found.hours_row[over] // BUCKETS == place]
+                rows[place, bucket].extend(each.first + found.hours_column[mine], np.full(len(mine), gpus))
+    return list(rows.values())
 
 
 def hour_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry], line: World) -> list[Terms]:

@@ -123,17 +123,22 @@ class _Leading:
                 self._starts[rental.job.id] = rental.choice
 
     def _rentals(self, members: list[JobView], prices: "_Prices") -> Iterator[_Rental]:
-        """Of a class, those that renting for is cheaper than all else."""
+        """Of a class, those that renting for is cheaper than all else. Of those whose cases are the same one is asked about."""
         bursting, waiting_usd = self._evaluator.bursting, None
+        known: dict[int, tuple[float, int]] = {}
         for job in members:
-            cases = [each for each in bursting.cases(job) if each.is_now(self._world.now)]
-            if not cases:
-                continue
-            usd, choice = min((prices.rented_usd(job, each), each.place) for each in cases)
-            if waiting_usd is None:
+            voice = bursting.voice(job)
+            best = known.get(voice) if voice is not None else None
+            if best is None:
+                cases = [each for each in bursting.cases(job) if each.is_now(self._world.now)]
+                rented = ((prices.rented_usd(job, each), each.place) for each in cases)
+                best = min(rented, default=(np.inf, -1))
+            if voice is not None:
+                known[voice] = best
+            if best[1] >= 0 and waiting_usd is None:
                 waiting_usd = prices.waiting_usd(members[0])
-            if usd < (1.0 - DEARER) * waiting_usd:
-                yield _Rental(waiting_usd - usd, job, choice)
+            if waiting_usd is not None and best[0] < (1.0 - DEARER) * waiting_usd:
+                yield _Rental(waiting_usd - best[0], job, best[1])
 
 
 class _Prices:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from federator.model.snapshot import JobView
-from federator.planning.chances import SLIDE_LEAST_S, late_share
+from federator.planning.chances import SLIDE_LEAST_S, late_share, share_late
 from federator.planning.permits import rent_usd
 from federator.planning.problem import World
 
@@ -66,12 +66,13 @@ def put_off_s(
     job: JobView, now: float, home: AtHome, rented: Rented, value_usd: float, spare_s: float
 ) -> float:
     """How long to put renting off; at most `spare_s`, when the planned run would just meet the deadline. `value_usd` is that of the deadline."""
+    late = share_late(job)
 
     def stops(after_s: float) -> bool:
-        risk = late_share(job, rented.start_at + after_s, rented.run_s)
-        grows_usd = value_usd * (late_share(job, rented.start_at + after_s + STEP_S, rented.run_s) - risk)
+        risk = late(rented.start_at + after_s, rented.run_s)
+        grows_usd = value_usd * (late(rented.start_at + after_s + STEP_S, rented.run_s) - risk)
         left_s = max(SLIDE_LEAST_S, min(home.ahead_s, FAR_S + after_s) - after_s)
-        at_home = late_share(job, now + after_s, rented.run_s if home.run_s == math.inf else home.run_s)
+        at_home = late(now + after_s, rented.run_s if home.run_s == math.inf else home.run_s)
         saves_usd = max(0.0, rented.usd + value_usd * (risk - at_home))
         return grows_usd > SOON * STEP_S / left_s * saves_usd
 

@@ -47,7 +47,7 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
             return None
         bound, value, size = judged.bound, judged.value, (judged.columns, judged.rows)
         return tuple(_certified(bound, value, each, *size) for each in judged.completed)
-    table = cut.build(evaluator)
+    table = cut.build(evaluator, in_use=True)
     packed = pack(table)
     small = len(table.cost) <= sifting.ALL
     start = (

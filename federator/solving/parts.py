@@ -202,7 +202,7 @@ class _Line:
         problem = self.evaluator.world.problem
         jobs = tuple(job for members in classes for job in members)
         world = World(changed(problem, snapshot=changed(problem.snapshot, jobs=jobs)))
-        table = cut.build(Evaluator(world, self.evaluator.home), self.evaluator.world)
+        table = cut.build(Evaluator(world, self.evaluator.home), self.evaluator.world, in_use=True)
         packed = pack(table)
         names = [table.rows[row].name for row in packed.row_origin.tolist()]
         fresh = [number for number, name in enumerate(names) if name not in self.names]

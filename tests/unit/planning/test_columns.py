@@ -86,6 +86,28 @@ def test_future_hours_are_what_is_free_and_what_frees() -> None:
     assert row(found, "hours/home/home-1/gpu/2h").high == pytest.approx(4 * 2.0)
 
 
+def test_no_more_start_in_a_quarter_of_an_hour_than_there_are_gpus() -> None:
+    """In what is proven; a turn's own model has hours alone."""
+    jobs = [a_job(f"half-hour-{n}", run_s=HOUR / 2) for n in range(20)]
+    evaluator = Evaluator(World(a_world(jobs, [a_pool(nodes=1)])))
+    found = build(evaluator, in_use=True)
+    hours, in_use = (
+        row(found, f"{name}/home/home-1/gpu/{at}") for name, at in (("hours", "0h"), ("gpus", "0.25h"))
+    )
+    first = [c for c in in_use.columns.tolist() if found.kind[c] == Kind.FUTURE]
+    assert [hours.high / hours.coefficients[hours.columns == c] for c in first] == [pytest.approx(8.0)]
+    assert [in_use.high / in_use.coefficients[in_use.columns == c] for c in first] == [4.0]
+    assert Kind.NOW in found.kind[in_use.columns]
+    assert not [each for each in build(evaluator).rows if each.name.startswith("gpus/")]
+
+
+def test_what_is_in_use_leaves_its_gpus_when_it_ends() -> None:
+    ends = busy("p", "j", gpus=3, cpus_milli=1000, memory_mib=1024, ends_at=NOW + HOUR / 3)
+    pool = a_pool(nodes=1, busy=(ends,), free=(Shape(1, 63_000, 261_120),))
+    found = build(Evaluator(World(a_world([a_job("one")], [pool]))), in_use=True)
+    assert [row(found, f"gpus/home/home-1/gpu/{at}").high for at in ("0.25h", "0.5h")] == [1.0, 4.0]
+
+
 def test_a_full_cap_leaves_no_room_and_never_less() -> None:
     cap = CapRow("q", CapUnit.GPUS, 2.0, scope=Scope(queues=("batch",)))
     pool = a_pool(
