@@ -105,7 +105,7 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     monkeypatch.setattr(parts, "HELD_COLUMNS", 0)
     assert whole is not None
     assert in_parts is not None
-    best = linear.Model(linear.Matrix.of(cut.build(evaluator))).relax()
+    best = linear.Model(linear.Matrix.of(cut.build(evaluator, in_use=True))).relax()
     assert best is not None
     for one, other in zip(whole, in_parts, strict=True):
         assert other.columns == one.columns
