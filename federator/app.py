@@ -29,11 +29,11 @@ from federator.api.certificate import Certificate
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
-from federator.control.desk import Compiled
-from federator.control.leadership import ALIVE_KEY, LedProvider, Reign
-from federator.control.reconciling import FLAG as RECONCILING
-from federator.control.records import Flag, row_key
-from federator.control.user_data import user_data
+from federator.control.governing.desk import Compiled
+from federator.control.governing.user_data import user_data
+from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
+from federator.control.record.records import Flag, row_key
+from federator.control.upkeep.reconciling import FLAG as RECONCILING
 from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
 from federator.ports import Blobs, Provider, Put, Store, Transaction

@@ -8,35 +8,35 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from federator.control.acceptance import Acceptance
-from federator.control.admission import Admission
-from federator.control.alerts import Alerts
-from federator.control.committer import Committer
-from federator.control.decisions import DecisionLog
-from federator.control.desk import Compile, PolicyDesk
-from federator.control.executor import Executor, UserData
-from federator.control.expectations import Expectations
-from federator.control.explanations import Explainer
-from federator.control.fencing import Fences
-from federator.control.history import History
-from federator.control.intake import Intake
-from federator.control.inventory import Inventory
-from federator.control.leadership import Reign
-from federator.control.lookouts import Certificates, Lookouts
-from federator.control.observation import Observer
-from federator.control.progress import Progress
-from federator.control.reconciling import Reconciliation
-from federator.control.recorded import Recorded
-from federator.control.records import Records
-from federator.control.rented_sites import check_rented_sites, rented_sites
-from federator.control.retention import Retention
-from federator.control.scribe import Scribe
-from federator.control.series import SeriesDesk
-from federator.control.series_runs import SeriesRuns
-from federator.control.sites import Sites
-from federator.control.sweeper import Sweeper
-from federator.control.turn import Turn
-from federator.control.views import Views
+from federator.control.governing.admission import Admission
+from federator.control.governing.desk import Compile, PolicyDesk
+from federator.control.governing.sites import Sites
+from federator.control.record.decisions import DecisionLog
+from federator.control.record.leadership import Reign
+from federator.control.record.records import Records
+from federator.control.record.scribe import Scribe
+from federator.control.renting.executor import Executor, UserData
+from federator.control.renting.rented_sites import check_rented_sites, rented_sites
+from federator.control.reports.fencing import Fences
+from federator.control.reports.history import History
+from federator.control.reports.inventory import Inventory
+from federator.control.reports.progress import Progress
+from federator.control.showing.alerts import Alerts
+from federator.control.showing.expectations import Expectations
+from federator.control.showing.explanations import Explainer
+from federator.control.showing.recorded import Recorded
+from federator.control.showing.views import Views
+from federator.control.submitting.acceptance import Acceptance
+from federator.control.submitting.intake import Intake
+from federator.control.submitting.series import SeriesDesk
+from federator.control.submitting.series_runs import SeriesRuns
+from federator.control.turns.committer import Committer
+from federator.control.turns.lookouts import Certificates, Lookouts
+from federator.control.turns.observation import Observer
+from federator.control.turns.turn import Turn
+from federator.control.upkeep.reconciling import Reconciliation
+from federator.control.upkeep.retention import Retention
+from federator.control.upkeep.sweeper import Sweeper
 from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource

@@ -129,8 +129,8 @@ def policies() -> str:
 
 def reasons() -> str:
     """Why a job does not run at a place: filters and situations, in their order."""
-    from federator.planning.feasibility import FILTERS, SITUATIONS
-    from federator.planning.reasons import KINDS
+    from federator.planning.explaining.reasons import KINDS
+    from federator.planning.rules.feasibility import FILTERS, SITUATIONS
 
     filters = ((str(n), f"`{each.name}`", each.says) for n, each in enumerate(FILTERS, 1))
     situations = (

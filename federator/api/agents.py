@@ -12,8 +12,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from federator.api.access import bearer
 from federator.api.exchange import JSON, MIB, Call
 from federator.api.logs import log_name
-from federator.control.leadership import Reign
-from federator.control.records import Changes, OutputPart, Outputs
+from federator.control.record.leadership import Reign
+from federator.control.record.records import Changes, OutputPart, Outputs
 from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement

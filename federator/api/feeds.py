@@ -9,7 +9,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 
-from federator.control.records import Changes, Records
+from federator.control.record.records import Changes, Records
 from federator.model.events import Event
 from federator.model.jobs import Job
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from aiohttp import web
 
 from federator.api.exchange import Call
-from federator.control.records import OutputPart
+from federator.control.record.records import OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import content_hash
 from federator.ports import Blobs

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call, Cursor
-from federator.control.tokens import duration_s
+from federator.control.governing.tokens import duration_s
 from federator.model.events import LedgerEntry
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet

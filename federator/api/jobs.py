@@ -10,7 +10,7 @@ from aiohttp import web
 
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, decode_json, require_type
 from federator.api.problems import problem_of
-from federator.control.acceptance import Asked
+from federator.control.submitting.acceptance import Asked
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobStatus

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from federator.api.exchange import json_response
 from federator.api.problems import answer_problems
-from federator.control.leadership import Term
+from federator.control.record.leadership import Term
 from federator.kernel.errors import NotLeading
 from federator.telemetry import CONTENT_TYPE, METRICS
 

@@ -21,7 +21,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
-from federator.planning.differences import completed, differences
+from federator.planning.plans.differences import completed, differences
 from federator.wire.solver_files import read_problem, unpacked
 
 if TYPE_CHECKING:

@@ -1,11 +1,14 @@
-"""The loops of the dispatcher, and what they are made of. Read `turn` first: it is the whole of it on one screen.
+"""The loops of the dispatcher, and what they are made of. Read `turns.turn` first: it is the whole of it on one screen.
 
-- Submissions: `intake`, `acceptance`, `intake_checks`, `held_capacity`, `dependencies`; again and again: `series`, `series_runs`, `series_keeping`.
-- Who may: `admission`, `tokens`. What people change besides: `desk` (policies), `sites`.
-- A turn: `turn`, `occasions`, `committer`, `reuse`, `proposals`, `closings`. What it sees: `observation`, `inventory`, `stocks`, `holdings`, `job_views`, `concrete_rules`,
-  `history`, `usage`; of a very long line `waiting_line`, `lookouts`.
-- What sites say of work: `progress`, `stories`, `gangs`, `refusals`, `fencing`.
-- What is rented: `executor`, `pacing`, `purse`, `demand`, `lease_endings`, `sweeper`, `rented_sites`, `user_data`. What it costs: `billing`, `money`.
-- What is written down: `records`, `decoding`, `job_index`, `scribe`, `leadership`, `reconciling`, `retention`; of decisions `decisions`, `decision_parts`, `recorded`.
-- What people are shown: `views`, `rows`, `burst_rows`, `listing`, `explanations`, `expectations`, `unheard`, `alerts`.
+Where things are; each package imports only those below it, `submitting` and `turns` nothing of each other, nor `renting` and `upkeep`:
+
+- `showing`: what people are shown, of jobs, sites, money and plans.
+- `submitting`: what users submit, once or again and again.
+- `turns`: a turn: what it sees, when it is due, and how its plan is committed.
+- `governing`: who may, and what else people change: policies, tokens, sites.
+- `renting`: what is rented, and given back.
+- `upkeep`: what is dropped in time, and what is put right after a restore.
+- `reports`: what sites say of themselves and of work, and what becomes of jobs by it.
+- `accounts`: what is paid and used, as caps and shares count it.
+- `record`: what is written down, and who may write.
 """

@@ -319,7 +319,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     warm_prices: dict[str, float] = {}
     outside: dict[str, Outside] = {}
-    """By the row's name, where a plan of the whole line is known: see `planning.displacing`."""
+    """By the row's name, where a plan of the whole line is known: see `planning.scheduling.displacing`."""
     leads: tuple[Lead, ...] = ()
-    """What that plan rents now for jobs of the problem: see `planning.leading`. `warm_prices` are its own then."""
+    """What that plan rents now for jobs of the problem: see `planning.linear.leading`. `warm_prices` are its own then."""
     decision: str = ""

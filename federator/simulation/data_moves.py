@@ -15,7 +15,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import Rule
-from federator.planning.data import DataBook
+from federator.planning.places.data import DataBook
 from federator.simulation.world import World
 from federator.wire import fields
 from federator_policies.documents import API_VERSION, compile_set, load

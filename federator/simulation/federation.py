@@ -8,8 +8,8 @@ import asyncio
 import random
 
 from federator.assembly import Core, assemble
-from federator.control.desk import Compiled
-from federator.control.records import Changes
+from federator.control.governing.desk import Compiled
+from federator.control.record.records import Changes
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.ids import IdSource
 from federator.model.capacity import RENTED_POOL, LaunchRequest, Lease

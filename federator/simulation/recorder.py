@@ -6,8 +6,8 @@ It listens to every change that becomes durable, and keeps a few numbers of each
 import asyncio
 from collections.abc import Callable
 
-from federator.control.billing import has_moved
-from federator.control.records import Changes, Records
+from federator.control.accounts.billing import has_moved
+from federator.control.record.records import Changes, Records
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.datasets import BYTES_PER_GB
 from federator.model.events import LedgerEntry

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from federator.model.rules import PriceTerm
 from federator.model.snapshot import JobView
-from federator.planning.rulebook import RuleBook
+from federator.planning.rules.rulebook import RuleBook
 from federator.simulation.data_moves import all_policies
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator.simulation.work import TraceJob

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.planning import columns as cut
-from federator.planning.columns import Columns
-from federator.planning.objective import Evaluator
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns
+from federator.planning.scheduling.objective import Evaluator
 from federator.solving import parts, sifting
 from federator.solving.packed import pack
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
-from federator.planning import columns as cut
-from federator.planning.columns import Columns
-from federator.planning.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
-from federator.planning.interpret import write_plan
-from federator.planning.leading import lead_starts
-from federator.planning.objective import EPSILON_USD, Evaluator, Scored
-from federator.planning.preferring import keep_order
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns
+from federator.planning.linear.leading import lead_starts
+from federator.planning.plans.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
+from federator.planning.plans.interpret import write_plan
+from federator.planning.plans.preferring import keep_order
+from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.wording import moment, money
+from federator.planning.world.problem import World
 from federator.solving import exchange, guided, integer, linear
 from federator.solving.frames import STAGES
 from federator.solving.least import least_usd

@@ -9,9 +9,9 @@ schedules are quick.
 from collections.abc import Iterator, Mapping
 
 from federator.model.snapshot import JobView
-from federator.planning.burst import Case
-from federator.planning.objective import CARRYING_OUT, Evaluator, Scored
-from federator.planning.yard import Lot, need_of
+from federator.planning.places.yard import Lot, need_of
+from federator.planning.renting.burst import Case
+from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Scored
 
 TRIALS = 80
 """Changes tried in one decision,"""

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.planning.columns import Columns, Kind
-from federator.planning.objective import Evaluator
-from federator.planning.yard import Room, need_of
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.places.yard import Room, need_of
+from federator.planning.scheduling.objective import Evaluator
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
-from federator.planning.columns import Columns
-from federator.planning.growing import Row
+from federator.planning.linear.columns import Columns
+from federator.planning.linear.growing import Row
 from federator.solving.linear import LinearAnswer
 
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ from federator.model.outlook import Proof
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Waiting
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.checks import check
-from federator.planning.data import data_book
-from federator.planning.objective import Evaluator, Scored
-from federator.planning.problem import World
+from federator.planning.places.data import data_book
+from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
 

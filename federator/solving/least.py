@@ -5,11 +5,11 @@ Where greedy has come to that, nobody needs to look for anything better. On the 
 
 import numpy as np
 
-from federator.planning.cases import cases_of
-from federator.planning.chances import MOST_RATIO
 from federator.planning.kernels import tables as t
-from federator.planning.objective import Evaluator
-from federator.planning.ways import numbers_of
+from federator.planning.scheduling.cases import cases_of
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.scheduling.ways import numbers_of
+from federator.planning.world.chances import MOST_RATIO
 
 
 def least_usd(evaluator: Evaluator) -> float:

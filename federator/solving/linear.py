@@ -25,7 +25,7 @@ from ortools.math_opt.parameters_pb2 import (
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 from pybind11_abseil.status import StatusNotOk
 
-from federator.planning.columns import Columns, Kind
+from federator.planning.linear.columns import Columns, Kind
 from federator.solving import sifting
 from federator.solving.packed import pack
 

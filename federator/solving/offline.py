@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from federator.model.datasets import Moves
 from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView, Problem
-from federator.planning.buckets import BUCKETS_H
-from federator.planning.objective import Evaluator, Scored
-from federator.planning.problem import World
-from federator.planning.ranges import ranges
+from federator.planning.explaining.ranges import ranges
+from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.buckets import BUCKETS_H
+from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES

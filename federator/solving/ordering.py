@@ -8,8 +8,8 @@ in the relaxed plan, the published order among equals. It is a schedule on exact
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.planning.columns import Columns
-from federator.planning.problem import World
+from federator.planning.linear.columns import Columns
+from federator.planning.world.problem import World
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """A relaxed plan of the whole line: which classes it starts now or rents for, what the others will use, and the prices of it all.
 
 It is the certificate's model, solved from the last prices, with its values. That takes some seconds for 10,000 jobs, so no turn waits for it: it is
-made aside, and turns use the last one (`planning.outlook`).
+made aside, and turns use the last one (`planning.world.outlook`).
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
-from federator.planning import columns as cut
-from federator.planning.columns import Columns, Kind
-from federator.planning.objective import Evaluator
-from federator.planning.outlook import LEAST, SHARED_ROWS
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.outlook import LEAST, SHARED_ROWS
+from federator.planning.world.problem import World
 from federator.solving import linear
 from federator.solving.packed import SERVES
 

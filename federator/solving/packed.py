@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from federator.planning.columns import Columns, Kind
-from federator.planning.growing import Floats, Ints
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.growing import Floats, Ints
 
 SERVES = "class/"
 """Names of rows that serve a class begin with it."""

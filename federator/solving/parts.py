@@ -13,12 +13,12 @@ import numpy as np
 from msgspec.structs import replace as changed
 
 from federator.model.snapshot import JobView
-from federator.planning import columns as cut
-from federator.planning.buckets import BUCKETS
-from federator.planning.columns import Columns, Kind
-from federator.planning.growing import Floats, Ints
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.growing import Floats, Ints
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.buckets import BUCKETS
+from federator.planning.world.problem import World
 from federator.solving import sifting
 from federator.solving.packed import Packed, joined, pack
 from federator.solving.sifting import Sifted

@@ -21,9 +21,9 @@ from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersPro
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 from pybind11_abseil.status import StatusNotOk
 
-from federator.planning.columns import Columns
-from federator.planning.growing import Floats, Ints
-from federator.planning.outlook import SHARED_ROWS
+from federator.planning.linear.columns import Columns
+from federator.planning.linear.growing import Floats, Ints
+from federator.planning.world.outlook import SHARED_ROWS
 from federator.solving.packed import Packed
 
 Bools = NDArray[np.bool_]

@@ -31,6 +31,14 @@ def test_the_ladder_on_the_page_is_the_ladder_that_is_checked() -> None:
     assert [line for line in shown if line != plugins] == _layers("ladder")
 
 
+@pytest.mark.parametrize(("package", "column"), [("planning", 0), ("control", 1)])
+def test_the_ladders_inside_are_those_that_are_checked(package: str, column: int) -> None:
+    page = text("docs/architecture.md").split("## Who may import whom")[1].split("```")[3].strip("\n")
+    cut = page.splitlines()[0].index("control:")
+    halves = [(line[:cut], line[cut:])[column].removeprefix(f"{package}:") for line in page.splitlines()]
+    assert [_names(half.strip()) for half in halves if half.strip()] == _layers(package)
+
+
 def test_every_package_has_its_place_in_the_tree_on_the_page() -> None:
     tree = text("docs/architecture.md").split("## The tree")[1].split("## ")[0]
     packages = {path.parent.name for path in (ROOT / "federator").glob("*/__init__.py")}

@@ -8,7 +8,7 @@ from federator.model.capacity import Shape
 from federator.model.plans import Place, Plan, Rent
 from federator.model.rules import Rule
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, changed
 
 GPUS = 4

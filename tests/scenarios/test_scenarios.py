@@ -7,7 +7,7 @@ import pytest
 
 from federator.model.plans import Place, Plan, Preempt, Rent, Severity
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.scenarios.reading import NOW, Scenario, scenarios
 

@@ -1,6 +1,6 @@
 """The world right after a plan was carried out, at the same moment: what started is busy, what was rented boots, what was told to stop is stopping.
 
-This is what the next snapshot shows (`federator.control.observation`), written once more from the plan alone, so that a test can ask for a second plan at once.
+This is what the next snapshot shows (`federator.control.turns.observation`), written once more from the plan alone, so that a test can ask for a second plan at once.
 """
 
 from collections import Counter
@@ -11,10 +11,10 @@ from federator.model.capacity import Offer, Shape
 from federator.model.plans import Place, Plan, Preempt, Rent
 from federator.model.rules import CapUnit
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
-from federator.planning.candidates import of_offer
-from federator.planning.caps import Caps
-from federator.planning.permits import worst_rent_s
-from federator.planning.problem import World
+from federator.planning.places.candidates import of_offer
+from federator.planning.rules.caps import Caps
+from federator.planning.rules.permits import worst_rent_s
+from federator.planning.world.problem import World
 
 STOPPING_S = 30.0
 """What is told to stop is expected to be gone so much later."""

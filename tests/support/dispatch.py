@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from federator.assembly import Core, assemble
-from federator.control.desk import Compiled
-from federator.control.records import Changes
+from federator.control.governing.desk import Compiled
+from federator.control.record.records import Changes
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape
 from federator.model.identity import Caller, Role

@@ -12,8 +12,8 @@ from federator.cli.demo.processes import Processes
 from federator.client import Client
 from federator.model.plans import Rent
 from federator.model.snapshot import Problem
-from federator.planning.forecast import list_schedule
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.scheduling.forecast import list_schedule
 from tests.support.demo_runs import Run, federator, run_demo
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]

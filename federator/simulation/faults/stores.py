@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from federator.control.leadership import LEADER_KEY
+from federator.control.record.leadership import LEADER_KEY
 from federator.kernel.errors import FederatorError, OutcomeUnknown, StoreConflict, Unavailable
 from federator.ports import Change, Item, Page, Transaction
 from federator.simulation.faults.plan import COMMIT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from federator.control.records import TABLES
+from federator.control.record.records import TABLES
 from federator.model.capacity import Lease
 from federator.model.jobs import Job
 from federator.model.placements import Order, Placement, PlacementStatus

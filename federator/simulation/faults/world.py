@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from federator.control.records import Changes
+from federator.control.record.records import Changes
 from federator.kernel.errors import FederatorError
 from federator.model.capacity import RENTED_POOL, LaunchRequest
 from federator.model.identity import Caller, Role

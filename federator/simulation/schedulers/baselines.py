@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from federator.model.snapshot import JobView
-from federator.planning.forecast import RUNTIME_MARGIN
-from federator.planning.problem import World
+from federator.planning.scheduling.forecast import RUNTIME_MARGIN
+from federator.planning.world.problem import World
 from federator.simulation.schedulers.listing import cheapest
 from federator.simulation.schedulers.port import listed
 from federator.simulation.world import World as Setting

@@ -12,14 +12,14 @@ import msgspec
 from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
-from federator.planning.bookings import Booking, Schedule
-from federator.planning.burst import Case
-from federator.planning.candidates import Candidate, machines, size
-from federator.planning.caps import Caps
-from federator.planning.interpret import write_starts
-from federator.planning.objective import Evaluator, Scored
-from federator.planning.problem import World
-from federator.planning.yard import Host, Lot, hosts_for, need_of
+from federator.planning.places.candidates import Candidate, machines, size
+from federator.planning.places.yard import Host, Lot, hosts_for, need_of
+from federator.planning.plans.interpret import write_starts
+from federator.planning.renting.burst import Case
+from federator.planning.rules.caps import Caps
+from federator.planning.scheduling.bookings import Booking, Schedule
+from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.problem import World
 from federator.simulation.schedulers.port import opens
 from federator.simulation.world import World as Setting
 

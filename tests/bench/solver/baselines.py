@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from ortools.sat.python import cp_model
 
 from federator.model.snapshot import JobView, Problem
-from federator.planning import columns as cut
-from federator.planning.buckets import BUCKETS
-from federator.planning.growing import Row
-from federator.planning.objective import Evaluator
-from federator.planning.prices import cost
-from federator.planning.problem import ClassKey, World
-from federator.planning.yard import need_of
+from federator.planning.linear import columns as cut
+from federator.planning.linear.growing import Row
+from federator.planning.places.yard import need_of
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.buckets import BUCKETS
+from federator.planning.world.prices import cost
+from federator.planning.world.problem import ClassKey, World
 
 Starts = dict[str, int]
 Choice = Callable[[JobView, Sequence[int]], int | None]

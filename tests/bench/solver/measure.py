@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from federator.model.plans import Plan, Rent, Severity
 from federator.model.snapshot import JobView, Problem
-from federator.planning.burst import NoCase
 from federator.planning.checks import check
-from federator.planning.explain import Aftermath
-from federator.planning.greedy import plan_greedily, plan_quickly
-from federator.planning.objective import Evaluator
-from federator.planning.outlook import Expected, expected
-from federator.planning.problem import World
-from federator.planning.window import MOST_JOBS, Eligible, Kind, Kinds, Line, choose
+from federator.planning.explaining.explain import Aftermath
+from federator.planning.plans.greedy import plan_greedily, plan_quickly
+from federator.planning.renting.burst import NoCase
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.outlook import Expected, expected
+from federator.planning.world.problem import World
+from federator.planning.world.window import MOST_JOBS, Eligible, Kind, Kinds, Line, choose
 from federator.solving.certify import Certified, certify
 from federator.solving.decide import decide
 from federator.solving.judging import starts_of

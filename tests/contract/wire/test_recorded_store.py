@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.records import TABLES, Records
+from federator.control.record.records import TABLES, Records
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Damaged, Permanent
 from federator.model.capacity import LeaseStatus

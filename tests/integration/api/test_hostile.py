@@ -12,7 +12,7 @@ import pytest
 from federator.api import exchange
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
-from federator.control.leadership import LEADER_KEY
+from federator.control.record.leadership import LEADER_KEY
 from federator.kernel.ids import content_hash
 from federator.model.identity import Role
 from federator.ports import Put, Transaction

@@ -8,7 +8,7 @@ from aiohttp import WSMsgType
 from aiohttp.test_utils import TestClient, TestServer
 
 from federator.api.standby import LEADER_HEADER, build_standby
-from federator.control.leadership import LEADER_KEY, Term
+from federator.control.record.leadership import LEADER_KEY, Term
 from federator.kernel.errors import NotLeading
 from federator.model.sites import SiteReport
 from federator.ports import Put, Transaction

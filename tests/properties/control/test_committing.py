@@ -32,7 +32,7 @@ from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.plans import Place, Plan, Rent
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import OFFER, World, make_world

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from federator.control.fencing import RESERVE_WITHIN_S
+from federator.control.reports.fencing import RESERVE_WITHIN_S
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Conflict
 from federator.model.jobs import JobStatus

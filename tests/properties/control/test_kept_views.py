@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from msgspec.structs import replace
 
-from federator.control.observation import Observer
+from federator.control.turns.observation import Observer
 from federator.model.snapshot import PoolView
 from tests.properties.control.test_committing import Committing
 

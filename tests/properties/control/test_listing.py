@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.control.listing import Wanted, listed
-from federator.control.records import Changes, Records, Spec
+from federator.control.record.records import Changes, Records, Spec
+from federator.control.showing.listing import Wanted, listed
 from federator.kernel.clock import ManualClock
 from federator.kernel.ids import content_hash
 from federator.model.capacity import Market

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from federator.model.plans import Place
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from tests.properties.control.test_committing import Committing
 from tests.support.dispatch import World
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.control.records import Changes
+from federator.control.record.records import Changes
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import Job, JobStatus
 from federator.store.memory import MemoryStore

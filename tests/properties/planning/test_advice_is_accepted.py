@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from federator.model.capacity import Pool, Shape
 from federator.model.changes import AskFor
 from federator.model.plans import Explanation
-from federator.planning.feasibility import FILTERS
+from federator.planning.rules.feasibility import FILTERS
 from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, World, make_world
 from tests.support.following_advice import follow

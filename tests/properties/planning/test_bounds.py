@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from federator.model.snapshot import Problem
-from federator.planning import columns as cut
-from federator.planning.columns import Columns, Kind
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving import certify, linear, parts, sifting
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES

@@ -17,7 +17,7 @@ from federator.model.plans import Action, Place, Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Rule, Scope
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
 from federator.planning.checks import check, fatal_subjects
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from tests.support.worlds import (
     HOUR,
     NOW,

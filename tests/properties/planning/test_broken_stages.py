@@ -13,8 +13,8 @@ from msgspec import structs
 from federator.model.plans import Severity
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
-from federator.planning.columns import Columns
-from federator.planning.greedy import plan_greedily
+from federator.planning.linear.columns import Columns
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide

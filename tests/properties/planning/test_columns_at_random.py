@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from federator.model.snapshot import Problem
-from federator.planning import columns as cut
-from federator.planning.buckets import BUCKETS_H
-from federator.planning.columns import Columns, Kind
-from federator.planning.objective import Evaluator
-from federator.planning.prices import cost
-from federator.planning.problem import World
-from federator.planning.yard import need_of
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.places.yard import need_of
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.buckets import BUCKETS_H
+from federator.planning.world.prices import cost
+from federator.planning.world.problem import World
 from tests.support.worlds import worlds_at_random
 
 HOURS = tuple(pairwise(BUCKETS_H))

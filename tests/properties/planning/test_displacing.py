@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from federator.model.plans import Place
 from federator.model.snapshot import JobView, Outside, Problem
-from federator.planning import columns as cut
 from federator.planning import kernels
-from federator.planning.free_hours import hours_row
-from federator.planning.objective import DISPLACED, Evaluator
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.scheduling.objective import DISPLACED, Evaluator
+from federator.planning.world.free_hours import hours_row
+from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting

@@ -27,7 +27,7 @@ from federator.model.rules import (
     Window,
 )
 from federator.model.snapshot import JobView, PoolView, Problem
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.properties.planning.test_tiny_worlds import WORTH_USD, best_usd
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy

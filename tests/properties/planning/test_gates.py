@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, given, settings
 
 from federator.model.snapshot import Problem
-from federator.planning.feasibility import FILTERS, reject
-from federator.planning.gates import Gates
-from federator.planning.problem import World
+from federator.planning.rules.feasibility import FILTERS, reject
+from federator.planning.rules.gates import Gates
+from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from federator.model.rules import GuaranteeRow, Opening, PoolSelector, Window
 from federator.model.snapshot import Problem
 from federator.planning import kernels
-from federator.planning import schedule as plain
-from federator.planning.bookings import Booking
-from federator.planning.listed import at_home, starts_now
-from federator.planning.objective import Evaluator, Scored
-from federator.planning.problem import World
+from federator.planning.scheduling import schedule as plain
+from federator.planning.scheduling.bookings import Booking
+from federator.planning.scheduling.listed import at_home, starts_now
+from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import HOUR, NOW, worlds_at_random
 

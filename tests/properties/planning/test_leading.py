@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from federator.model.plans import Rent, Severity
 from federator.model.snapshot import JobView, Lead, Problem
-from federator.planning import window
-from federator.planning.burst import Case
-from federator.planning.candidates import machines
 from federator.planning.checks import check
-from federator.planning.leading import lead_starts
-from federator.planning.objective import Evaluator
-from federator.planning.outlook import expected
-from federator.planning.problem import World
+from federator.planning.linear.leading import lead_starts
+from federator.planning.places.candidates import machines
+from federator.planning.renting.burst import Case
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world import window
+from federator.planning.world.outlook import expected
+from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
 from federator.wire.solver_files import from_problem, to_problem

@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, event, given, settings
 
 from federator.model.snapshot import Problem
-from federator.planning.burst import Case
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.renting.burst import Case
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from tests.support.worlds import worlds_at_random
 
 at_random = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

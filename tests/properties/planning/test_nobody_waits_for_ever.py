@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from federator.model.plans import Place
 from federator.model.snapshot import JobView, PoolView
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.properties.planning.test_plans_pass_the_checker import Planner
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy, changed

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
-from federator.planning import window
-from federator.planning.outlook import NOTHING, Expected, Plan, expected
-from federator.planning.window import Window, choose
+from federator.planning.world import window
+from federator.planning.world.outlook import NOTHING, Expected, Plan, expected
+from federator.planning.world.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
 from tests.properties.planning.test_window import a_line, tight

@@ -10,7 +10,7 @@ from federator.model.plans import Finding, Plan, Rent, Severity
 from federator.model.rules import BurstMode, Effect, Filter
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.support.worlds import bursting, changed, worlds_at_random
 

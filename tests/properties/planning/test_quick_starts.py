@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from federator.model.plans import Plan
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.checks import check
-from federator.planning.greedy import QUICK, plan_greedily, plan_quickly
+from federator.planning.plans.greedy import QUICK, plan_greedily, plan_quickly
 from federator.solving.decide import decide
 from tests.properties.planning.test_window import fleets, lines
 from tests.support.worlds import HOUR, NOW, a_job, a_pool

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from federator.model.plans import Place, Rent
 from federator.model.snapshot import Problem
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.properties.planning.test_plans_pass_the_checker import Planner
 from tests.support.aftermath import aftermath

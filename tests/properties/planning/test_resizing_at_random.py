@@ -8,8 +8,8 @@ from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Preempt, Severity
 from federator.model.snapshot import BusyView, JobView, Problem
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
-from federator.planning.resizing import LEAST_RUN_S
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.plans.resizing import LEAST_RUN_S
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 
 GPUS = 8

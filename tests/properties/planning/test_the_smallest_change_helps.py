@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.model.plans import Plan, Waiting
 from federator.model.snapshot import Problem
-from federator.planning.changes import apply
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
+from federator.planning.explaining.changes import apply
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.plans.greedy import plan_greedily
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from federator.model.capacity import Shape
 from federator.model.plans import Place
 from federator.model.snapshot import Problem
-from federator.planning.greedy import plan_greedily
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import a_job, a_pool, a_world, worlds_at_random
 

@@ -5,12 +5,12 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.model.snapshot import JobView, Problem
-from federator.planning.changes import apply
-from federator.planning.explain import explain_waiting
-from federator.planning.feasibility import FILTERS
-from federator.planning.greedy import plan_greedily
-from federator.planning.problem import World
-from federator.planning.remedies import LIFTS
+from federator.planning.explaining.changes import apply
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explaining.remedies import LIFTS
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.rules.feasibility import FILTERS
+from federator.planning.world.problem import World
 from tests.support.worlds import worlds_at_random
 
 FILTER_NAMES = {test.name for test in FILTERS}

@@ -13,10 +13,10 @@ from federator.model.capacity import Shape
 from federator.model.plans import Place
 from federator.model.rules import GuaranteeRow, QueueTerms, Rule
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem, Snapshot
-from federator.planning import window
-from federator.planning.greedy import plan_greedily
-from federator.planning.problem import World
-from federator.planning.window import Eligible, Kind, Kinds, Line, Window, choose
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.world import window
+from federator.planning.world.problem import World
+from federator.planning.world.window import Eligible, Kind, Kinds, Line, Window, choose
 from tests.support.worlds import HOUR, NOW, a_job, a_pool
 
 

@@ -9,8 +9,8 @@ from federator.model.capacity import Market
 from federator.model.datasets import DatasetRule
 from federator.model.plans import Severity
 from federator.planning.checks import check
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.wire.solver_files import from_problem, read_problem, write

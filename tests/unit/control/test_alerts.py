@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.alerts import Alerts
+from federator.control.showing.alerts import Alerts
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import Alert, AlertKind, LedgerKind

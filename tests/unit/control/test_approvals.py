@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.proposals import approve, wanted_usd
+from federator.control.renting.proposals import approve, wanted_usd
 from federator.kernel.errors import Forbidden, NotFound
 from federator.model.jobs import JobStatus
 from federator.model.plans import ProposalKind

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from federator.control.closings import LOOK_S, next_stop_at
+from federator.control.turns.closings import LOOK_S, next_stop_at
 from federator.kernel.clock import ManualClock
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order

@@ -10,7 +10,7 @@ from federator.model.jobs import Job, JobStatus
 from federator.model.placements import DesiredEntry, PlacementStatus
 from federator.model.plans import Plan, Preempt
 from federator.model.rules import PriceKind, PriceTerm
-from federator.planning.rulebook import RuleBook
+from federator.planning.rules.rulebook import RuleBook
 from tests.support.dispatch import FakeSite, World, make_world
 
 FULL: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.fencing import margin_s
+from federator.control.reports.fencing import margin_s
 from federator.kernel.clock import ManualClock
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from federator.control.money import affordable
+from federator.control.accounts.money import affordable
 from federator.hub.desired import Board
 from federator.model.capacity import LEASE_ENDED, InstanceStatus, LeaseStatus
 from federator.model.jobs import JobStatus

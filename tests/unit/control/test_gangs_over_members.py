@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.fencing import RESERVE_WITHIN_S
+from federator.control.reports.fencing import RESERVE_WITHIN_S
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobStatus, TerminalReason
 from federator.model.placements import Cause, Order, Placement, PlacementStatus

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from federator.control.history import History
-from federator.control.holdings import OVERDUE_S, STEPS, Holdings
-from federator.control.job_views import OVERDUE_SHARE, JobViews
+from federator.control.reports.history import History
+from federator.control.turns.holdings import OVERDUE_S, STEPS, Holdings
+from federator.control.turns.job_views import OVERDUE_SHARE, JobViews
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
 from tests.support.dispatch import SharedClock, World, make_world

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from federator.control.records import Flag
+from federator.control.record.records import Flag
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.placements import Placement, PlacementStatus
 from federator.settings import LeaseSettings

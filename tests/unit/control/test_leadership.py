@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from federator.control.leadership import ALIVE_KEY, LEADER_KEY, LedProvider, Reign
-from federator.control.records import Changes, Records
+from federator.control.record.leadership import ALIVE_KEY, LEADER_KEY, LedProvider, Reign
+from federator.control.record.records import Changes, Records
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NotLeading, OutcomeUnknown, StoreConflict, Unavailable
 from federator.model.capacity import LaunchRequest

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from federator.control.history import History
+from federator.control.reports.history import History
 from federator.model.snapshot import JobView
 from tests.support.dispatch import World, make_world
 

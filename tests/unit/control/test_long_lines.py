@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from federator.control import waiting_line
+from federator.control.turns import waiting_line
 from federator.model.jobs import JobStatus
-from federator.planning import window
+from federator.planning.world import window
 from federator.wire.http import JobPatch
 from tests.support.dispatch import ADA, BOB, World, make_world
 

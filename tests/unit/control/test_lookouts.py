@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from federator.control import lookouts, waiting_line
-from federator.control.lookouts import Certificates, Lookouts
+from federator.control.turns import lookouts, waiting_line
+from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
-from federator.planning import window
+from federator.planning.world import window
 from federator.solving.child import ChildSolver
 from federator.solving.judging import prove
 from federator.solving.outlook import look_ahead

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from federator.control.billing import placements_on
+from federator.control.accounts.billing import placements_on
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import LedgerKind

@@ -2,8 +2,8 @@
 
 import pytest
 
-from federator.control.acceptance import Asked
-from federator.control.records import Changes
+from federator.control.record.records import Changes
+from federator.control.submitting.acceptance import Asked
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
 from federator.model.placements import Cause, Order, PlacementReport, PlacementStatus, RankStatus

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.occasions import Occasion
+from federator.control.turns.occasions import Occasion
 from federator.model.capacity import Shape
 from federator.wire.http import JobPatch
 from tests.support.dispatch import ADA, OFFER, World, make_world

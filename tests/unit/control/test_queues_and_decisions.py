@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.rented_sites import check_rented_sites
+from federator.control.renting.rented_sites import check_rented_sites
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from federator.control.reconciling import FLAG, SPARED
-from federator.control.records import Changes, Flag
+from federator.control.record.records import Changes, Flag
+from federator.control.upkeep.reconciling import FLAG, SPARED
 from federator.model.capacity import LaunchRequest
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementReport, PlacementStatus, RankStatus

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from federator.control import decisions
-from federator.control.decision_parts import Delta, join, pack, split, unpack
-from federator.control.decisions import DecisionLog, Record
+from federator.control.record import decisions
+from federator.control.record.decision_parts import Delta, join, pack, split, unpack
+from federator.control.record.decisions import DecisionLog, Record
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.model.plans import Plan
 from federator.model.snapshot import Lead, Outside, Problem

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from federator.control.records import Changes, Records, Spec
+from federator.control.record.records import Changes, Records, Spec
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Permanent
 from federator.model.jobs import JobStatus

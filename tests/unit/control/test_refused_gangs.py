@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from federator.control.refusals import FORGET_S, LONGEST_PAUSE_S, refused_again
+from federator.control.reports.refusals import FORGET_S, LONGEST_PAUSE_S, refused_again
 from federator.model.jobs import JobStatus, Refusal
 from federator.model.placements import Placement, PlacementStatus
 from tests.support.dispatch import FakeSite, World, make_world

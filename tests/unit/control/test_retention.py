@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from federator.config import check
-from federator.control.records import Changes, OutputPart, Outputs
+from federator.control.record.records import Changes, OutputPart, Outputs
 from federator.kernel.errors import Invalid, TooMany, Unavailable
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.identity import Caller, Role

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from federator.control.waiting_line import WaitingLine
+from federator.control.turns.waiting_line import WaitingLine
 from federator.settings import RetentionSettings, TurnSettings
 from tests.support.dispatch import World, make_world
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from federator.control.money import affordable, paid_until_at
+from federator.control.accounts.money import affordable, paid_until_at
 from federator.model.jobs import JobStatus
 from tests.support.dispatch import World
 from tests.unit.control.test_bursting import until_rented

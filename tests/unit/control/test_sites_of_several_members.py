@@ -3,7 +3,7 @@
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.snapshot import PoolView, Problem
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from tests.support.dispatch import FakeSite, World, make_world
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from federator.control.user_data import user_data
+from federator.control.governing.user_data import user_data
 from federator.kernel.way import Way
 from federator.model.capacity import Lease, LeaseStatus
 from federator.settings import ProviderSettings, ServerSettings, Settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from federator.control.records import Spec
+from federator.control.record.records import Spec
 from federator.hub import Hub
 from federator.model.capacity import Market
 from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from federator.control.records import Changes, row_key
+from federator.control.record.records import Changes, row_key
 from federator.hub import desired
 from federator.model.placements import Order, Part, Placement, PlacementReport, PlacementStatus
 from federator.wire import link

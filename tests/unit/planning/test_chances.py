@@ -5,9 +5,9 @@ import math
 import pytest
 
 from federator.model.plans import Place
-from federator.planning import chances
-from federator.planning.chances import late_share
 from federator.planning.kernels import tables
+from federator.planning.world import chances
+from federator.planning.world.chances import late_share
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world
 

@@ -5,10 +5,10 @@ import pytest
 from federator.model.capacity import Shape
 from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
-from federator.planning.columns import Columns, Kind, build
-from federator.planning.growing import Row
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.linear.columns import Columns, Kind, build
+from federator.planning.linear.growing import Row
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
 

@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Market, Shape
 from federator.model.snapshot import PoolView, Problem
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
-from federator.planning.preview import preview
-from federator.planning.ranges import ranges
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explaining.ranges import ranges
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.plans.preview import preview
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 

@@ -22,7 +22,7 @@ from federator.model.datasets import (
 )
 from federator.model.jobs import Input
 from federator.planning.checks.moving import Moving
-from federator.planning.data import NOTHING, DataBook, data_book
+from federator.planning.places.data import NOTHING, DataBook, data_book
 from tests.support.data_worlds import DATASETS, INPUTS, LINK_RULES
 from tests.support.worlds import a_job, a_pool, a_world
 

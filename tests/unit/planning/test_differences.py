@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from federator.model.plans import Place, Plan, StageReport
-from federator.planning.differences import MOST, differences
+from federator.planning.plans.differences import MOST, differences
 from federator.solving.decide import decide
 from tests.support.worlds import a_job, a_pool, a_world
 

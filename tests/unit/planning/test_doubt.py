@@ -1,12 +1,12 @@
 """Old telemetry: the longer a site has not been heard, the more a start there costs, and the reasons say so; what is fresh costs what it did."""
 
 from federator.model.plans import Place
-from federator.planning.candidates import of_pool
-from federator.planning.doubt import FRESH_S, refusal_share
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
-from federator.planning.prices import cost
-from federator.planning.rulebook import RuleBook
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.places.candidates import of_pool
+from federator.planning.places.doubt import FRESH_S, refusal_share
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.rules.rulebook import RuleBook
+from federator.planning.world.prices import cost
 from tests.support.worlds import NOW, a_job, a_pool, a_world
 
 BOOK = RuleBook((), NOW)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Effect, Filter, Opening, PoolSelector, Rule, Scope, Window
 from federator.model.snapshot import JobView, OfferView, PoolView
-from federator.planning.feasibility import FILTERS, SITUATIONS, eligibility
+from federator.planning.rules.feasibility import FILTERS, SITUATIONS, eligibility
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting
 
 BURST: tuple[Rule, ...] = (bursting(),)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.rules import CapRow, CapUnit, Scope
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning import schedule as engine
-from federator.planning.forecast import (
+from federator.planning.scheduling import schedule as engine
+from federator.planning.scheduling.forecast import (
     RUNTIME_MARGIN,
     UNKNOWN,
     leaning,
@@ -18,7 +18,7 @@ from federator.planning.forecast import (
     outlasting,
     runtime_quantiles,
 )
-from federator.planning.problem import World
+from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
 

@@ -8,14 +8,14 @@ from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Rent
 from federator.model.rules import CapRow, CapUnit, PoolSelector
 from federator.model.snapshot import JobView
-from federator.planning import schedule
 from federator.planning.checks import check, fatal_subjects
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
-from federator.planning.lanes import Lanes
-from federator.planning.objective import Evaluator
-from federator.planning.prices import cost, longer_s
-from federator.planning.problem import World
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.scheduling import schedule
+from federator.planning.scheduling.lanes import Lanes
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.prices import cost, longer_s
+from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import (
     HOUR,

@@ -17,14 +17,14 @@ from federator.model.rules import (
     Scope,
 )
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning import schedule
-from federator.planning.candidates import of_pool
 from federator.planning.checks import check
-from federator.planning.greedy import choose, plan_greedily
-from federator.planning.objective import Evaluator
-from federator.planning.prices import cost
-from federator.planning.problem import World
-from federator.planning.rulebook import RuleBook
+from federator.planning.places.candidates import of_pool
+from federator.planning.plans.greedy import choose, plan_greedily
+from federator.planning.rules.rulebook import RuleBook
+from federator.planning.scheduling import schedule
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.prices import cost
+from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy, changed
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from federator.planning import kernels
-from federator.planning.greedy import plan_greedily
 from federator.planning.kernels import compiled, shelf
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving import worker
 from tests.support.worlds import a_job, a_pool, a_world
 

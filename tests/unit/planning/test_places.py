@@ -6,10 +6,10 @@ import pytest
 
 from federator.model.capacity import Market
 from federator.model.plans import Place
-from federator.planning.candidates import of_pools
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
-from federator.planning.problem import World
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.places.candidates import of_pools
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.world.problem import World
 from tests.support.worlds import a_job, a_lease, a_plan, a_pool, a_world, busy
 
 

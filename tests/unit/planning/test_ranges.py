@@ -2,8 +2,8 @@
 
 import pytest
 
-from federator.planning.forecast import RunForecast, lasts_s
-from federator.planning.ranges import Between, ranges
+from federator.planning.explaining.ranges import Between, ranges
+from federator.planning.scheduling.forecast import RunForecast, lasts_s
 from tests.support.worlds import HOUR, NOW, a_job
 
 JOB = a_job("one", run_low_s=HOUR / 1.35 / 1.67, run_high_s=HOUR / 1.35 * 1.67)

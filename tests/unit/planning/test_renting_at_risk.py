@@ -6,11 +6,11 @@ from federator.model.capacity import Shape
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Input
 from federator.model.plans import Rent
-from federator.planning.burst import Bursting, NoCase
 from federator.planning.checks import check
-from federator.planning.forecast import home_forecast
-from federator.planning.greedy import plan_greedily
-from federator.planning.problem import World
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.renting.burst import Bursting, NoCase
+from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
 UNSURE: dict[str, Any] = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}

@@ -11,7 +11,7 @@ from federator.model.plans import Finding, Plan, Preempt, Severity
 from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Rule, Scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
+from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 

@@ -14,9 +14,9 @@ from federator.model.rules import (
     Scope,
     Window,
 )
-from federator.planning.candidates import of_offer, of_pool
-from federator.planning.openings import open_at
-from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, MUST_USD, RuleBook
+from federator.planning.places.candidates import of_offer, of_pool
+from federator.planning.rules.openings import open_at
+from federator.planning.rules.rulebook import DEFAULT_MISS_USD_GPU_H, MUST_USD, RuleBook
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, an_offer, bursting
 
 

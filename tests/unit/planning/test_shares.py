@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.rules import GuaranteeRow
-from federator.planning.objective import SHORTFALL_H, Evaluator
-from federator.planning.problem import World
-from federator.planning.shares import Amount, due_of
+from federator.planning.rules.shares import Amount, due_of
+from federator.planning.scheduling.objective import SHORTFALL_H, Evaluator
+from federator.planning.world.problem import World
 from tests.support.worlds import a_job, a_lease, a_pool, a_world, busy
 
 HALF = GuaranteeRow("share", "research", gpus=4, shortfall_usd_gpu_h=20.0)

@@ -13,12 +13,12 @@ from federator.model.capacity import Market, Shape
 from federator.model.plans import Rent, Severity
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
-from federator.planning.burst import Bursting, Case, NoCase
 from federator.planning.checks import check
-from federator.planning.forecast import home_forecast
-from federator.planning.greedy import plan_greedily
-from federator.planning.interruptions import INTERRUPTION_S
-from federator.planning.problem import World
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.renting.burst import Bursting, Case, NoCase
+from federator.planning.renting.interruptions import INTERRUPTION_S
+from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
 

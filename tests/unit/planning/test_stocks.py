@@ -14,15 +14,15 @@ from federator.model.capacity import Market, Offer, Shape, Stock
 from federator.model.changes import MoreHosts
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
-from federator.planning import columns as cut
-from federator.planning.candidates import Candidate
-from federator.planning.changes import apply
 from federator.planning.checks import check, check_actions
-from federator.planning.explain import explain_waiting
-from federator.planning.greedy import plan_greedily
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
-from federator.planning.stocks import Stocks
+from federator.planning.explaining.changes import apply
+from federator.planning.explaining.explain import explain_waiting
+from federator.planning.linear import columns as cut
+from federator.planning.places.candidates import Candidate
+from federator.planning.places.stocks import Stocks
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from federator.planning.stopping import AtHome, Rented, put_off_s
+from federator.planning.renting.stopping import AtHome, Rented, put_off_s
 from tests.support.worlds import HOUR, NOW, a_job
 
 UNSURE = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}

@@ -9,10 +9,11 @@ from federator.model.capacity import Shape
 from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Plan
 from federator.model.snapshot import JobView, Problem
-from federator.planning import patience, window
 from federator.planning.checks import check
-from federator.planning.greedy import plan_greedily
 from federator.planning.kernels import tables
+from federator.planning.plans.greedy import plan_greedily
+from federator.planning.scheduling import patience
+from federator.planning.world import window
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 
 SOON = {"ends_at": NOW + 600.0, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144}

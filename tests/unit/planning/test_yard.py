@@ -4,7 +4,7 @@ import random
 
 from federator.model.capacity import Shape
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning.yard import Hold, Host, Lot, Release, need_of
+from federator.planning.places.yard import Hold, Host, Lot, Release, need_of
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, busy
 
 NEED = (2, 1000, 1024)

@@ -7,7 +7,7 @@ import pytest
 from federator.model.datasets import concerns_data
 from federator.model.jobs import Input
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, QueueTerms, Rule
-from federator.planning.data import DataBook
+from federator.planning.places.data import DataBook
 from federator_policies.documents import compile_set, load
 
 EXAMPLES = Path(__file__).parents[3] / "policies" / "examples"

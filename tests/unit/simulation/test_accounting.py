@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from federator.model.capacity import Instance, InstanceStatus, Stock
-from federator.planning.rulebook import DEFAULT_MISS_USD_GPU_H, DEFAULT_WAIT_USD_GPU_H
+from federator.planning.rules.rulebook import DEFAULT_MISS_USD_GPU_H, DEFAULT_WAIT_USD_GPU_H
 from federator.simulation.accounting import figures, violations
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, LeaseRow, Schedule, attempts_csv, leases_csv

@@ -187,7 +187,7 @@ def test_a_parent_that_does_not_decide_inline_never_loads_the_solver() -> None:
 
 def test_greedy_needs_no_numpy() -> None:
     program = (
-        "import sys, federator.planning.greedy, federator.planning.preview;"
+        "import sys, federator.planning.plans.greedy, federator.planning.plans.preview;"
         "sys.exit(any(m.split('.')[0] in ('ortools', 'numpy') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,11 +8,12 @@ from federator.model.capacity import Shape
 from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period, Scope
 from federator.model.snapshot import PoolView, Problem
-from federator.planning import columns, objective
-from federator.planning.columns import Kind
-from federator.planning.greedy import choose, plan_greedily
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.linear import columns
+from federator.planning.linear.columns import Kind
+from federator.planning.plans.greedy import choose, plan_greedily
+from federator.planning.scheduling import objective
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving import decide as deciding
 from federator.solving import integer, linear
 from federator.solving.decide import decide

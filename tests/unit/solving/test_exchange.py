@@ -4,8 +4,8 @@ import pytest
 
 from federator.model.capacity import Shape
 from federator.model.snapshot import Problem
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving import exchange
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world

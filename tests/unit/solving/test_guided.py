@@ -2,10 +2,10 @@
 
 from federator.model.capacity import Shape
 from federator.model.snapshot import Problem
-from federator.planning import columns as cut
-from federator.planning.columns import Columns, Kind
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
+from federator.planning.linear import columns as cut
+from federator.planning.linear.columns import Columns, Kind
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving import guided
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, bursting
 

@@ -10,10 +10,10 @@ from federator.kernel.errors import Invalid
 from federator.model.plans import Severity
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import Problem
-from federator.planning import columns as cut
-from federator.planning.objective import Evaluator
-from federator.planning.problem import World
-from federator.planning.ranges import ranges
+from federator.planning.explaining.ranges import ranges
+from federator.planning.linear import columns as cut
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.problem import World
 from federator.solving import linear
 from federator.solving.certify import certify, proven_bound
 from federator.solving.judging import judge

@@ -11,8 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from federator.control import executor, fencing, gangs, leadership, progress, records, series_runs, sweeper
-from federator.control.records import Changes
+from federator.control.record import leadership, records
+from federator.control.record.records import Changes
+from federator.control.renting import executor
+from federator.control.reports import fencing, gangs, progress
+from federator.control.submitting import series_runs
+from federator.control.upkeep import sweeper
 from federator.kernel import ids
 from federator.model import series
 from federator.model.placements import Order, PlacementReport, PlacementStatus

@@ -1,0 +1,214 @@
+"""Recorded decisions: the problem and the plan of a turn, so that anyone can ask later why, and run it again.
+
+A record is a checkpoint, or what changed since the record before it (`decision_parts`): nothing stores a whole snapshot per turn. Records that follow
+from one checkpoint are a *run*: it ends after some minutes, some number of records, or a restart, and is dropped as a whole, for no part of it can
+be read without what came before. A replay runs the same stages that completed and compares byte for byte.
+
+Records of before this were one whole problem each, compressed; they can still be read.
+"""
+
+import zlib
+from collections import OrderedDict
+from typing import NamedTuple
+
+import msgspec
+
+from federator.control.record.decision_parts import Parts, join, pack, split, unpack
+from federator.control.record.records import Records
+from federator.kernel.errors import Damaged, NotFound
+from federator.model.plans import Plan
+from federator.model.snapshot import Problem
+from federator.planning.plans.differences import completed, differences
+from federator.ports import Put, Solver, Store, Transaction
+from federator.settings import RetentionSettings
+from federator.wire.http import DecisionRow
+
+PREFIX = "decision/"
+INDEX = "decision-index/"
+LONGEST_RUN = 48
+"""Records of one run: they are dropped in one transaction, each has two keys, and stores take 120."""
+RUNS = 8
+"""Where few records are kept, runs are so short that there are about so many: else half of what may be kept would go at once."""
+REPLAY_S = 60.0
+"""Real seconds that a replay may take."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A decision as it is stored: what `pack` made of it, given the decision `base` (None: given nothing)."""
+
+    problem: bytes = b""
+    """Of old records: JSON, deflated."""
+    plan: bytes = b""
+    parts: bytes = b""
+    base: str | None = None
+
+
+class _Newest(NamedTuple):
+    """The last record, which the next one is written against."""
+
+    decision: str
+    checkpoint: str
+    began_at: float
+    length: int
+    """Records of its run so far."""
+    parts: Parts
+
+
+class DecisionLog:
+    """The recorded decisions of this store, newest last."""
+
+    def __init__(self, records: Records, retention: RetentionSettings, solver: Solver) -> None:
+        self._records = records
+        self._store: Store = records.store
+        self._retention = retention
+        self._solver = solver
+        self._rows: OrderedDict[str, DecisionRow] = OrderedDict()
+        self._runs: OrderedDict[str, list[str]] = OrderedDict()
+        """The decisions of each run by that of its checkpoint, in the order of the checkpoints."""
+        self._size_bytes = 0
+        self._newest: _Newest | None = None
+
+    async def load_index(self) -> None:
+        """Read what is recorded. Called once."""
+        after: str | None = None
+        while True:
+            page = await self._store.range(INDEX, after=after)
+            for item in page.items:
+                self._add(msgspec.json.decode(item.value, type=DecisionRow))
+            after = page.next_after
+            if after is None:
+                return
+
+    def rows(self) -> list[DecisionRow]:
+        """All recorded decisions, oldest first."""
+        return list(self._rows.values())
+
+    def kept(self, decision: str) -> bool:
+        """Whether it can be shown: a turn that did nothing is not recorded."""
+        return decision in self._rows
+
+    async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
+        """Keep this decision, of which so many actions were committed (None: all), and drop the oldest runs over the limits."""
+        if not self._retention.decisions:
+            return
+        # Whether it was written is not known where this fails: then nothing may be written against it.
+        before, self._newest = self._continued(plan.taken_at), None
+        parts = split(problem, plan)
+        data = pack(before.parts if before else [], parts)
+        row = DecisionRow(
+            id=plan.decision,
+            at=plan.taken_at,
+            winner=plan.winner,
+            objective_usd=plan.objective_usd,
+            actions=len(plan.actions) if committed is None else committed,
+            jobs=len(problem.snapshot.jobs),
+            stages=", ".join(stage.stage for stage in plan.stages if stage.completed),
+            size_bytes=len(data),
+            checkpoint=before.checkpoint if before else plan.decision,
+        )
+        record = Record(parts=data, base=before.decision if before else None)
+        puts = (
+            Put(PREFIX + row.id, msgspec.msgpack.encode(record)),
+            Put(INDEX + row.id, msgspec.json.encode(row)),
+        )
+        dropped = self._over_the_limit(row)
+        await self._records.commit(Transaction(puts=puts, deletes=_keys(dropped)))
+        # Only now: were the disk full, the list would name what is not there.
+        self._newest = _Newest(
+            row.id,
+            row.checkpoint,
+            before.began_at if before else row.at,
+            before.length + 1 if before else 1,
+            parts,
+        )
+        self._add(row)
+        self._forget(dropped)
+
+    async def drop_before(self, at: float) -> None:
+        """Drop the runs that ended before then."""
+        for checkpoint, names in list(self._runs.items()):
+            if max(self._rows[name].at for name in names) < at:
+                await self._records.commit(Transaction(deletes=_keys(names)))
+                self._forget(names)
+                if self._newest is not None and self._newest.checkpoint == checkpoint:
+                    self._newest = None
+
+    async def load(self, decision: str) -> tuple[Problem, Plan]:
+        """What was seen and what was decided. Raises `NotFound`, `Damaged`."""
+        run = []
+        name: str | None = decision
+        while name is not None:
+            record = await self._stored(name, decision)
+            run.append(record)
+            name = record.base
+        if run[0].problem:
+            return _read_whole(run[0])
+        parts: Parts = []
+        for record in reversed(run):
+            parts = unpack(parts, record.parts)
+        return join(parts)
+
+    async def replay(self, decision: str) -> dict[str, object]:
+        """Decide again from the record; say whether the same came out, and where not."""
+        problem, plan = await self.load(decision)
+        stages = tuple(stage.stage for stage in completed(plan).stages)
+        again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=REPLAY_S)
+        if again is None:
+            return {"identical": False, "differences": ["the solver did not answer"]}
+        found = differences(problem, plan, again)
+        return {"identical": not found, "differences": found}
+
+    async def _stored(self, name: str, asked: str) -> Record:
+        item = await self._store.get(PREFIX + name)
+        if item is None:
+            raise NotFound(
+                f"no recorded decision {asked}",
+                remedy="'federator decisions list' shows those that are kept",
+            )
+        try:
+            return msgspec.msgpack.decode(item.value, type=Record)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"the recorded decision {name} cannot be read: {error}") from None
+
+    def _continued(self, at: float) -> _Newest | None:
+        """The record that the next one is written against; None: it begins a run."""
+        newest, retention = self._newest, self._retention
+        longest = min(LONGEST_RUN, max(1, retention.decisions // RUNS))
+        if newest is None or newest.length >= longest:
+            return None
+        return newest if at - newest.began_at < retention.decisions_checkpoint_s else None
+
+    def _add(self, row: DecisionRow) -> None:
+        if row.id in self._rows:  # recorded while the index was read, or after a write whose answer was lost
+            return
+        self._rows[row.id] = row
+        self._runs.setdefault(row.checkpoint or row.id, []).append(row.id)
+        self._size_bytes += row.size_bytes
+
+    def _forget(self, names: list[str]) -> None:
+        """One run, whole."""
+        for name in list(names):
+            row = self._rows.pop(name)
+            self._runs.pop(row.checkpoint or row.id, None)
+            self._size_bytes -= row.size_bytes
+
+    def _over_the_limit(self, new: DecisionRow) -> list[str]:
+        """The oldest run, when there is no room for it beside the new record; never the one that the record continues."""
+        count, size_bytes = len(self._rows) + 1, self._size_bytes + new.size_bytes
+        if count <= self._retention.decisions and size_bytes <= self._retention.decisions_mib * 2**20:
+            return []
+        oldest = next(iter(self._runs), new.checkpoint)
+        return [] if oldest == new.checkpoint else self._runs[oldest]
+
+
+def _keys(names: list[str]) -> tuple[str, ...]:
+    return tuple(prefix + name for name in names for prefix in (PREFIX, INDEX))
+
+
+def _read_whole(record: Record) -> tuple[Problem, Plan]:
+    """A record of before there were parts. Raises `Damaged`."""
+    try:
+        problem = msgspec.json.decode(zlib.decompress(record.problem), type=Problem)
+        return problem, msgspec.json.decode(zlib.decompress(record.plan), type=Plan)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise Damaged(f"a recorded decision cannot be read: {error}") from None

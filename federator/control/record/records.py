@@ -1,0 +1,391 @@
+"""The records as this dispatcher knows them: the store's rows, decoded, in memory – and the one way to change them.
+
+Memory is never ahead of the store: a change is computed from what is in memory, written with a comparison on the revision of every row it
+replaces and on the leader's term, and applied here only once it is durable. Two tasks that change the same row at once race in the store; the
+loser computes its change again from the newer row. So there are no locks, and a change that was acknowledged cannot be lost.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from federator.control.record.decoding import decode_spec, decoded, labels_of
+from federator.control.record.job_index import JobIndex
+from federator.control.record.leadership import Reign
+from federator.kernel.errors import Bug, NotFound, StoreConflict
+from federator.model.capacity import Lease, LeaseStatus
+from federator.model.events import Event, LedgerEntry
+from federator.model.identity import JoinToken, Token
+from federator.model.jobs import Job, JobSpec
+from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.rules import PolicySet
+from federator.model.series import Series, series_key
+from federator.model.sites import Member, Site
+from federator.ports import Compare, Put, Store, Transaction
+
+ATTEMPTS = 50
+SHARED_WORDS = ("name", "owner", "queue", "spec_hash", "array", "series", "because")
+"""Fields of a job that many jobs have in common."""
+MOST_WORDS = 200_000
+UNSENT_LEASE = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
+OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
+"""Given up without the site's word: should it come back, it must still be told to stop."""
+
+
+class ClientKey(msgspec.Struct, frozen=True, gc=False):
+    """What a client id was first used for: the jobs it made, and the hash of the body."""
+
+    owner: str
+    client_id: str
+    body_hash: str
+    jobs: tuple[str, ...]
+    name: str
+    at: float
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A switch that a person has thrown, such as `burst-paused`."""
+
+    name: str
+    on: bool
+    who: str
+    at: float
+
+
+class OutputPart(msgspec.Struct, frozen=True):
+    """What one member collected: the hash and size of a gzipped tar."""
+
+    member: str
+    digest: str
+    size_bytes: int
+
+
+class Outputs(msgspec.Struct, frozen=True):
+    """A job's collected outputs: those of its newest placement that has any, one part per member."""
+
+    job: str
+    placement: str
+    epoch: int
+    parts: tuple[OutputPart, ...]
+
+
+class Spec(msgspec.Struct, frozen=True, gc=False):
+    """A job's immutable part, as the bytes that its hash is of."""
+
+    digest: str
+    data: bytes
+
+
+class _Table(NamedTuple):
+    prefix: str
+    key: Callable[[Any], str]
+    kept: bool
+    """Whether rows are held in memory; the others are read from the store when asked for."""
+
+
+TABLES: dict[type, _Table] = {
+    Job: _Table("job/", lambda r: r.id, True),
+    Placement: _Table("placement/", lambda r: r.id, True),
+    Lease: _Table("lease/", lambda r: r.id, True),
+    Site: _Table("site/", lambda r: r.name, True),
+    Member: _Table("member/", lambda r: r.id, True),
+    Token: _Table("token/", lambda r: r.digest, True),
+    JoinToken: _Table("join/", lambda r: r.digest, True),
+    PolicySet: _Table("policies/", lambda r: f"{r.version:08d}", True),
+    ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
+    Series: _Table("series/", lambda r: series_key(r.owner, r.name), True),
+    Flag: _Table("flag/", lambda r: r.name, True),
+    Spec: _Table("spec/", lambda r: r.digest, True),
+    Outputs: _Table("outputs/", lambda r: r.job, True),
+    Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
+    LedgerEntry: _Table("ledger/", lambda r: r.id, False),
+}
+
+Record = (
+    Job
+    | Placement
+    | Lease
+    | Site
+    | Member
+    | Token
+    | JoinToken
+    | PolicySet
+    | ClientKey
+    | Series
+    | Flag
+    | Spec
+    | Outputs
+    | Event
+    | LedgerEntry
+)
+
+
+@dataclass
+class Changes:
+    """Rows to write and keys to delete, as one transaction. A row put twice: the later counts."""
+
+    rows: dict[str, Record] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+    relies_on: list[str] = field(default_factory=list)
+    """Keys of rows that must still be as they are when this is written, though it does not write them."""
+
+    def put(self, *records: Record) -> None:
+        """Write these rows."""
+        for record in records:
+            self.rows[row_key(record)] = record
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.deletes)
+
+
+def row_key(record: Record) -> str:
+    """The store's key of a row."""
+    table = TABLES[type(record)]
+    return table.prefix + table.key(record)
+
+
+class Records:
+    """All rows in memory, by kind and name. Read the dictionaries freely; change them through `transact` alone."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.jobs: dict[str, Job] = {}
+        self.placements: dict[str, Placement] = {}
+        self.leases: dict[str, Lease] = {}
+        self.sites: dict[str, Site] = {}
+        self.members: dict[str, Member] = {}
+        self.tokens: dict[str, Token] = {}
+        self.join_tokens: dict[str, JoinToken] = {}
+        self.policy_sets: dict[str, PolicySet] = {}
+        self.client_keys: dict[str, ClientKey] = {}
+        self.series: dict[str, Series] = {}
+        """By owner and name."""
+        self.flags: dict[str, Flag] = {}
+        self.outputs: dict[str, Outputs] = {}
+        self.index = JobIndex(self.jobs)
+        """The same jobs in order, by owner, queue, status and name."""
+        self.arrays: dict[str, dict[str, Job]] = {}
+        """The tasks of every array, by id."""
+        self.runs: dict[str, dict[str, Job]] = {}
+        """The jobs of every series' runs, by id."""
+        self.open_jobs: dict[str, Job] = {}
+        """Jobs that are not terminal, in order of submission."""
+        self.open_placements: dict[str, Placement] = {}
+        """Placements that are not proven over, or that were given up without the site's word: they make up the desired sets."""
+        self.revision = 0
+        self._specs: dict[str, Spec] = {}
+        self._revisions: dict[str, int] = {}
+        self._words: dict[str, str] = {}
+        self._relied_on: Counter[str] = Counter()
+        """Keys that writes on their way rely on: they must not be deleted meanwhile."""
+        self._reign: Reign | None = None
+        self._listeners: list[Callable[[Changes], None]] = []
+        self._kinds = self._by_kind()
+
+    def _by_kind(self) -> dict[type, dict[str, Any]]:
+        return {
+            Job: self.jobs,
+            Placement: self.placements,
+            Lease: self.leases,
+            Site: self.sites,
+            Member: self.members,
+            Token: self.tokens,
+            JoinToken: self.join_tokens,
+            PolicySet: self.policy_sets,
+            ClientKey: self.client_keys,
+            Series: self.series,
+            Flag: self.flags,
+            Spec: self._specs,
+            Outputs: self.outputs,
+        }
+
+    async def load(self) -> None:
+        """Read every kept row. Called once, before anything else runs."""
+        for kind, table in TABLES.items():
+            if not table.kept:
+                continue
+            decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+            after: str | None = None
+            while True:
+                page = await self.store.range(table.prefix, after=after, limit=5000)
+                self.revision = max(self.revision, page.revision)
+                for item in page.items:
+                    self._keep(item.key, decoded(decoder, item), item.revision)
+                after = page.next_after
+                if after is None:
+                    break
+
+    def lead(self, reign: Reign) -> None:
+        """From now on every write is one of this reign."""
+        self._reign = reign
+
+    async def commit(self, transaction: Transaction) -> int:
+        """Write what is not kept in memory, within the term. Raises `NotLeading`, and what the store does."""
+        return await (self._reign or self.store).commit(transaction)
+
+    def subscribe(self, listener: Callable[[Changes], None]) -> Callable[[], None]:
+        """Call `listener` after every applied change; returns how to stop it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def revision_of(self, record: Record) -> int:
+        """The store revision of this row; 0 when there is none."""
+        return self._revisions.get(row_key(record), 0)
+
+    def spec(self, digest: str) -> JobSpec:
+        """The decoded spec of that hash."""
+        return decode_spec(self.spec_bytes(digest))
+
+    def spec_bytes(self, digest: str) -> bytes:
+        """The bytes that the hash is of. Raises `NotFound`."""
+        spec = self._specs.get(digest)
+        if spec is None:
+            raise NotFound(f"no spec {digest}")
+        return spec.data
+
+    def specs_labelled(self, labels: dict[str, str]) -> set[str]:
+        """Hashes of the specs that have all these labels."""
+        wanted = labels.items()
+        return {digest for digest, spec in self._specs.items() if wanted <= labels_of(spec.data).items()}
+
+    def unused_specs(self) -> list[str]:
+        """Hashes of specs that no job is of, and none that is just being written."""
+        index, relied_on = self.index, self._relied_on
+        return [name for name in self._specs if not index.of_spec(name) and not relied_on[f"spec/{name}"]]
+
+    def has_spec(self, digest: str) -> bool:
+        """Whether that spec is stored already."""
+        return digest in self._specs
+
+    def followed(self, job: Job) -> Iterator[Job]:
+        """The jobs that this one must follow, as far as their records live; of an array, all its tasks."""
+        for name in job.after:
+            before = self.jobs.get(name)
+            yield from (before,) if before is not None else self.arrays.get(name, {}).values()
+
+    def may_run(self, placement: Placement) -> bool:
+        """Whether anything of the placement may run: not while it is only reserved, nor before its lease's agent has joined."""
+        if placement.order is Order.RESERVE:
+            return False
+        lease = self.leases.get(placement.lease or "")
+        return lease is None or lease.status not in UNSENT_LEASE or lease.member in self.members
+
+    @property
+    def policies(self) -> PolicySet:
+        """The set in force: the newest version, or an empty one."""
+        if not self.policy_sets:
+            return PolicySet(version=0, author="", reason="no policies yet", applied_at=0.0)
+        return self.policy_sets[max(self.policy_sets)]
+
+    async def transact(self, compute: Callable[[], Changes]) -> Changes:
+        """Compute a change from memory, write it, apply it, tell the listeners; again from the start when a row moved meanwhile.
+
+        `compute` must be a pure function of these records. An empty change writes nothing. Raises `NotLeading` when this
+        dispatcher does not lead any more, and whatever `compute` raises.
+        """
+        for _ in range(ATTEMPTS):
+            changes = compute()
+            if not changes:
+                return changes
+            # A caller that is cancelled (its connection broke) does not take back what it has sent to the store: what becomes
+            # durable must be applied here all the same, or these rows could never be changed again.
+            # The comparisons are those of the rows just read: made here, before anything else may run and move them.
+            write = asyncio.ensure_future(self._write(changes, self._transaction(changes)))
+            self._relied_on.update(changes.relies_on)
+            write.add_done_callback(partial(self._written, changes))
+            try:
+                await asyncio.shield(write)
+            except StoreConflict:
+                await asyncio.sleep(0)
+                continue
+            return changes
+        raise Bug(f"a change lost {ATTEMPTS} races in a row")
+
+    async def _write(self, changes: Changes, transaction: Transaction) -> None:
+        self._apply(changes, await self.commit(transaction))
+
+    def _written(self, changes: Changes, write: asyncio.Future[None]) -> None:
+        self._relied_on.subtract(changes.relies_on)
+        if not write.cancelled():
+            write.exception()  # looked at, also where the caller was cancelled and nobody else does
+
+    def _transaction(self, changes: Changes) -> Transaction:
+        compares = [
+            Compare(key, self._revisions.get(key, 0))
+            for key, row in changes.rows.items()
+            if TABLES[type(row)].kept
+        ]
+        compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
+        compares += [Compare(key, self._revisions.get(key, 0)) for key in changes.relies_on]
+        puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
+        return Transaction(tuple(compares), puts, tuple(changes.deletes))
+
+    def _apply(self, changes: Changes, revision: int) -> None:
+        for key, row in changes.rows.items():
+            if TABLES[type(row)].kept:
+                self._keep(key, row, revision)
+        for key in changes.deletes:
+            self._drop(key)
+        self.revision = max(self.revision, revision)
+        for listener in tuple(self._listeners):
+            listener(changes)
+
+    def _keep(self, key: str, row: Record, revision: int) -> None:
+        self._revisions[key] = revision
+        if isinstance(row, Job):
+            self._share_words(row)
+            self.index.put(self.jobs.get(row.id), row)
+        self._kinds[type(row)][TABLES[type(row)].key(row)] = row
+        if isinstance(row, Job):
+            _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
+            if row.array is not None:
+                self.arrays.setdefault(row.array, {})[row.id] = row
+            if row.series is not None:
+                self.runs.setdefault(series_key(row.owner, row.series), {})[row.id] = row
+        elif isinstance(row, Placement):
+            owed_a_stop = not row.stop_acknowledged and (row.status in OWED_A_STOP or bool(row.parts))
+            _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
+
+    def _share_words(self, job: Job) -> None:
+        """Let equal words of all jobs be one object: of 100,000 jobs they would take more memory than all the rest."""
+        if len(self._words) > MOST_WORDS:
+            self._words.clear()  # what is shared by now stays so
+        for name in SHARED_WORDS:
+            word = getattr(job, name)
+            if word is not None:
+                force_setattr(job, name, self._words.setdefault(word, word))
+
+    def _drop(self, key: str) -> None:
+        self._revisions.pop(key, None)
+        prefix, _, name = key.partition("/")
+        former = None
+        for kind, table in TABLES.items():
+            if table.kept and table.prefix == prefix + "/":
+                former = self._kinds[kind].pop(name, None)
+        self.open_jobs.pop(name, None)
+        self.open_placements.pop(name, None)
+        if isinstance(former, Job):
+            self.index.drop(former)
+            if former.array is not None:
+                _leave(self.arrays, former.array, name)
+            if former.series is not None:
+                _leave(self.runs, series_key(former.owner, former.series), name)
+
+
+def _leave(groups: dict[str, dict[str, Job]], group: str, name: str) -> None:
+    groups[group].pop(name, None)
+    if not groups[group]:
+        del groups[group]
+
+
+def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:
+    if wanted:
+        index[name] = row
+    else:
+        index.pop(name, None)

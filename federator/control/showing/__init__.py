@@ -1,0 +1,7 @@
+"""What people are shown.
+
+- `views`: records, reports and the last plan as rows, which `rows`, `burst_rows` and `listing` make.
+- `expectations`: when a job should start and end. `explanations`: why a job waits, or is where it is; `unheard`: of sites that no plan sees at the moment.
+- `alerts`: what a person should hear of without looking.
+- `recorded`: the load that there was and the world that there is, as simulations take them.
+"""

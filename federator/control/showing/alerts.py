@@ -1,0 +1,228 @@
+"""Alerts: what a person should hear of without looking – a budget that fills, a deadline at risk, a machine that never joined, a rental that waits.
+
+Each is told once. That it is to be told is written down together with its event and ledger line; that it was told, afterwards. So a crash in between, or
+another leader, tells it again rather than never. Nothing here changes what is planned.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+import msgspec
+
+from federator.control.accounts.money import spend, spend_rows
+from federator.control.record.records import Changes, Flag, Records, row_key
+from federator.control.record.scribe import Scribe
+from federator.control.renting.executor import NEVER_JOINED
+from federator.control.renting.proposals import proposed
+from federator.control.turns.turn import Turn
+from federator.kernel.errors import FederatorError
+from federator.model.events import Alert, AlertKind, Event
+from federator.model.jobs import JobStatus
+from federator.model.rules import Period
+from federator.planning.rules.periods import period_start
+from federator.ports import Courier
+from federator.settings import AlertSettings
+from federator.telemetry import METRICS
+
+log = logging.getLogger(__name__)
+
+MARK = "alert/"
+"""How the names of flags begin that say of an alert whether it still has to be told."""
+KEPT_S = 62 * 86400.0
+"""So long it is remembered that an alert was told: longer than any period of a budget."""
+MOST = 30
+"""Alerts of one look: a store takes some 128 operations at once, and nobody reads more."""
+TOLD_BY = "alerts"
+
+
+class Alerts:
+    """Looks every `look_s`, and tells what is new."""
+
+    def __init__(
+        self,
+        *,
+        records: Records,
+        scribe: Scribe,
+        turn: Turn,
+        settings: AlertSettings,
+        courier: Courier | None = None,
+    ) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._turn = turn
+        self._settings = settings
+        self._courier = courier
+
+    async def run(self) -> None:
+        """Look after look, until cancelled."""
+        if self._settings.look_s <= 0:
+            await asyncio.Event().wait()
+        while True:
+            await self.look()
+            await asyncio.sleep(max(0.2, self._scribe.clock.real_delay_s(self._settings.look_s)))
+
+    async def look(self) -> list[Alert]:
+        """Write down what is new, and tell it, with what an earlier look could not; returns what was written down."""
+        known = self._records.flags
+        found = ((name, alert) for name, alert in self._raised() if name not in known)
+        fresh = dict(islice(found, MOST))
+        owed = [name for name, flag in known.items() if name.startswith(MARK) and flag.on]
+        if fresh:
+            await self._write(fresh)
+        for name in owed:
+            await self._tell(name, self._again(name))
+        for name, alert in fresh.items():
+            await self._tell(name, alert)
+        await self._forget()
+        return list(fresh.values())
+
+    async def _write(self, fresh: dict[str, Alert]) -> None:
+        def compute() -> Changes:
+            changes = Changes()
+            for name, alert in fresh.items():
+                if name not in self._records.flags:
+                    changes.put(Flag(name, True, alert.text, alert.at), self._event(alert))
+                    about = {
+                        "job": alert.job,
+                        "queue": alert.queue,
+                        "owner": alert.owner,
+                        "lease": alert.lease,
+                    }
+                    self._scribe.act(changes, TOLD_BY, f"alert: {alert.text}", **about)
+            return changes
+
+        await self._records.transact(compute)
+        for alert in fresh.values():
+            METRICS.count("federator_alerts_total", kind=alert.kind)
+            log.warning("alert: %s", alert.text)
+
+    def _event(self, alert: Alert) -> Event:
+        """On the job's timeline where there is one; else only in the feed of all events."""
+        job = self._records.jobs.get(alert.job)
+        if job is not None:
+            return self._scribe.event(job, alert.kind, alert.text)
+        return Event(
+            id=self._scribe.ids.new("ev"), job="", at=alert.at, kind=alert.kind, status="", text=alert.text
+        )
+
+    def _again(self, name: str) -> Alert:
+        """One that was written down, and whose telling nobody remembers."""
+        flag = self._records.flags[name]
+        return Alert(kind=AlertKind(name.split("/")[1]), text=flag.who, at=flag.at)
+
+    async def _tell(self, name: str, alert: Alert) -> None:
+        """By the webhook, if there is one; what it does not take after its attempts is given up, and counted."""
+        if self._courier is not None:
+            try:
+                await self._courier.deliver(alert)
+            except FederatorError as error:
+                METRICS.count("federator_alerts_undelivered_total")
+                log.warning("an alert was not delivered: %s", error)
+
+        def compute() -> Changes:
+            changes = Changes()
+            flag = self._records.flags.get(name)
+            if flag is not None and flag.on:
+                changes.put(msgspec.structs.replace(flag, on=False))
+            return changes
+
+        await self._records.transact(compute)
+
+    async def _forget(self) -> None:
+        """Marks of long ago, and of deadlines of jobs that are over."""
+        old = self._scribe.clock.now() - KEPT_S
+        gone: list[Flag] = [
+            flag
+            for name, flag in self._records.flags.items()
+            if name.startswith(MARK) and not flag.on and (flag.at < old or self._is_over(name))
+        ]
+        if gone:
+
+            def compute() -> Changes:
+                left = [row_key(flag) for flag in gone if flag.name in self._records.flags]
+                return Changes(deletes=left[:MOST])
+
+            await self._records.transact(compute)
+
+    def _is_over(self, name: str) -> bool:
+        _, kind, job_id = name.split("/", 2)
+        return kind == AlertKind.DEADLINE and job_id.split("/")[0] not in self._records.open_jobs
+
+    # -- what there is to tell ----------------------------------------------------------------------------------------
+
+    def _raised(self) -> Iterator[tuple[str, Alert]]:
+        """All that holds now, told or not, each under a name of its own."""
+        now = self._scribe.clock.now()
+        yield from self._budgets(now)
+        yield from self._deadlines(now)
+        yield from self._leases(now)
+        yield from self._approvals(now)
+
+    def _budgets(self, now: float) -> Iterator[tuple[str, Alert]]:
+        rows = spend_rows(self._records)
+        views = {(v.policy, v.period, v.share): v for v in spend(self._records, now, rows)}
+        METRICS.forget("federator_budget_used_ratio")
+        for row in rows:
+            view = views[row.policy, row.period, row.share]
+            used_usd = view.spent_usd + view.committed_usd
+            share = used_usd / row.limit if row.limit else 1.0
+            METRICS.set(
+                "federator_budget_used_ratio", share, policy=row.policy, period=row.period, share=row.share
+            )
+            crossed = max((level for level in row.alerts if share >= level), default=None)
+            if crossed is None:
+                continue
+            begun = datetime.fromtimestamp(period_start(row.period, now), UTC).date()
+            period = "in all" if row.period is Period.TOTAL else f"of this {row.period}"
+            whose = f" of {row.share}" if row.share else ""
+            text = (
+                f"{row.policy}{whose}: {share:.0%} of the {row.limit:.2f} USD {period} are used "
+                f"({view.spent_usd:.2f} spent, {view.committed_usd:.2f} committed)"
+            )
+            name = f"{MARK}{AlertKind.BUDGET}/{row.policy}:{row.share}:{row.period}:{begun}:{row.limit:g}:{crossed:g}"
+            yield name, Alert(kind=AlertKind.BUDGET, text=text, at=now, policy=row.policy, share=row.share)
+
+    def _deadlines(self, now: float) -> Iterator[tuple[str, Alert]]:
+        for job in self._records.open_jobs.values():
+            if job.deadline_at is None:
+                continue
+            placement = self._records.placements.get(job.placement or "")
+            waiting = self._turn.waiting.get(job.id) if job.status is JobStatus.PENDING else None
+            if waiting is not None:
+                finish_at = waiting.expected_finish_at
+            elif placement is not None and not placement.ended:
+                finish_at = max(now, placement.expected_end_at or now)
+            else:
+                continue
+            if finish_at is not None and finish_at <= job.deadline_at:
+                continue
+            due, late = _clock(job.deadline_at), "never" if finish_at is None else f"at {_clock(finish_at)}"
+            text = f"{job.name} ({job.id}) is due at {due} and is expected to finish {late}"
+            name = f"{MARK}{AlertKind.DEADLINE}/{job.id}/{job.deadline_at:.0f}"
+            about = {"job": job.id, "owner": job.owner, "queue": job.queue}
+            yield name, Alert(kind=AlertKind.DEADLINE, text=text, at=now, **about)
+
+    def _leases(self, now: float) -> Iterator[tuple[str, Alert]]:
+        for lease in self._records.leases.values():
+            if lease.failure == NEVER_JOINED:
+                text = f"{lease.id} ({lease.offer.name}) was rented and never joined; it has cost {lease.billed_usd:.2f} USD"
+                job = lease.evidence.job if lease.evidence else ""
+                alert = Alert(
+                    kind=AlertKind.LEASE, text=text, at=now, lease=lease.id, job=job, queue=lease.queue
+                )
+                if now - lease.requested_at < KEPT_S:
+                    yield f"{MARK}{AlertKind.LEASE}/{lease.id}", alert
+
+    def _approvals(self, now: float) -> Iterator[tuple[str, Alert]]:
+        for proposal, job in proposed(self._records, self._turn.plan):
+            text = f"{job.name} ({job.id}): {proposal.because}; federator burst approve {job.id}"
+            name = f"{MARK}{AlertKind.APPROVAL}/{job.id}/{proposal.policy.replace('/', ':')}"
+            about = {"job": job.id, "owner": job.owner, "queue": job.queue}
+            yield name, Alert(kind=AlertKind.APPROVAL, text=text, at=now, policy=proposal.policy, **about)
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,6 @@
+"""What users submit, once or again and again.
+
+- `intake`: what users ask for becomes records. `acceptance`: row by row, or the reason why not.
+- `intake_checks`: what a queue gives and forbids. `held_capacity`: what may not change while a job holds capacity.
+- `series`: submitted, paused, ended. `series_runs`: their runs, when they are due.
+"""

@@ -1,0 +1,165 @@
+"""Acceptance: what a submission becomes, row by row, or the named reason for which it is refused.
+
+Nothing is written here: whoever asks puts the rows into a transaction. Everything that can be wrong with a request is found before its first
+row, so that several may share a transaction and one that is refused leaves nothing in it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from federator.control.record.records import Changes, ClientKey, Records, Spec
+from federator.control.record.scribe import Scribe
+from federator.control.submitting.intake_checks import QueueBook, check_limits
+from federator.control.upkeep.retention import Retention
+from federator.kernel.errors import ClientIdReused, Invalid
+from federator.kernel.ids import content_hash
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.rules import Rule
+from federator.ports import Blobs
+from federator.settings import LimitSettings
+from federator.wire.http import Submitted
+from federator.wire.jobfile import JobRequest, encode_spec
+
+
+class Asked(NamedTuple):
+    """One submission: the request, its client id, and the hash of what it was read from."""
+
+    request: JobRequest
+    client_id: str | None
+    body_hash: str
+
+
+class Accepted(NamedTuple):
+    """The answer, and the tasks whose rows are still to be written."""
+
+    answer: Submitted
+    tasks: tuple[Job, ...]
+
+
+class Acceptance:
+    """Requests into rows."""
+
+    def __init__(
+        self, records: Records, scribe: Scribe, blobs: Blobs, limits: LimitSettings, retention: Retention
+    ) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._blobs = blobs
+        self._limits = limits
+        self._retention = retention
+        self._book = QueueBook(())
+        self._book_of: tuple[Rule, ...] = ()
+
+    def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
+        """The record that this request would become, without accepting it. Raises what is wrong with it."""
+        queues = self.queues()
+        spec = request.spec
+        if spec.workdir is not None and not self._blobs.has(spec.workdir):
+            raise Invalid(
+                "no such blob is stored", field="$.workdir", remedy="upload it first: PUT /v1/blobs/{hash}"
+            )
+        terms = queues.terms(request.queue or caller.default_queue)
+        now = self._scribe.clock.now()
+        priority = queues.priority(terms, request.priority)
+        job = Job(
+            id=self._scribe.ids.new("job"),
+            name=spec.name,
+            owner=caller.name,
+            queue=terms.queue,
+            status=JobStatus.PENDING,
+            spec_hash=content_hash(encode_spec(spec)),
+            submitted_at=now,
+            priority=priority,
+            deadline_at=queues.deadline_at(terms, request.deadline_at, now),
+            value_usd=queues.value_usd(terms, request.value_usd),
+            must=queues.must(terms, wanted=request.must),
+            max_cost_usd=request.max_cost_usd,
+            max_duration_s=request.max_duration_s
+            if request.max_duration_s is not None
+            else terms.max_duration_s,
+            after=tuple(self._predecessor(caller, name) for name in request.after),
+        )
+        return spec, job
+
+    def queues(self) -> QueueBook:
+        """The queues of the policies in force."""
+        rules = self._records.policies.rules
+        if rules is not self._book_of:
+            self._book, self._book_of = QueueBook(rules), rules
+        return self._book
+
+    def accept(self, changes: Changes, caller: Caller, asked: Asked) -> Accepted:
+        """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""
+        request, client_id, body_hash = asked
+        first = self._first_use(caller, client_id, body_hash)
+        if first is not None and all(job in self._records.jobs for job in first.jobs):
+            return Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
+        self._retention.refuse_if_full()
+        check_limits(len(request.array) or 1, len(self._records.open_jobs), self._limits)
+        spec, job = self.prepare(caller, request)
+        _keep_spec(self._records, changes, job, spec)
+        job = msgspec.structs.replace(job, client_id=client_id)
+        ids = first.jobs if first else self._new_ids(job, request.array)
+        tasks = _unwritten(self._records, job, request.array, ids)
+        who = f"user:{caller.name}"
+        self._scribe.act(changes, who, f"submit {job.name}", job=ids[0], queue=job.queue, owner=job.owner)
+        if client_id is not None and first is None:
+            changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
+        return Accepted(Submitted(jobs=ids, name=job.name, repeated=first is not None), tasks)
+
+    def write(self, changes: Changes, caller: Caller, tasks: Sequence[Job]) -> None:
+        """The tasks' own rows."""
+        for task in tasks:
+            text = f"submitted by {caller.name} to queue {task.queue}"
+            changes.put(task, self._scribe.event(task, "submit", text))
+
+    def _new_ids(self, job: Job, indices: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._scribe.ids.new("job") for _ in indices) or (job.id,)
+
+    def _first_use(self, caller: Caller, client_id: str | None, body_hash: str) -> ClientKey | None:
+        first = self._records.client_keys.get(f"{caller.name}/{client_id}") if client_id is not None else None
+        if first is not None and first.body_hash != body_hash:
+            raise ClientIdReused(
+                f"client id {client_id!r} was used for another job ({first.name}, {first.jobs[0]})",
+                remedy="use a new client id",
+            )
+        return first
+
+    def _predecessor(self, caller: Caller, name: str) -> str:
+        """A job or array by its id, or the caller's newest of that name: an array's task stands for the whole array."""
+        if name in self._records.jobs or name in self._records.arrays:
+            return name
+        newest = self._records.index.newest(name, caller.name)
+        if newest is None:
+            raise Invalid(
+                f"you have no job {name!r}", field="$.after", remedy="name a job of yours, or its id"
+            )
+        return newest.array or newest.id
+
+
+def _keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> None:
+    """Store the spec, or see to it that nobody drops the one that is there."""
+    if records.has_spec(job.spec_hash):
+        changes.relies_on.append(f"spec/{job.spec_hash}")
+    else:
+        changes.put(Spec(job.spec_hash, encode_spec(spec)))
+
+
+def _unwritten(records: Records, job: Job, indices: Sequence[int], ids: Sequence[str]) -> tuple[Job, ...]:
+    """The tasks that are not on record yet. The rest of an array that a crash cut short joins what there is of it."""
+    array = next((records.jobs[name].array for name in ids if name in records.jobs), None)
+    tasks = _tasks(msgspec.structs.replace(job, id=array or job.id), indices, ids)
+    return tuple(task for task in tasks if task.id not in records.jobs)
+
+
+def _tasks(job: Job, indices: Sequence[int], ids: Sequence[str]) -> list[Job]:
+    """One record per task of an array, or the job itself."""
+    if not indices:
+        return [msgspec.structs.replace(job, id=ids[0])]
+    return [
+        msgspec.structs.replace(job, id=name, array=job.id, array_index=index)
+        for name, index in zip(ids, indices, strict=True)
+    ]

@@ -1,0 +1,255 @@
+"""Intake: what users ask for becomes records, durable before it is acknowledged.
+
+Everything a person does to a job comes through here – submit, update, cancel, hold, release, requeue – and changes only records; what
+has to happen at sites follows from them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from federator.control.record.records import Changes, Records
+from federator.control.record.scribe import Scribe
+from federator.control.submitting.acceptance import Acceptance, Accepted, Asked
+from federator.control.submitting.held_capacity import check_held
+from federator.control.submitting.intake_checks import patched
+from federator.control.submitting.series import SeriesDesk
+from federator.kernel.errors import Conflict, FederatorError, NotFound
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import allows
+from federator.model.placements import Placement
+from federator.wire.http import JobPatch, Submitted
+from federator.wire.jobfile import JobRequest
+
+PART = 50
+"""Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
+GROUP = 20
+"""Jobs per transaction where many come at once: up to five rows each."""
+
+
+class Intake:
+    """Requests of people, made into records."""
+
+    def __init__(self, records: Records, scribe: Scribe, acceptance: Acceptance, series: SeriesDesk) -> None:
+        self._records = records
+        self._scribe = scribe
+        self._acceptance = acceptance
+        self._series = series
+
+    async def submit(
+        self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
+    ) -> Submitted:
+        """Accept one job, one array, or a series of them. The same client id again gives the first answer. Raises the named refusal otherwise.
+
+        An array larger than one transaction is written in parts, and acknowledged after the last; the first part names all
+        tasks, so that a client that repeats itself after a crash completes the array instead of doubling it.
+        """
+        if request.repeated is not None:
+            return await self._series.submit(caller, request)
+        asked = Asked(request, client_id, body_hash)
+        accepted: list[Accepted] = []
+
+        def compute() -> Changes:
+            changes = Changes()
+            accepted[:] = [self._acceptance.accept(changes, caller, asked)]
+            self._acceptance.write(changes, caller, accepted[0].tasks[:PART])
+            return changes
+
+        await self._records.transact(compute)
+        for start in range(PART, len(accepted[0].tasks), PART):
+            await self._records.transact(partial(self._part, caller, accepted[0].tasks[start : start + PART]))
+        return accepted[0].answer
+
+    async def submit_many(
+        self, caller: Caller, requests: Sequence[Asked]
+    ) -> list[Submitted | FederatorError]:
+        """Accept many; each is accepted or refused by itself, though several are written as one.
+
+        One that must follow others waits for those before it: they may be the ones that it names.
+        """
+        answers: list[asyncio.Future[list[Submitted | FederatorError]]] = []
+        for group in _grouped(requests):
+            if group[0].request.after:
+                await asyncio.gather(*answers)
+            answers.append(asyncio.ensure_future(self._answers(caller, group)))
+        return [answer for part in await asyncio.gather(*answers) for answer in part]
+
+    async def _answers(self, caller: Caller, group: Sequence[Asked]) -> list[Submitted | FederatorError]:
+        answers: list[Submitted | FederatorError] = []
+        try:
+            if len(group) == 1:
+                request, client_id, body_hash = group[0]
+                return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
+            await self._records.transact(partial(self._group, caller, group, answers))
+        except FederatorError as error:
+            return [error] * len(group)
+        return answers
+
+    def _group(
+        self, caller: Caller, group: Sequence[Asked], answers: list[Submitted | FederatorError]
+    ) -> Changes:
+        """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
+        changes = Changes()
+        answers.clear()
+        for asked in group:
+            try:
+                accepted = self._acceptance.accept(changes, caller, asked)
+            except FederatorError as error:
+                answers.append(error)
+            else:
+                self._acceptance.write(changes, caller, accepted.tasks)
+                answers.append(accepted.answer)
+        return changes
+
+    def _part(self, caller: Caller, tasks: Sequence[Job]) -> Changes:
+        changes = Changes()
+        self._acceptance.write(changes, caller, tasks)
+        return changes
+
+    async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
+        """Change what may be changed; a running job's new limit reaches its site."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._open(job_id)
+            new, what = patched(job, patch, self._acceptance.queues(), self._scribe.clock.now())
+            changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
+            placement = self._placement(job)
+            if placement is not None:
+                check_held(self._records, placement, job, new)
+                spec = self._records.spec(placement.spec_hash)
+                limit_s = spec.limit_s(new.max_duration_s, placement.form)
+                changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
+            self._scribe.act(
+                changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def cancel(self, caller: Caller, job_id: str) -> Job:
+        """End it. Cancelling what has ended changes nothing."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._job(job_id)
+            if job.terminal or job.status is JobStatus.CANCELLING:
+                return changes
+            because = f"cancelled by {caller.name}"
+            job = self._scribe.job(
+                changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because)
+            )
+            self._stop(
+                changes, job, because, then="released", outcome=Outcome(TerminalReason.CANCELLED, because)
+            )
+            self._scribe.act(
+                changes, f"user:{caller.name}", "cancel", job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def hold(self, caller: Caller, job_id: str) -> Job:
+        """Keep it from starting; a running job saves itself, frees its GPUs and keeps its place."""
+        return await self._pause(caller, job_id, "hold", f"held by {caller.name}")
+
+    async def requeue(self, caller: Caller, job_id: str) -> Job:
+        """Stop it after a checkpoint and let it wait for a place again."""
+        return await self._pause(caller, job_id, "requeue", f"requeued by {caller.name}")
+
+    async def release(self, caller: Caller, job_id: str) -> Job:
+        """Let a held job wait for its turn again."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._job(job_id)
+            if not allows(job.status, "release"):
+                raise Conflict(
+                    f"{job.name} is {job.status}, not held", remedy="only a held job can be released"
+                )
+            self._scribe.job(changes, job, "release", f"released by {caller.name}", losses=())
+            self._scribe.act(
+                changes, f"user:{caller.name}", "release", job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def _pause(self, caller: Caller, job_id: str, verb: str, because: str) -> Job:
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._open(job_id)
+            if job.status is JobStatus.HELD and verb == "hold":
+                return changes
+            if verb == "hold" and job.status is JobStatus.PENDING:
+                self._scribe.job(changes, job, "hold", because)
+            elif allows(job.status, "suspend"):
+                job = self._scribe.job(changes, job, "suspend", because, pause_for=verb)
+                self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
+            else:
+                raise Conflict(
+                    f"{job.name} is {job.status}: there is nothing to {verb}",
+                    remedy=f"only a job that has been placed can be {'held' if verb == 'hold' else 'requeued'} now",
+                )
+            self._scribe.act(
+                changes, f"user:{caller.name}", verb, job=job.id, queue=job.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    def _stop(
+        self, changes: Changes, job: Job, because: str, *, then: str, outcome: Outcome | None = None
+    ) -> None:
+        """Tell the job's site to stop it; where nothing was sent yet, the job moves on at once along `then`."""
+        placement = self._placement(job)
+        if placement is None:
+            if not job.terminal and allows(job.status, then):
+                self._scribe.job(changes, job, then, because, outcome=outcome, placement=None)
+            return
+        sent = self._records.may_run(placement)
+        self._scribe.stop(changes, placement, because, sent=sent)
+        if not sent:
+            self._scribe.job(changes, job, then, because, outcome=outcome, placement=None, pause_for=None)
+
+    def _placement(self, job: Job) -> Placement | None:
+        placement = self._records.placements.get(job.placement or "")
+        return placement if placement is not None and not placement.ended else None
+
+    def _job(self, job_id: str) -> Job:
+        job = self._records.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}")
+        return job
+
+    def _open(self, job_id: str) -> Job:
+        job = self._job(job_id)
+        if job.terminal:
+            raise Conflict(f"{job.name} has ended: {job.status}", remedy="submit it again to run it again")
+        return job
+
+    async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
+        await self._records.transact(compute)
+        return self._job(job_id)
+
+
+def _grouped(requests: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
+    """In their order; what is written as one are single jobs that have nothing to do with each other."""
+    group: list[Asked] = []
+    names: set[str] = set()
+    for asked in requests:
+        alone = bool(asked.request.after or asked.request.array or asked.request.repeated)
+        if group and (alone or len(group) == GROUP or asked.client_id in names):
+            yield group
+            group, names = [], set()
+        if alone:
+            yield (asked,)
+            continue
+        group.append(asked)
+        if asked.client_id is not None:
+            names.add(asked.client_id)
+    if group:
+        yield group

@@ -1,0 +1,317 @@
+"""The committer: the one place where a plan becomes records.
+
+A plan was made from a snapshot that is already old. Each of its actions is tested again by the same independent checker, against a snapshot of
+*now*; those that still hold are written in chunks, each guarded by the leader's term and by the revision of every row it replaces, and the rest
+come back as stale for the next turn. Turn, fast path and preemption all commit here, one after another, so that two of them never count on the
+same free GPU. A gang is one action: all of it or nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from federator.control.record.records import Changes, Records, row_key
+from federator.control.record.scribe import Scribe
+from federator.control.renting.proposals import with_approval_spent
+from federator.control.reports.gangs import parts_of
+from federator.control.turns.observation import Observer, expected_ready_at
+from federator.control.turns.reuse import offer_of, warm_machines
+from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
+from federator.model.events import LedgerEntry, LedgerKind
+from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.lifecycle import allows
+from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
+from federator.model.snapshot import Problem, Snapshot
+from federator.planning.checks import check_actions
+
+CHUNK = 20
+"""Actions per transaction: a placement writes four to six rows, and stores take some 128 operations at once."""
+
+
+class Committed(NamedTuple):
+    """What became of a plan's actions."""
+
+    done: tuple[Action, ...]
+    stale: tuple[tuple[Action, str], ...]
+
+
+class Committer:
+    """Writes what still holds."""
+
+    def __init__(self, records: Records, observer: Observer, scribe: Scribe) -> None:
+        self._records = records
+        self._observer = observer
+        self._scribe = scribe
+        self._one_at_a_time = asyncio.Lock()
+
+    async def commit(self, plan: Plan) -> Committed:
+        """Test every action against the present and write those that hold."""
+        async with self._one_at_a_time:
+            done: list[Action] = []
+            stale: list[tuple[Action, str]] = []
+            for start in range(0, len(plan.actions), CHUNK):
+                written, refused = await self._commit_chunk(plan, plan.actions[start : start + CHUNK])
+                done += written
+                stale += refused
+            return Committed(tuple(done), tuple(stale))
+
+    async def _commit_chunk(
+        self, plan: Plan, actions: Sequence[Action]
+    ) -> tuple[list[Action], list[tuple[Action, str]]]:
+        written: list[Action] = []
+        refused: list[tuple[Action, str]] = []
+
+        def compute() -> Changes:
+            written.clear()
+            refused.clear()
+            snapshot = self._observer.snapshot(only=_named(actions))
+            part = msgspec.structs.replace(plan, actions=tuple(actions), waiting=())
+            faults = fatal_by_subject(check_actions(Problem(snapshot=snapshot, decision=plan.decision), part))
+            changes = Changes()
+            for action in actions:
+                fault = faults.get(action.job) or self._write(changes, plan, action, snapshot)
+                if fault:
+                    refused.append((action, fault))
+                else:
+                    written.append(action)
+            return changes
+
+        await self._records.transact(compute)
+        return written, refused
+
+    def _write(self, changes: Changes, plan: Plan, action: Action, snapshot: Snapshot) -> str:
+        """Add the action's rows; a non-empty answer says why it is stale instead."""
+        job = self._records.jobs.get(action.job)
+        if job is None or self._records.revision_of(job) != action.revision:
+            return "the job has changed since the plan was made"
+        if isinstance(action, Preempt):
+            return self._preempt(changes, action, job)
+        if job.status is not JobStatus.PENDING:
+            return f"the job is {job.status}"
+        if isinstance(action, Rent):
+            return self._rent(changes, plan, action, job, snapshot)
+        return self._place(changes, plan, action, job, snapshot)
+
+    def _place(self, changes: Changes, plan: Plan, action: Place, job: Job, snapshot: Snapshot) -> str:
+        key = f"{action.site}/{action.members[0]}/{action.pool}"
+        pool = next((pool for pool in snapshot.pools if pool.key == key), None)
+        placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
+        placement = msgspec.structs.replace(
+            placement,
+            members=_in_order(_of_ranks(action.members, placement), job.resume_members),
+            pool=action.pool,
+            market=action.market,
+            lease=action.lease,
+            price_usd_gpu_h=action.price_usd_gpu_h,
+            model=pool.model if pool else "",
+        )
+        changes.put(placement)
+        self._scribe.place(changes, self._free_to_change(job), placement, action.because)
+        lease = self._records.leases.get(action.lease or "")
+        if lease is not None:
+            self._extend(changes, lease, placement)
+        return ""
+
+    def _extend(
+        self,
+        changes: Changes,
+        lease: Lease,
+        placement: Placement,
+        *,
+        boots_s: float = 0.0,
+        counts_data: bool = True,
+    ) -> None:
+        """More work on a lease that is rented already: what may be paid for it grows to hold the longest run, and what is not billed yet.
+
+        `boots_s`: so long it waits for others of its gang; `counts_data`: bringing the data counts with it. The lease's row is written in any case, so that giving the machine back and starting work on it cannot both be committed.
+        """
+        written = changes.rows.get(row_key(lease))  # by an earlier placement of the same transaction
+        lease = written if isinstance(written, Lease) else lease
+        now, offer = self._scribe.clock.now(), lease.offer
+        billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
+        begins_at = max(now, lease.ready_at or expected_ready_at(lease, now)) + boots_s
+        moves = placement.moves
+        limit_s = (placement.max_duration_s or 0.0) + self._records.spec(placement.spec_hash).grace_s
+        limit_s += moves.seconds if moves else 0.0
+        ends_at = begins_at + limit_s + self._observer.slack_s + offer.teardown_s
+        worst_usd = lease.billed_usd + offer.price_usd_h * (ends_at - billed_until_at) / 3600
+        committed_usd = max(lease.committed_usd, worst_usd)
+        egress_usd = lease.egress_usd + (moves.usd if moves and counts_data else 0.0)
+        changes.put(
+            msgspec.structs.replace(
+                lease,
+                committed_usd=committed_usd,
+                egress_usd=egress_usd,
+                idle_since_at=None,
+                kept_because="",
+            )
+        )
+
+    def _rent(self, changes: Changes, plan: Plan, action: Rent, job: Job, snapshot: Snapshot) -> str:
+        offer = offer_of(snapshot, action)
+        if offer is None:
+            return "the offer is gone"
+        warm = warm_machines(self._records, changes, plan, action, job, snapshot)
+        new = [self._lease(job, plan, action, offer, number) for number in range(len(warm), action.machines)]
+        leases = [*warm, *new]
+        placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)
+        members = _filled(placement, offer, [lease.member for lease in leases])
+        parts = parts_of(members)
+        placement = msgspec.structs.replace(
+            placement,
+            members=members,
+            parts=parts,
+            order=Order.RESERVE if parts else Order.RUN,
+            pool=offer.pool,
+            market=offer.market,
+            lease=leases[0].id,
+            leases=tuple(lease.id for lease in leases) if parts else (),
+            assembling=bool(parts),
+            price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
+            model=offer.model,
+        )
+        because = f"{action.because}; of these, {len(warm)} are warm" if warm else action.because
+        placement = msgspec.structs.replace(placement, because=because)
+        changes.put(*new, placement)
+        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, because)
+        for lease in new:
+            changes.put(self._rented(lease, job, action))
+        for number, lease in enumerate(warm):
+            self._extend(
+                changes, lease, placement, boots_s=offer.delay_s if new else 0.0, counts_data=not number
+            )
+        return ""
+
+    def _rented(self, lease: Lease, job: Job, action: Rent) -> LedgerEntry:
+        offer = lease.offer
+        return self._scribe.ledger(
+            LedgerKind.ACT,
+            "dispatcher",
+            f"rent {offer.name}: {action.because}",
+            job=job.id,
+            queue=job.queue,
+            owner=job.owner,
+            site=lease.site,
+            lease=lease.id,
+            market=offer.market,
+            model=offer.model,
+        )
+
+    def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer, number: int) -> Lease:
+        """One of the machines: what all may cost is shared evenly; data that is moved counts with the first."""
+        return Lease(
+            id=self._scribe.ids.new("lease"),
+            provider=action.provider,
+            site=action.site,
+            offer=offer,
+            status=LeaseStatus.REQUESTED,
+            requested_at=self._scribe.clock.now(),
+            because=action.because,
+            evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
+            queue=job.queue,
+            owner=job.owner,
+            policy=action.evidence.policy,
+            committed_usd=action.committed_usd / action.machines,
+            egress_usd=action.moves.usd if action.moves and not number else 0.0,
+        )
+
+    def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
+        form = action.form if job.form is None else job.form
+        whole, spec = spec, spec.as_form(form)
+        parts = parts_of(action.members) if isinstance(action, Place) else ()
+        return Placement(
+            id=self._scribe.ids.new("pl"),
+            job=job.id,
+            epoch=job.epoch + 1,
+            site=action.site,
+            pool="",
+            members=(),
+            market=Market.OWNED,
+            status=PlacementStatus.ASSIGNED,
+            order=Order.RESERVE if parts else Order.RUN,
+            parts=parts,
+            spec_hash=job.spec_hash,
+            nodes=spec.nodes,
+            gpus_per_node=spec.resources.gpus.each,
+            shared=bool(spec.resources.gpus.share_milli),
+            cpus_milli=spec.resources.cpus_milli,
+            memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
+            assigned_at=self._scribe.clock.now(),
+            expected_end_at=action.expected_end_at,
+            max_duration_s=whole.limit_s(job.max_duration_s, form),
+            decision=plan.decision,
+            winner=plan.winner,
+            winner_because=plan.winner_because,
+            because=action.because,
+            moves=action.moves,
+            form=form,
+        )
+
+    def _preempt(self, changes: Changes, action: Preempt, job: Job) -> str:
+        placement = self._records.placements.get(action.placement)
+        if (
+            placement is None
+            or placement.ended
+            or job.placement != placement.id
+            or not allows(job.status, "suspend")
+        ):
+            return "the placement is over or being stopped"
+        reserved = placement.order is Order.RESERVE
+        self._scribe.stop(changes, placement, action.because, sent=not reserved)
+        why: dict[str, Any] = {"pause_for": "preemption"}
+        if action.form is not None:
+            why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
+        at = self._scribe.clock.now()
+        job = self._scribe.job(changes, job, "suspend", action.because, displaced_at=at, **why)
+        if reserved:
+            self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
+        return ""
+
+    def _free_to_change(self, job: Job) -> Job:
+        """An elastic job was kept to a form for this one start."""
+        elastic = job.form is not None and self._records.spec(job.spec_hash).elastic
+        return msgspec.structs.replace(job, form=None) if elastic else job
+
+    def _kept_to(self, placement: Placement, form: int) -> int | None:
+        """One that gives something up is kept to that: what it gives up is for another. One that grows may do so as it can, once it is to start again."""
+        spec = self._records.spec(placement.spec_hash).as_form(form)
+        gpus = spec.resources.gpus.each
+        smaller = spec.nodes <= placement.nodes and gpus <= placement.gpus_per_node
+        return form if smaller else None
+
+
+def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:
+    """Which of these machines each rank is on: each as full as it goes, one after the other."""
+    whole = Shape(offer.gpus_to_plan, offer.cpus_milli, offer.memory_mib)
+    each = whole.holds(placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
+    each = 1 if len(machines) == placement.nodes else each  # as many as ranks, where each is to be apart
+    return tuple(machines[min(rank // each, len(machines) - 1)] for rank in range(placement.nodes))
+
+
+def _of_ranks(members: tuple[str, ...], placement: Placement) -> tuple[str, ...]:
+    """The member of each rank; a plan has one for all that are to be on one host."""
+    return members * (placement.nodes if len(members) == 1 else 1)
+
+
+def _in_order(members: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+    """Hosts of before in the same order, so that each rank finds what it saved, and then new ones: to a plan their order is all one."""
+    new = list(members)
+    known = []
+    for name in before:
+        if name in new:
+            new.remove(name)
+            known.append(name)
+    return (*known, *new)
+
+
+def _named(actions: Sequence[Action]) -> set[str]:
+    """All jobs that the actions are about."""
+    return {action.job for action in actions} | {a.beneficiary for a in actions if isinstance(a, Preempt)}
+
+
+def fatal_by_subject(findings: Sequence[Finding]) -> dict[str, str]:
+    """The fatal findings, by the job whose action is at fault."""
+    return {finding.subject: finding.text for finding in findings if finding.severity is Severity.FATAL}

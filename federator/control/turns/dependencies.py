@@ -1,0 +1,50 @@
+"""Jobs that must follow others: a job whose predecessor did not succeed will never start, and is told so at once."""
+
+from federator.control.record.records import Changes, Records
+from federator.control.record.scribe import Scribe
+from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import allows
+
+PASS_ROWS = 100
+"""Rows written in one pass; stores take 120 at once."""
+
+
+async def settle_dependents(records: Records, scribe: Scribe) -> None:
+    """Fail every waiting job one of whose predecessors has ended without success; those that follow it are next, until none is left."""
+    index = records.index
+
+    def compute() -> Changes:
+        changes = Changes()
+        for name in index.unsettled:
+            if len(changes.rows) >= PASS_ROWS:
+                break
+            job = records.open_jobs.get(name)
+            broken = _broken(records, job) if job is not None else None
+            if job is None or broken is None:
+                continue
+            if allows(job.status, "dependency-failed"):
+                because = f"it must follow {broken.name}, which is {broken.status}"
+                scribe.job(
+                    changes,
+                    job,
+                    "dependency-failed",
+                    because,
+                    outcome=Outcome(TerminalReason.DEPENDENCY_FAILED, because),
+                )
+        return changes
+
+    while await records.transact(compute):
+        pass
+    # Nothing has happened since the last look: it changed nothing, and so did not wait for the store.
+    index.unsettled = {name for name in index.unsettled if _is_broken(records, name)}
+
+
+def _is_broken(records: Records, name: str) -> bool:
+    """Whether the job is open and may never start, though it cannot be ended just now."""
+    job = records.open_jobs.get(name)
+    return job is not None and _broken(records, job) is not None
+
+
+def _broken(records: Records, job: Job) -> Job | None:
+    ended = (before for before in records.followed(job) if before.terminal)
+    return next((before for before in ended if before.status is not JobStatus.SUCCEEDED), None)

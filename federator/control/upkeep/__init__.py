@@ -1,0 +1,6 @@
+"""What is dropped in time, and what is put right after a restore.
+
+- `retention`: what is dropped, when, and when there is no room for more; `series_keeping`: what series still need.
+- `sweeper`: machines that nobody knows, and the hour of retention.
+- `reconciling`: after a store was restored: first everybody is heard, then anything is done.
+"""

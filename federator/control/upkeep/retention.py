@@ -1,0 +1,323 @@
+"""Retention: what is dropped, when, and when there is no room for more.
+
+A finished job has one life: its record, placements, events, logs, outputs and client id go together, an array as a whole. It ends by age
+(`jobs_s`), or earlier when a limit by number or size is passed, its series' own among them – but never before `promised_s`. Where the limits and that promise cannot both be
+kept, the promise is, and `refuse_if_full` turns new submissions away with the limit that is full. The ledger is kept in the same way; recorded
+decisions have limits and no promise.
+
+Never dropped at any age: jobs that are not over; what an open job must follow; what a site has still to be told to stop; leases, because caps on
+money count them; jobs whose data was moved for money, as long as it is in a present period of such a cap; policies, because decisions were made
+by them.
+
+Bytes go before the rows that name them, so that a crash in between leaves rows without bytes, which the next sweep drops, and no bytes that
+nobody knows. Bytes that no row names yet – a work directory that was just uploaded – are kept for `unused_blob_s` after their last use.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from federator.control.accounts.money import jobs_with_counted_moves
+from federator.control.record.decisions import DecisionLog
+from federator.control.record.records import Changes, Records
+from federator.control.upkeep.series_keeping import folders_of_series, surplus_runs, without_forgotten
+from federator.kernel.clock import Clock
+from federator.kernel.errors import TooMany
+from federator.model.capacity import LEASE_ENDED
+from federator.model.events import LedgerEntry
+from federator.model.identity import JoinToken
+from federator.model.jobs import TERMINAL, Job
+from federator.model.sites import Member, SiteStatus
+from federator.ports import Blobs, Usage
+from federator.settings import RetentionSettings
+from federator.telemetry import METRICS
+
+BATCH = 100
+"""Keys deleted in one transaction; stores take 120."""
+LOW_WATER = 0.95
+"""To how much of a limit is dropped once it is passed, so that the next job does not pass it again."""
+MIB = 2**20
+LEDGER = "ledger/"
+Group = Sequence[Job]
+"""A job, or all tasks of an array."""
+
+
+class Retention:
+    """Drops what has outlived its promise, and knows what is full."""
+
+    def __init__(
+        self,
+        records: Records,
+        blobs: Blobs,
+        decisions: DecisionLog,
+        clock: Clock,
+        settings: RetentionSettings,
+    ) -> None:
+        self._records = records
+        self._blobs = blobs
+        self._decisions = decisions
+        self._clock = clock
+        self._settings = settings
+        self._usage = Usage(0, 0)
+        self._workdirs: dict[str, str | None] = {}
+        """What each spec names, by the spec's hash."""
+        self._ledger_lines: int | None = None
+        """None: not counted yet."""
+        records.subscribe(self._count)
+
+    async def sweep(self) -> int:
+        """Drop what may go; returns how many jobs did."""
+        self._usage = await asyncio.to_thread(self._blobs.usage)
+        dropped = await self._drop_jobs()
+        await self._drop_specs()
+        await self._drop_blobs()
+        await self._drop_ledger()
+        await self._decisions.drop_before(self._clock.now() - self._settings.decisions_s)
+        await self._drop_credentials()
+        if dropped:
+            self._usage = await asyncio.to_thread(self._blobs.usage)
+        METRICS.set("federator_retained_bytes", self._usage.blobs_bytes, kind="blobs")
+        METRICS.set("federator_retained_bytes", self._usage.logs_bytes, kind="logs")
+        return dropped
+
+    def refuse_if_full(self) -> None:
+        """Raise `TooMany` when one more submission could only be kept by dropping what is younger than its promise."""
+        settings = self._settings
+        full = None
+        if self._finished() >= settings.jobs:
+            full = f"{settings.jobs} finished jobs"
+        elif (self._ledger_lines or 0) >= settings.ledger_lines:
+            full = f"{settings.ledger_lines} lines of the ledger"
+        elif self._usage.logs_bytes >= settings.logs_mib * MIB:
+            full = f"{settings.logs_mib} MiB of logs"
+        if full is not None:
+            raise self._full(full)
+        self.refuse_bytes_if_full()
+
+    def refuse_bytes_if_full(self) -> None:
+        """Raise `TooMany` when there is no room for another work directory, `Unavailable` when the store itself is nearly full."""
+        self._records.store.refuse_if_full()
+        if self._usage.blobs_bytes >= self._settings.blobs_mib * MIB:
+            raise self._full(f"{self._settings.blobs_mib} MiB of work directories and outputs")
+
+    def _full(self, what: str) -> TooMany:
+        return TooMany(
+            f"{what} are kept, which is the limit, and none is older than what is promised",
+            retry_after_s=max(1.0, self._clock.real_delay_s(self._settings.sweep_s)),
+            remedy="wait, or raise the limit under `retention` in the settings",
+        )
+
+    def _finished(self) -> int:
+        return len(self._records.jobs) - len(self._records.open_jobs)
+
+    # ------------------------------------------------------------------------------------------------------------ jobs
+
+    async def _drop_jobs(self) -> int:
+        now, settings = self._clock.now(), self._settings
+        unkept = surplus_runs(self._records)
+        if not (unkept or self._over_a_limit() or self._any_older_than(now - settings.jobs_s)):
+            return 0
+        groups = sorted(self._droppable(now - settings.promised_s), key=_finished_at)
+        surplus = self._surplus(sum(len(group) for group in groups))
+        dropped = 0
+        placements: dict[str, list[str]] | None = None
+        for group in groups:
+            old = _finished_at(group) <= now - settings.jobs_s or dropped < surplus
+            if not old and (group[0].array or group[0].id) not in unkept:
+                continue
+            if placements is None:
+                placements = self._placements_by_job()
+            await self._drop_group(group, placements)
+            dropped += len(group)
+        return dropped
+
+    def _over_a_limit(self) -> bool:
+        return self._finished() >= self._settings.jobs or self._too_many_bytes()
+
+    def _too_many_bytes(self) -> bool:
+        usage, settings = self._usage, self._settings
+        return usage.logs_bytes >= settings.logs_mib * MIB or usage.blobs_bytes >= settings.blobs_mib * MIB
+
+    def _any_older_than(self, before: float) -> bool:
+        jobs = self._records.jobs
+        ended = self._records.index.of_cells(lambda cell: cell[2] in TERMINAL)
+        return any((jobs[name].finished_at or 0.0) < before for name in ended.ids())
+
+    def _surplus(self, droppable: int) -> int:
+        """How many jobs are to go for the limits' sake. Of bytes it is not known whose they are: a part goes, and the next sweep looks again."""
+        settings = self._settings
+        surplus = 0
+        if self._finished() >= settings.jobs:
+            surplus = self._finished() - math.floor(settings.jobs * LOW_WATER)
+        if self._too_many_bytes():
+            surplus = max(surplus, math.ceil(droppable * (1 - LOW_WATER)))
+        return surplus
+
+    def _droppable(self, before: float) -> Iterator[Group]:
+        """The finished jobs, by array, that ended before then and that nothing needs any more."""
+        groups: dict[str, list[Job]] = {}
+        for job in self._records.jobs.values():
+            groups.setdefault(job.array or job.id, []).append(job)
+        needed = {name for job in self._records.open_jobs.values() for name in job.after}
+        needed |= {placement.job for placement in self._records.open_placements.values()}
+        needed |= jobs_with_counted_moves(self._records, self._clock.now())
+        for group in groups.values():
+            if all(
+                job.terminal and (job.finished_at or 0.0) < before and job.id not in needed for job in group
+            ):
+                yield group
+
+    def _placements_by_job(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for placement in self._records.placements.values():
+            found.setdefault(placement.job, []).append(placement.id)
+        return found
+
+    async def _drop_group(self, group: Group, placements: dict[str, list[str]]) -> None:
+        """Logs, then rows. The client id goes first, or a client that repeats itself would be given back half an array; the jobs' rows go last."""
+        for job in group:
+            for name in placements.get(job.id, ()):
+                await asyncio.to_thread(self._blobs.drop_logs, name)
+        keys = list({f"client/{job.owner}/{job.client_id}" for job in group if job.client_id is not None})
+        for job in group:
+            keys += [key async for key in self._events(job)]
+            keys += [f"placement/{name}" for name in placements.get(job.id, ())]
+            keys += [f"outputs/{job.id}"] if job.id in self._records.outputs else []
+        await self._delete([*keys, *(f"job/{job.id}" for job in group)])
+
+    async def _events(self, job: Job) -> AsyncIterator[str]:
+        after: str | None = None
+        while True:
+            page = await self._records.store.range(f"event/{job.id}/", after=after)
+            for item in page.items:
+                yield item.key
+            after = page.next_after
+            if after is None:
+                return
+
+    async def _drop_specs(self) -> None:
+        unused = self._records.unused_specs()
+        for start in range(0, len(unused), BATCH):
+            batch = unused[start : start + BATCH]
+            await self._records.transact(partial(self._without_specs, batch))
+
+    def _without_specs(self, digests: Sequence[str]) -> Changes:
+        still = set(self._records.unused_specs())
+        return Changes(deletes=[f"spec/{digest}" for digest in digests if digest in still])
+
+    async def _drop_blobs(self) -> None:
+        unused_for_s = self._clock.real_delay_s(self._settings.unused_blob_s)
+        unused = await asyncio.to_thread(self._blobs.unused, unused_for_s)
+        if not unused:
+            return
+        # Whoever names one from here on has used it first, and `drop` looks again.
+        named = await self._named()
+        for digest in unused:
+            if digest not in named:
+                await asyncio.to_thread(self._blobs.drop, digest, unused_for_s)
+
+    async def _named(self) -> set[str | None]:
+        """The bytes that a record names. Specs are decoded once, and with pauses: there may be very many."""
+        records = self._records
+        specs = {job.spec_hash for job in records.jobs.values()}
+        self._workdirs = {digest: each for digest, each in self._workdirs.items() if digest in specs}
+        for number, digest in enumerate(specs - self._workdirs.keys(), 1):
+            self._workdirs[digest] = records.spec(digest).workdir
+            if number % 500 == 0:
+                await asyncio.sleep(0)
+        parts = {part.digest for outputs in records.outputs.values() for part in outputs.parts}
+        return {*self._workdirs.values(), *parts, *folders_of_series(records)}
+
+    # ---------------------------------------------------------------------------------------------------------- ledger
+
+    def _count(self, changes: Changes) -> None:
+        if self._ledger_lines is not None:
+            self._ledger_lines += sum(isinstance(row, LedgerEntry) for row in changes.rows.values())
+            self._ledger_lines -= sum(key.startswith(LEDGER) for key in changes.deletes)
+
+    async def _drop_ledger(self) -> None:
+        """The ledger is in order of time: whatever may go stands first."""
+        if self._ledger_lines is None:
+            self._ledger_lines = await self._counted()
+        now, settings = self._clock.now(), self._settings
+        surplus = 0
+        if self._ledger_lines >= settings.ledger_lines:
+            surplus = self._ledger_lines - math.floor(settings.ledger_lines * LOW_WATER)
+        while True:
+            page = await self._records.store.range(LEDGER, limit=BATCH)
+            old = []
+            for number, item in enumerate(page.items):
+                at = _at(item.value)
+                if at >= now - (settings.promised_s if number < surplus else settings.ledger_s):
+                    break
+                old.append(item.key)
+            await self._delete(old)
+            surplus -= len(old)
+            if len(old) < BATCH:
+                return
+
+    async def _counted(self) -> int:
+        lines, after = 0, None
+        while True:
+            page = await self._records.store.range(LEDGER, after=after, limit=5000)
+            lines += len(page.items)
+            after = page.next_after
+            if after is None:
+                return lines
+
+    # ----------------------------------------------------------------------------------------------------- credentials
+
+    async def _drop_credentials(self) -> None:
+        """Join tokens that nobody can use any more, people's tokens that have long expired, members of machines given back, series without runs."""
+        old = self._clock.now() - self._settings.promised_s
+        keys = [
+            f"join/{token.digest}" for token in self._records.join_tokens.values() if self._spent(token, old)
+        ]
+        keys += [
+            f"token/{token.digest}"
+            for token in self._records.tokens.values()
+            if token.expires_at is not None and token.expires_at < old
+        ]
+        busy = {name for placement in self._records.open_placements.values() for name in placement.members}
+        keys += [
+            f"member/{member.id}"
+            for member in self._records.members.values()
+            if member.id not in busy and self._returned(member, old)
+        ]
+        await self._delete(keys)
+        await self._records.transact(partial(without_forgotten, self._records, old))
+
+    def _spent(self, token: JoinToken, old: float) -> bool:
+        """Expired long ago, and bound to no agent that is still there: one that is may ask again under its token."""
+        member = self._records.members.get(token.member or "") if token.public_key is not None else None
+        return token.expires_at < old and (member is None or member.status is SiteStatus.GONE)
+
+    def _returned(self, member: Member, old: float) -> bool:
+        lease = self._records.leases.get(member.lease or "")
+        return (
+            lease is not None
+            and lease.status in LEASE_ENDED
+            and member.status is SiteStatus.GONE
+            and (lease.ended_at or lease.requested_at) < old
+        )
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), BATCH):
+            await self._records.transact(partial(Changes, deletes=list(keys[start : start + BATCH])))
+
+
+def _finished_at(group: Group) -> float:
+    return max(job.finished_at or 0.0 for job in group)
+
+
+class _Line(msgspec.Struct):
+    """Of a ledger line, what retention looks at."""
+
+    at: float
+
+
+def _at(line: bytes) -> float:
+    return msgspec.json.decode(line, type=_Line).at

@@ -1,0 +1,233 @@
+"""Why a job waits and why not there: answered from the snapshot and the plan, in milliseconds, without planning again.
+
+The filters are asked of this one job at every pool and offer; what is free is what the plan left free; the forecasts are those that
+the plan recorded. So an explanation is always there, also when the solver is not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from federator.model.capacity import BurstEvidence
+from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
+from federator.model.snapshot import JobView, Problem
+from federator.planning.explaining.advice import in_words, remedies
+from federator.planning.explaining.congestion import congestion
+from federator.planning.explaining.curve import cheapest_in_time, price_curve
+from federator.planning.explaining.helping import helps
+from federator.planning.explaining.ranges import ranges
+from federator.planning.explaining.reasons import Standing
+from federator.planning.explaining.remedies import smallest_way
+from federator.planning.explaining.scenes import Scene
+from federator.planning.renting.burst import Bursting, HomeForecast
+from federator.planning.world.problem import World
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a plan says about one job."""
+
+    because: str
+    status: str
+    waiting: Waiting | None = None
+    start_at: float | None = None
+    finish_at: float | None = None
+    burst: BurstEvidence | None = None
+    change: str = ""
+    home_finish_at: float | None = None
+    """Of a job that this plan starts on owned capacity."""
+
+
+def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
+    """Why the job waits (or where this plan starts it), and a reason for every pool and offer.
+
+    A job that the problem does not hold gets an explanation that says so.
+    """
+    return Aftermath(problem, plan).explain(job_id)
+
+
+def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing) -> Explanation:
+    plan, home_at = after.plan, _home_finish_at(said)
+    standing.world.meet(job)
+    sites = tuple(
+        _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
+    )
+    sites = _with_ties(
+        tuple(_with_congestion(standing, job, site, place, plan.prices) for place, site in enumerate(sites))
+    )
+    curve = price_curve(standing, job, home_at)
+    helping = None
+    if said.waiting is not None:
+        helping = helps(Scene(after.problem, job, said.waiting, standing, after.before(job.id)))
+        sites = tuple(_not_chosen(site, said.waiting) for site in sites)
+    advice = remedies(job, helping, sites, standing.world.now)
+    found = Explanation(
+        job=job.id,
+        status=said.status,
+        because=said.because,
+        decision=plan.decision,
+        winner=f"{plan.winner}: {plan.winner_because}",
+        sites=sites,
+        changes=in_words(advice, said.change, sites),
+        remedies=advice,
+        expected_start_at=said.start_at,
+        expected_finish_at=said.finish_at,
+        home_finish_at=home_at,
+        deadline_at=job.deadline_at,
+        burst=said.burst,
+        policies=_policies(standing, job),
+        curve=curve,
+        deadline_usd=cheapest_in_time(curve),
+    )
+    return _ranged(found, job, standing.world.now)
+
+
+def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
+    """With the moments between which it is expected to start and to end."""
+    start_at, finish_at = found.expected_start_at, found.expected_finish_at
+    if start_at is None or finish_at is None:
+        return found
+    start, finish = ranges(job, now, start_at, finish_at, waits=found.status == "waiting")
+    return replace(
+        found,
+        start_low_at=start.low_at,
+        start_high_at=start.high_at,
+        finish_low_at=finish.low_at,
+        finish_high_at=finish.high_at,
+    )
+
+
+def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
+    """A place that filters close in every form, with all that it takes to open it; nothing is offered where nothing is known to."""
+    if any(world.rejection(job, choice) is None for choice in world.choices(job, place)):
+        return site
+    way, _ = smallest_way(world, job, place)
+    return replace(site, change=way.text, remedy=way.changes)
+
+
+def _with_congestion(
+    standing: Standing, job: JobView, site: SiteReason, place: int, prices: Mapping[str, float]
+) -> SiteReason:
+    """A place that passes, with what it takes from others beside its own price."""
+    world = standing.world
+    if site.extra_cost_usd is None:
+        return site
+    view = world.as_form(job, place)
+    return replace(
+        site, congestion=congestion(prices, view, world.places[place], standing.caps, world.shortfalls)
+    )
+
+
+def _with_ties(sites: tuple[SiteReason, ...]) -> tuple[SiteReason, ...]:
+    """Places that are as good as the best are said to be."""
+    best = [site for site in sites if not site.filter and site.extra_cost_usd == 0.0]
+    return tuple(replace(site, tie=len(best) > 1 and site in best) for site in sites)
+
+
+def _home_finish_at(said: _Said) -> float | None:
+    """Its forecast at home; of a job that starts there, its finish."""
+    if said.waiting is not None:
+        return said.waiting.home_finish_at
+    return said.burst.home_finish_at if said.burst is not None else said.home_finish_at
+
+
+def _said(plan: Plan, job_id: str) -> _Said:
+    for action in plan.actions:
+        if action.job == job_id and isinstance(action, Place):
+            times = action.expected_start_at, action.expected_end_at
+            home_at = action.expected_end_at if action.lease is None else None
+            return _Said(action.because, "placed", None, *times, home_finish_at=home_at)
+        if action.job == job_id and isinstance(action, Rent):
+            times = action.expected_start_at, action.expected_end_at
+            return _Said(action.because, "rented for", None, *times, burst=action.evidence)
+    for waiting in plan.waiting:
+        if waiting.job == job_id:
+            start, finish = waiting.expected_start_at, waiting.expected_finish_at
+            return _Said(waiting.because, "waiting", waiting, start, finish, change=waiting.change)
+    return _Said("this plan says nothing about it", "unknown")
+
+
+class Aftermath:
+    """The world after a plan, for explaining one waiting job after the other: what they have in common is made once."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        """Nothing is made yet."""
+        self.problem, self.plan = problem, plan
+        self.views = {view.id: view for view in problem.snapshot.jobs}
+
+    def explain(self, job_id: str) -> Explanation:
+        """As `explain_waiting`."""
+        job = self.views.get(job_id)
+        if job is None:
+            text = "this decision did not look at the job: it was not waiting when its snapshot was taken"
+            plan = self.plan
+            return Explanation(
+                job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
+            )
+        said = _said(self.plan, job_id)
+        if said.waiting is not None:
+            return _explained(self, job, said, self._shared)
+        home = {}
+        if (home_at := _home_finish_at(said)) is not None:
+            home[job_id] = HomeForecast(job_id, "", home_at, home_at)
+        return _explained(self, job, said, self._standing(home, job_id))
+
+    def before(self, job_id: str) -> list[tuple[JobView, Waiting]]:
+        """Who waits before the job: a plan names those that wait in the order in which they are served."""
+        return self._line[: self._turns.get(job_id, 0)]
+
+    @cached_property
+    def _line(self) -> list[tuple[JobView, Waiting]]:
+        return [(self.views[each.job], each) for each in self.plan.waiting if each.job in self.views]
+
+    @cached_property
+    def _turns(self) -> dict[str, int]:
+        return {view.id: number for number, (view, _) in enumerate(self._line)}
+
+    @cached_property
+    def _shared(self) -> Standing:
+        """After all that the plan starts."""
+        finishes = {each.job: each.home_finish_at for each in self.plan.waiting}
+        home = {job: HomeForecast(job, "", at, at) for job, at in finishes.items() if at is not None}
+        return self._standing(home, "")
+
+    def _standing(self, home: Mapping[str, HomeForecast], without: str) -> Standing:
+        """After all that the plan starts but one job, which finds free what it takes."""
+        world = World(replace(self.problem, snapshot=replace(self.problem.snapshot, jobs=())))
+        index = {name: number for number, place in enumerate(world.places) for name in place.names}
+        starts = []
+        for action in self.plan.actions:
+            if isinstance(action, Preempt) or action.job == without or action.job not in self.views:
+                continue
+            if isinstance(action, Rent):
+                key = f"{action.provider}/{action.offer}"
+            else:
+                key = f"{action.site}/{action.members[0]}/{action.pool}"
+            if key in index:
+                starts.append((self.views[action.job].as_form(action.form), index[key]))
+        return Standing(world, Bursting(world, home), starts)
+
+
+def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
+    """A place that has room for a job that waits nevertheless: the plan's reason is the place's."""
+    if site.filter:
+        return site
+    name = "held" if waiting.kind == "capacity" else "better-elsewhere"
+    return replace(site, filter=name, text=f"{site.text}, but {waiting.because}", change=waiting.change)
+
+
+def _policies(standing: Standing, job: JobView) -> tuple[str, ...]:
+    """Policies that say something of the job somewhere: that let it rent or advise to, close a place, price it, or stop it by a cap."""
+    world, names = standing.world, {job.cost_policy}
+    for place in world.places:
+        if place.rented:
+            names |= {
+                p.policy for p in (*world.book.permits_for(job, place), *world.book.advisers_for(job, place))
+            }
+        denial, cap = world.book.denial(job, place), standing.caps.blocking(job, place)
+        names |= {rule.policy for rule in (denial, cap) if rule is not None}
+        names |= {rule.policy for rule in world.book.openings if place.selected_by(rule.pools)}
+        names |= {term.policy for term in world.book.surcharges(job, place)}
+    return tuple(sorted(names - {""}))

@@ -1,0 +1,232 @@
+"""What would help a job that waits: the smallest change known after which its reason is gone, as records that can be tried.
+
+Reckoned, not planned again: from what the plan left free, what waits before the job, and the caps. Whoever waits before it and could take what is added is
+counted in, so that the change is enough for this job and not for its rivals only; that, and no more, is why it may be larger than the job.
+"""
+
+from collections.abc import Callable, Iterator
+
+from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
+from federator.model.jobs import in_gpus
+from federator.model.snapshot import JobView
+from federator.planning.explaining.renting_helps import past_all
+from federator.planning.explaining.scenes import Scene, caps_at
+from federator.planning.places.yard import Lot, need_of
+from federator.planning.rules.feasibility import FILTERS
+from federator.planning.wording import MINUTE_S, later_deadline, met_by, moment
+from federator.planning.world.prices import cost
+
+MOST_HOSTS = 4096
+"""Beyond so many more hosts nothing is offered."""
+MOST_LOOKS = 400
+"""So many times it is looked whether one that waits before the job has room at a place: behind a longer line no purchase is small, and it is told how long it waits."""
+IN_VAIN = frozenset({"queue-limit", "budget", "not-before"})
+"""Reasons of those before it that more hosts do nothing about."""
+
+
+def helps(found: Scene) -> Remedy | None:
+    """The smallest change that is known to help; None where none is."""
+    return next(
+        (remedy for way in WAYS.get(found.waiting.reason, (past_all,)) if (remedy := way(found))), None
+    )
+
+
+# -- room -----------------------------------------------------------------------------------------------------------------
+
+
+def _more_hosts(found: Scene) -> Remedy | None:
+    """More hosts of a pool that it may use (behind a very long line: the wait that is expected): as many as it and those before it need beyond what is free there."""
+    best: tuple[int, int, int] | None = None
+    if len(found.before) > MOST_LOOKS:
+        return _until_start(found)
+    for other in (*(job for job, _ in found.before), *(job for job, _ in found.standing.taken)):
+        if other.of is None:
+            found.world.meet(other)
+    places = found.world.home(found.job)
+    for place in places[: max(1, MOST_LOOKS // max(1, len(found.before)))]:
+        at = found.world.places[place]
+        hosts = _lacking(found, place, MOST_HOSTS if best is None else best[0] // max(1, at.gpus))
+        if hosts is not None and (best is None or (hosts * at.gpus, hosts, place) < best):
+            best = hosts * at.gpus, hosts, place
+    if best is None:
+        return None
+    _, hosts, place = best
+    at = found.world.places[place]
+    count = in_gpus(hosts * at.gpus, shared=at.shared)
+    more = MoreHosts(at.views[0].key, hosts, count, at.model)
+    what = f"+{count:g} {at.model or 'GPU'}" if count else f"+{hosts} host{'s' if hosts > 1 else ''}"
+    others = sum(1 for _ in _rivals(found, place))
+    whose = f", enough also for {others} that would have it first" if others else ""
+    caps = caps_at(found, place)
+    text = "; and ".join([f"{what} at {at.shown}{whose}", *(text for text, _ in caps)])
+    return Remedy(text, (more, *(change for _, change in caps)), (f"{at.site}/{at.pool}",))
+
+
+def _rivals(found: Scene, place: int) -> Iterator[JobView]:
+    """Who waits before the job for room and may use the place, and who starts elsewhere now and would rather be there."""
+    world, at, book, now = found.world, found.world.places[place], found.world.book, found.world.now
+    place = world.place_of(place)
+    for other, taken in found.standing.taken:
+        there = found.world.places[taken]
+        if world.place_of(place) != world.place_of(taken) and place in world.open_to(other):
+            kept = cost(book, other, there, now, rents=there.offer is not None).total
+            if cost(book, other, at, now).total < kept:
+                yield other
+    for other, waiting in found.before:
+        if waiting.reason in IN_VAIN:
+            continue
+        for choice in world.choices(other, place):
+            rejection = world.rejection(other, choice)
+            # A gang that the place was too small for may have it once it is larger.
+            if rejection is None or rejection.filter == "gang":
+                yield world.as_form(other, choice)
+                break
+
+
+def _lacking(found: Scene, place: int, most: int) -> int | None:
+    """Hosts that a place would need beyond those it has; None where not even `most` would do."""
+    at, lot = found.world.places[place], found.standing.lots[place].copy()
+    whole = (at.gpus, at.cpus_milli, at.memory_mib)
+    added = 0
+    for job in (*_rivals(found, place), found.world.as_form(found.job, place)):
+        need = need_of(job)
+        while lot.take(need, job.nodes) is None:
+            added += 1
+            if added > most:
+                return None
+            _add(lot, whole)
+    return max(1, added)
+
+
+def _add(lot: Lot, whole: tuple[int, int, int]) -> None:
+    lot.untake(whole, (lot.add_host(),))
+
+
+# -- caps -----------------------------------------------------------------------------------------------------------------
+
+
+def _caps(found: Scene) -> Remedy | None:
+    """A higher cap, so much that it and those before it that are kept by the same one have room in it."""
+    world, caps = found.world, found.standing.caps
+    for place in (*world.home(found.job), *world.leases(found.job)):
+        if caps.blocking(world.as_form(found.job, place), world.places[place]) is None:
+            continue
+        lifted = caps_at(found, place)
+        return (
+            Remedy("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
+            if lifted
+            else None
+        )
+    return None
+
+
+# -- time -----------------------------------------------------------------------------------------------------------------
+
+
+def _wait(at: float | None, found: Scene) -> Remedy | None:
+    now = found.world.now
+    if at is None or at <= now:
+        return None
+    return Remedy(f"wait until {moment(at, now)}", (WaitUntil(at),))
+
+
+def _backoff(found: Scene) -> Remedy | None:
+    return _wait(found.job.not_before_at, found)
+
+
+def _until_start(found: Scene) -> Remedy | None:
+    """It waits because that is cheaper, and says for how long."""
+    return _wait(found.waiting.expected_start_at, found)
+
+
+def _put_off(found: Scene) -> Remedy | None:
+    """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
+    value = found.world.book.value_usd(found.job)
+    last = max(
+        (case.rent_at for case in found.standing.bursting.cases(found.job) if case.cost_usd < value),
+        default=None,
+    )
+    return _wait(last, found)
+
+
+def _later_deadline(found: Scene) -> Remedy | None:
+    """It fits somewhere now, and would miss its deadline there: with one that is not missed there it starts."""
+    world, now = found.world, found.world.now
+    places = (*world.home(found.job), *world.leases(found.job))
+    runs = {place: world.places[place].run_s(world.as_form(found.job, place)) for place in places}
+    fits = [runs[place] for place in places if _fits(found, place)]
+    if not places or found.job.deadline_at is None:
+        return None
+    # Where others have taken the room since, it is safe wherever it was.
+    longest_s = min(fits) if fits else max(runs.values())
+    by = met_by(now + longest_s, found.job.deadline_at)
+    if by <= found.job.deadline_at:
+        return None
+    text = later_deadline(now + longest_s, found.job.deadline_at)
+    return Remedy(text, (AskFor(found.job.id, "deadline_at", by),))
+
+
+def _shorter(found: Scene) -> Remedy | None:
+    """Free GPUs are kept for a gang: what is done before it starts may have them."""
+    world, now = found.world, found.world.now
+    held = _hold(found)
+    if held is None:
+        return None
+    place, until = held
+    at = world.places[place]
+    share = (until - now) / at.run_s(world.as_form(found.job, place))
+    kept = share >= 1.0 or until - now < MINUTE_S
+    if kept or found.job.inputs or place not in world.home(found.job) or not _fits(found, place):
+        return None
+    share *= 0.999
+    shorter = {name: getattr(found.job, name) * share for name in ("run_s", "run_low_s", "run_high_s")}
+    text = f"a run that is planned to be done by {moment(until, now)}: {share:.0%} of its estimate"
+    return Remedy(text, tuple(AskFor(found.job.id, name, value) for name, value in shorter.items()))
+
+
+def _fits(found: Scene, choice: int) -> bool:
+    """Whether there is room for it there now."""
+    job = found.world.as_form(found.job, choice)
+    return found.standing.lots[choice].fits(need_of(job), job.nodes)
+
+
+def _hold(found: Scene) -> tuple[int, float] | None:
+    """The place that is kept for the first gang that found no room, and until when."""
+    for other, waiting in found.before:
+        if (
+            other.gpus_total > 1
+            and waiting.kind == "capacity"
+            and waiting.reason not in ("held", "reclaiming")
+        ):
+            places = found.world.home(other)
+            starts = [
+                (start, place) for place in places if (start := _earliest(found, other, place)) is not None
+            ]
+            soonest = min(starts, default=None)
+            if soonest is not None and soonest[0] > found.world.now:
+                return found.world.place_of(soonest[1]), soonest[0]
+    return None
+
+
+def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
+    """When a job could start there if nothing else did."""
+    view = found.world.as_form(job, choice)
+    return found.standing.lots[choice].earliest(need_of(view), view.nodes)
+
+
+WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
+    "busy": (_more_hosts,),
+    "held": (_shorter, _more_hosts),
+    "queue-limit": (_caps, past_all),
+    "budget": (_caps, past_all),
+    "not-before": (_backoff,),
+    "not-yet": (_put_off, _later_deadline),
+    "cheaper-elsewhere": (_until_start,),
+    "better-elsewhere": (_later_deadline, _until_start, _more_hosts),
+    "reclaiming": (),
+    **{test.name: (past_all, _more_hosts) for test in FILTERS},
+    **dict.fromkeys(
+        ("no-need", "too-late", "no-gain", "approval", "sold-out", "booting"), (past_all, _more_hosts)
+    ),
+}
+"""By the name of a reason, what to try in this order."""

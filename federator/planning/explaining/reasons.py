@@ -1,0 +1,317 @@
+"""Why a job does not run at a place: the first filter, else the first situation, in the published orders.
+
+A `Standing` is the world just after a plan's decisions: what is still free, and what is left of caps. It answers for any job and
+place at once, without planning again, so that waiting jobs always have a reason.
+"""
+
+import math
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from federator.kernel.quantities import format_chance
+from federator.model.jobs import in_gpus
+from federator.model.plans import SiteReason
+from federator.model.snapshot import JobView
+from federator.planning.places.candidates import Candidate, machines
+from federator.planning.places.doubt import last_heard
+from federator.planning.places.yard import Lot, Release, hosts_for, need_of
+from federator.planning.renting.burst import Bursting, Case, NoCase, how_to_approve
+from federator.planning.rules.caps import QUEUE_UNITS, Caps
+from federator.planning.rules.feasibility import CLOSED, FILTERS, SITUATIONS
+from federator.planning.wording import gpus, in_form, moment, money, request
+from federator.planning.world.chances import late_share
+from federator.planning.world.prices import cost, worth_usd
+from federator.planning.world.problem import World
+
+ORDER = {
+    name: number
+    for number, name in enumerate([*(t.name for t in FILTERS), *(name for name, _ in SITUATIONS), ""])
+}
+"""How far a place came: the further, the closer it is to being one where the job runs."""
+LEAST_SURER, MOST_SURE = 0.05, 0.995
+"""Where a deadline is hardly likelier to be met for renting, no value of it is advised; where it is sure to be, that is not said."""
+STARTED = 1 << 40
+"""Releases of what this plan starts are numbered from here on, beyond those of all that runs."""
+KINDS = {
+    "not-before": "time",
+    "no-need": "filter",
+    "approval": "budget",
+    "too-late": "filter",
+    "no-gain": "filter",
+    "not-yet": "later",
+    "booting": "later",
+    "queue-limit": "quota",
+    "budget": "budget",
+    "sold-out": "capacity",
+    "busy": "capacity",
+    "held": "capacity",
+    "better-elsewhere": "later",
+}
+"""Situation → kind of `Waiting`; filters are of kind `filter`."""
+
+
+class Standing:
+    """The world just after some decisions: `starts` are jobs with the index of their place."""
+
+    def __init__(self, world: World, bursting: Bursting, starts: Iterable[tuple[JobView, int]]) -> None:
+        """Take the decisions' capacity and count them into caps."""
+        self.world, self.bursting = world, bursting
+        self.lots = world.lots()
+        self.caps = Caps(world.snapshot, world.book.caps)
+        self.stocks = world.stocks.copy()
+        self._asked: JobView | None = None
+        self._found: dict[int, SiteReason] = {}
+        """Of the job that was asked about last: an explanation asks the same several times."""
+        self._nearest: dict[object, SiteReason | None] = {}
+        self.taken = tuple((world.as_form(whole, place), place) for whole, place in starts)
+        for job, place in self.taken:
+            self.caps.take(job, world.places[place])
+            if world.places[place].offer is None:
+                self._occupy(job, place)
+            else:
+                self.stocks.take(world.place_of(place), machines(job, world.places[place]))
+
+    def _occupy(self, job: JobView, place: int) -> None:
+        """The job starts now and is expected to end in time."""
+        lot, need = self.lots[place], need_of(job)
+        hosts = hosts_for(job, self.world.places[place], lot)
+        if hosts is not None:
+            lot.put(need, hosts)
+            ends_at = self.world.now + self.world.places[place].run_s(job)
+            lot.release_later(Release(ends_at, STARTED + len(lot.releases), need, hosts, job))
+
+    def reason(self, job: JobView, place: int) -> SiteReason:
+        """Why the job is not there, or that it could be, at which extra cost and when: of several forms, the one that came furthest."""
+        if self._asked is not job:
+            self._asked, self._found = job, {}
+        if place not in self._found:
+            self._found[place] = self._furthest(job, place)
+        return self._found[place]
+
+    def _furthest(self, job: JobView, place: int) -> SiteReason:
+        if not job.forms:
+            return self.reason_in(job, place)
+
+        def order(reason: SiteReason) -> tuple[int, float]:
+            return -ORDER[reason.filter], math.inf if reason.finish_at is None else reason.finish_at
+
+        choices = self.world.choices(job, place)
+        return min((self.reason_in(job, choice) for choice in choices), key=order)
+
+    def reason_in(self, whole: JobView, place: int) -> SiteReason:
+        """The same in one of its forms, as the choice says, which is named where it has several."""
+        job = self.world.as_form(whole, place)
+        found = self._reason(job, place)
+        if not whole.forms or not found.filter or found.filter == CLOSED:
+            return found
+        return replace(found, text=f"{in_form(whole, self.world.form_of(place))}: {found.text}")
+
+    def _reason(self, job: JobView, place: int) -> SiteReason:
+        rejection = self.world.rejection(job, place)
+        if rejection is not None:
+            return self._say(place, rejection.filter, rejection.text, rejection.change)
+        now = self.world.now
+        if job.not_before_at is not None and job.not_before_at > now:
+            until = moment(job.not_before_at, now)
+            return self._say(
+                place, "not-before", f"it is not tried again before {until}", f"wait until {until}"
+            )
+        return (
+            self._offered(job, place)
+            if self.world.places[place].offer is not None
+            else self._standing(job, place)
+        )
+
+    def reasons(self, job: JobView) -> tuple[SiteReason, ...]:
+        """One per pool and offer, in the order of their keys; costs are those beyond the cheapest place."""
+        found = [self.reason(job, place) for place in range(len(self.world.places))]
+        least = min((r.extra_cost_usd for r in found if r.extra_cost_usd is not None), default=0.0)
+        return tuple(
+            r
+            if (usd := r.extra_cost_usd) is None
+            else replace(r, extra_cost_usd=round(usd - least, 4), direct_usd=usd)
+            for r in found
+        )
+
+    def closest(self, job: JobView, places: Iterable[int]) -> SiteReason | None:
+        """The reason of the place that came furthest."""
+        nearest = self.in_order(job, places)
+        return self.reason(job, nearest[0]) if nearest else None
+
+    def closest_offer(self, job: JobView) -> SiteReason | None:
+        """The same among offers: asked once for all of a class whose cases are the same."""
+        voice = self.bursting.voice(job)
+        alike = job.id if voice is None else (self.world.key(job), voice)
+        if alike not in self._nearest:
+            offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
+            self._nearest[alike] = self.closest(job, offers)
+        found = self._nearest[alike]
+        if found is not None and found.filter == "approval":
+            return replace(found, change=how_to_approve(job))
+        return found
+
+    def in_order(self, job: JobView, places: Iterable[int]) -> list[int]:
+        """Places by how far they came, the furthest first; among equals the one with the soonest finish, then by name.
+
+        One that takes nothing new for now came as far as it would if it did: it may open again, and the job will not change by itself.
+        """
+
+        def order(found: tuple[int, SiteReason]) -> tuple[int, float, str, str]:
+            place, reason = found
+            finish_at = math.inf if reason.finish_at is None else reason.finish_at
+            return -self._depth(job, place, reason), finish_at, reason.site, reason.pool
+
+        found = sorted(((place, self.reason(job, place)) for place in places), key=order)
+        return [place for place, _ in found]
+
+    def _depth(self, job: JobView, place: int, reason: SiteReason) -> int:
+        if reason.filter != CLOSED:
+            return ORDER[reason.filter]
+        lasting = [self.world.rejection_if_open(job, choice) for choice in self.world.choices(job, place)]
+        return max(ORDER[each.filter] if each else len(FILTERS) for each in lasting)
+
+    def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
+        at = self.world.places[place]
+        return SiteReason(site=at.site, pool=at.pool, filter=name, text=text, change=change)
+
+    def _standing(self, job: JobView, place: int) -> SiteReason:
+        at, lot = self.world.places[place], self.lots[place]
+        if at.rented and not self.bursting.may_use_lease(job, place):
+            case = self.bursting.case(job, place)
+            assert isinstance(case, NoCase), "a job with a case may use the lease"
+            return self._say(place, case.situation, case.text, case.change)
+        row = self.caps.blocking(job, at)
+        if row is not None:
+            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
+            return self._say(place, name, *self.caps.describe(row, job, at))
+        start = lot.earliest(need_of(job), job.nodes)
+        if at.ready_at is not None and at.ready_at > self.world.now:
+            when = moment(start or at.ready_at, self.world.now)
+            return self._priced(
+                job, place, "booting", f"rented and booting; the job can start there at about {when}", start
+            )
+        if start is None:
+            text = "its hosts are in use by work that is not expected to end"
+            return self._say(place, "busy", text, f"{gpus(job.gpus_total)} more there")
+        if start > self.world.now:
+            when = moment(start, self.world.now)
+            free, change = _lacks(job, lot, when)
+            text = f"no room now for {request(job)}: {free}; room at about {when}"
+            return self._priced(job, place, "busy", text, start, change)
+        return self._priced(job, place, "", "it fits there now", self.world.now)
+
+    def _priced(
+        self, job: JobView, place: int, name: str, text: str, start: float | None, change: str = ""
+    ) -> SiteReason:
+        at = self.world.places[place]
+        begin = max(self.world.now, start or self.world.now)
+        price, brings = cost(self.world.book, job, at, begin), _besides(at, job)
+        return SiteReason(
+            site=at.site,
+            pool=at.pool,
+            filter=name,
+            text=f"{text}; {brings}" if brings else text,
+            extra_cost_usd=round(price.total, 4),
+            start_at=begin,
+            finish_at=begin + at.run_s(job),
+            change=change,
+        )
+
+    def _offered(self, job: JobView, place: int) -> SiteReason:
+        at, case = self.world.places[place], self.bursting.case(job, place)
+        if isinstance(case, NoCase):
+            return self._say(place, case.situation, case.text, case.change)
+        name, text, change = self._rentable(job, place, case)
+        brings = at.transfer(job).shown
+        wait = self.world.book.wait_usd_h(job) * (case.start_at - self.world.now) / 3600.0
+        return SiteReason(
+            site=at.site,
+            pool=at.pool,
+            filter=name,
+            text=f"{text}; {brings}" if brings else text,
+            extra_cost_usd=round(case.cost_usd + wait, 4),
+            start_at=case.start_at,
+            finish_at=case.finish_at,
+            change=change,
+        )
+
+    def surer(self, job: JobView, place: int, case: Case) -> float:
+        """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""
+        home = self.bursting.home.get(job.id)
+        staying = 1.0
+        if home is not None:
+            staying = self.bursting.home_risk(job)
+        start_at = case.start_at + max(0.0, case.rent_at - self.world.now)
+        return staying - late_share(job, start_at, self.world.places[place].run_s(job))
+
+    def _gain_usd(self, job: JobView, value_usd: float, surer: float) -> float:
+        """What renting gains at most: the deadline's worth as far as that is likelier to be met, and the wait at home. What can never run there gains more than is reckoned here."""
+        home = self.bursting.home.get(job.id)
+        if home is None:
+            return value_usd
+        waits_h = max(0.0, home.start_at - self.world.now) / 3600.0
+        return value_usd * surer + self.world.book.wait_usd_h(job) * waits_h
+
+    def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, str, str]:
+        """What, if anything, keeps a permitted and justified rental from being made."""
+        at, now = self.world.places[place], self.world.now
+        value = self.world.book.value_usd(job)
+        if (
+            job.deadline_at is not None
+            and not case.required
+            and not case.for_waiting
+            and case.cost_usd >= self._gain_usd(job, value, surer := self.surer(job, place, case))
+        ):
+            text = f"it costs {money(case.cost_usd)}; meeting the deadline is worth {money(value)}"
+            partly = job.id in self.bursting.home and 0.0 < surer < MOST_SURE
+            likelier = f", and that much likelier there: {format_chance(surer)}" if partly else ""
+            change = f"a value of {money(worth_usd(case.cost_usd, surer))}" if surer >= LEAST_SURER else ""
+            return "no-gain", text + likelier, change
+        if not case.is_now(now):
+            when = moment(case.rent_at, now)
+            text = f"would rent it at {when} for {money(case.cost_usd)} if home capacity does not free first (policy {case.policy})"
+            return "not-yet", text, f"wait until {when}"
+        row = self.caps.blocking(job, at)
+        if row is not None:
+            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
+            return (name, *self.caps.describe(row, job, at))
+        assert at.offer is not None, "only offers are rented"
+        left, count = self.stocks.room(self.world.place_of(place)), machines(job, at)
+        if left < count:
+            return "sold-out", self._sold_out(place, left, count), "another offer, or wait"
+        return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
+
+    def _sold_out(self, place: int, left: int, count: int) -> str:
+        """What of an offer, or of the stock that it draws on, is not enough."""
+        provider, short = (
+            self.world.places[place].provider,
+            self.stocks.short(self.world.place_of(place), count),
+        )
+        if short is not None:
+            stock, taken, needs = short
+            return f"{taken} of {stock.limit} {stock.unit} that {provider} has of {stock.name} are taken, and the job needs {needs}"
+        if left > 0:
+            return f"{provider} has {left} more of it, and the job needs {count}"
+        return f"{provider} has no more of it"
+
+
+def _besides(at: Candidate, job: JobView) -> str:
+    """What else there is to say of a place: data that is brought there, and how old what is known of it is."""
+    return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at.views))))
+
+
+def _lacks(job: JobView, lot: Lot, when: str) -> tuple[str, str]:
+    """What is free there and yet not enough, and what would be: time, or what has to go with the GPUs."""
+    if not job.gpus:
+        cores = sum(host.cpus_milli for host in lot.hosts) / 1000
+        return f"{cores:g} CPUs free", f"wait until {when}, or more CPUs or memory on one host"
+    free = gpus(in_gpus(sum(host.gpus for host in lot.hosts), shared=job.shared))
+    fits = sum(host.gpus // job.gpus for host in lot.hosts)
+    if fits < job.nodes:
+        part = f", on hosts that hold {fits} of its {job.nodes} nodes" if job.nodes > 1 else ""
+        return f"{free} free{part}", f"wait until {when}, or more hosts there"
+    return (
+        f"{free} free, but too few CPUs or too little memory beside them",
+        "ask for fewer CPUs or less memory per node",
+    )

@@ -1,0 +1,224 @@
+"""What would let a waiting job rent: past filters, need, gain, caps and what is sold out, one after the other, until nothing is in the way."""
+# ruff: noqa: ARG001 - every step is asked with the same four arguments, whichever it needs
+
+import math
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from federator.kernel.errors import Invalid
+from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
+from federator.model.jobs import in_gpus
+from federator.model.plans import SiteReason
+from federator.model.rules import QueueTerms
+from federator.model.snapshot import JobView, Problem
+from federator.planning.explaining.burdens import burden
+from federator.planning.explaining.changes import apply
+from federator.planning.explaining.reasons import LEAST_SURER, Standing
+from federator.planning.explaining.remedies import in_its_form, smallest_way, way_in
+from federator.planning.explaining.scenes import Scene, caps_at
+from federator.planning.places.candidates import machines
+from federator.planning.renting.burst import Bursting, Case, NoCase
+from federator.planning.wording import MINUTE_S, cents_up, later_deadline, met_by, moment, money
+from federator.planning.world.prices import worth_usd
+from federator.planning.world.problem import World
+
+STEPS = 6
+"""So many things in the way are lifted one after the other."""
+MOST_PLACES = 4
+"""Of so many places it is looked what lies behind their filters."""
+FAR_S = 3650 * 86400.0
+"""A deadline that anything meets."""
+Step = tuple[str, tuple[Change, ...]] | None
+"""What lifts one thing, in words and as changes."""
+
+
+def past_all(found: Scene) -> Remedy | None:
+    """Past all that keeps it from a place: filters, then need, gain, caps and what is sold out. Of places that it is kept from for the same reason, and whose filters ask little, the one that in all asks least."""
+    world, job = found.world, found.job
+    places = [p for p, at in enumerate(world.places) if at.offer is not None]
+    places = places if world.home(job) else list(range(len(world.places)))
+    reasons = {place: found.standing.reason(job, place) for place in places}
+    name = found.waiting.reason
+    near = [place for place in found.standing.in_order(job, places) if reasons[place].filter == name]
+    if not near:
+        return None
+    ways = [smallest_way(world, job, place) for place in near]
+    closed = [(way, choice) for way, choice in ways if way.changes]
+    if not closed:
+        return _past_all_at(found, next(iter(ways))[1])
+    nearest = sorted(closed, key=lambda each: burden(job, each[0].changes, world.now))[:MOST_PLACES]
+    asked = [remedy for _, choice in nearest if (remedy := _past_all_at(found, choice)) is not None]
+    return min(asked, key=lambda remedy: burden(job, remedy.changes, world.now), default=None)
+
+
+def _past_all_at(found: Scene, choice: int) -> Remedy | None:
+    job, standing = found.job, found.standing
+    # Of the jobs only this one matters from here on: a long line need not be looked through at each step.
+    problem = replace(found.problem, snapshot=replace(found.problem.snapshot, jobs=(job,)))
+    at, form = standing.world.places[choice], standing.world.form_of(choice)
+    words: list[str] = []
+    made: list[Change] = []
+    for _ in range(STEPS):
+        step = _step(found, standing, job, choice)
+        if step is None:
+            break
+        text, changes = step
+        if made and all(isinstance(change, WaitUntil) for change in changes):
+            break  # what is left comes by itself
+        words.append(text)
+        made += changes
+        if not found.world.home(job) and not standing.world.places[choice].rented:
+            break
+        try:
+            problem = apply(problem, changes)
+        except Invalid:  # it would change nothing: no advice, but no fault of the reader either
+            return None
+        job = next(view for view in problem.snapshot.jobs if view.id == job.id)
+        standing = _again(standing, problem, job)
+        choice = _there(standing.world, at.key, form)
+        if choice < 0:
+            break
+    if not made:
+        return None
+    return Remedy("; and ".join(words), tuple(made), (f"{at.site}/{at.pool}",))
+
+
+def _there(world: World, key: str, form: int) -> int:
+    """The choice of that place and form, in a changed world; -1 where it is gone."""
+    place = next((number for number, other in enumerate(world.places) if other.key == key), -1)
+    return place + form * len(world.places) if place >= 0 else -1
+
+
+def _again(standing: Standing, problem: Problem, job: JobView) -> Standing:
+    """The same world after the plan, with the changes made."""
+    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
+    return Standing(world, Bursting(world, standing.bursting.home), standing.taken)
+
+
+def _step(
+    found: Scene, standing: Standing, whole: JobView, place: int
+) -> tuple[str, tuple[Change, ...]] | None:
+    """What lifts the first thing in the way there, in that form; None where nothing is, or nothing is known to."""
+    world, at, job = standing.world, standing.world.places[place], standing.world.as_form(whole, place)
+    rejection = world.rejection(whole, place)
+    if rejection is not None:
+        way = in_its_form(whole, way_in(job, at, world.ground, rejection), world.form_of(place))
+        return (way.text, way.changes) if way.changes else None
+    reason = standing.reason_in(whole, place)
+    if reason.filter in ("budget", "queue-limit"):
+        lifted = caps_at(_scene_in(found, standing, whole), place)
+        return (
+            ("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
+            if lifted
+            else None
+        )
+    if reason.filter == "sold-out" and at.offer is not None:
+        more = machines(job, at)
+        for other, waiting in found.before:
+            open_ = [choice for choice in world.choices(other, place) if choice in world.open_to(other)]
+            if waiting.reason == "sold-out" and open_:
+                more += machines(world.as_form(other, open_[0]), at)
+        short = standing.stocks.short(world.place_of(place), machines(job, at))
+        what = f"{more} more of {at.shown} to be had"
+        if short is not None:
+            stock, _, needs = short
+            what = f"{more * needs // machines(job, at)} more {stock.unit} of {stock.name}"
+        return what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),)
+    lift = RENTING.get(reason.filter)
+    return lift(standing, job, place, reason) if lift is not None else None
+
+
+def _scene_in(found: Scene, standing: Standing, job: JobView) -> Scene:
+    """The same scene in a changed world."""
+    return Scene(found.problem, job, found.waiting, standing, found.before)
+
+
+def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """A deadline that only renting meets, or the wait that a policy asks for."""
+    world, at = standing.world, standing.world.places[place]
+    if job.deadline_at is not None:
+        return None
+    after = [p.after_wait_s for p in world.book.permits_for(job, at) if p.after_wait_s is not None]
+    due = [job.submitted_at + wait_s for wait_s in after if job.submitted_at + wait_s > world.now]
+    if due:
+        return f"wait until {moment(min(due), world.now)}", (WaitUntil(min(due)),)
+    delay_s = at.offer.offer.delay_s if at.offer else 0.0
+    by = math.ceil((world.now + 2 * (delay_s + at.run_s(job))) / MINUTE_S) * MINUTE_S
+    home = standing.bursting.home.get(job.id)
+    if home is not None and home.finish_at <= by:
+        return None
+    return f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),)
+
+
+def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """So late a deadline that renting there meets it, done again where it may be taken back."""
+    if job.deadline_at is None:
+        return None
+    asked = replace(job, deadline_at=standing.world.now + FAR_S)
+    nobody_home = Bursting(standing.world, {})
+    for permit in standing.world.book.permits_for(job, standing.world.places[place]):
+        case = nobody_home.under(permit, asked, place)
+        if isinstance(case, NoCase):
+            continue
+        finish_at = case.fallback_finish_at or case.finish_at
+        if (by := met_by(finish_at, job.deadline_at)) > job.deadline_at:
+            return later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),)
+    return None
+
+
+def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    """A deadline worth its rent: what is paid beyond staying, over how much likelier it is met."""
+    case = standing.bursting.case(job, place)
+    if not isinstance(case, Case):
+        return None
+    surer = standing.surer(job, place, case)
+    if surer < LEAST_SURER:
+        return None
+    value = worth_usd(case.cost_usd, surer)
+    if value > _most_usd(standing.world, job.queue):
+        return None  # the queue would refuse it
+    return f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),)
+
+
+def _most_usd(world: World, queue: str) -> float:
+    """The value that the job's queue admits."""
+    rules = world.snapshot.rules
+    most = (rule.max_value_usd for rule in rules if isinstance(rule, QueueTerms) and rule.queue == queue)
+    return min((usd for usd in most if usd is not None), default=math.inf)
+
+
+def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    at = standing.world.places[place]
+    for permit in standing.world.book.permits_for(job, at):
+        case = standing.bursting.under(permit, job, place)
+        if isinstance(case, Case):
+            most = cents_up(case.committed_usd)
+            return f"a person approves {money(most)} (federator burst approve {job.id})", (
+                AskFor(job.id, "approved_usd", most),
+            )
+    return None
+
+
+def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    case = standing.bursting.case(job, place)
+    if not isinstance(case, Case) or case.rent_at <= standing.world.now:
+        return None
+    return f"wait until {moment(case.rent_at, standing.world.now)}", (WaitUntil(case.rent_at),)
+
+
+def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+    now = standing.world.now
+    if reason.start_at is None or reason.start_at <= now:
+        return None
+    return f"wait until {moment(reason.start_at, now)}", (WaitUntil(reason.start_at),)
+
+
+RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Step]] = {
+    "no-need": _need,
+    "too-late": _in_time,
+    "no-gain": _worth,
+    "approval": _approval,
+    "not-yet": _until_rented,
+    "booting": _until_booted,
+}

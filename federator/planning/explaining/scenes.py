@@ -1,0 +1,61 @@
+"""One waiting job and the world after a plan as it concerns that job: what advice is reckoned from; and the caps that stop it, raised."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from federator.model.changes import Change, RaiseCap
+from federator.model.plans import Waiting
+from federator.model.rules import CapRow, CapUnit
+from federator.model.snapshot import JobView, Problem
+from federator.planning.explaining.reasons import Standing
+from federator.planning.rules.caps import QUEUE_UNITS
+from federator.planning.wording import cents_up, gpus, money
+from federator.planning.world.problem import World
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One job, what the plan says of it, and the world after the plan as it concerns that job. `before`: who waits before it, in order."""
+
+    problem: Problem
+    job: JobView
+    waiting: Waiting
+    standing: Standing
+    before: Sequence[tuple[JobView, Waiting]]
+
+    @property
+    def world(self) -> World:
+        """The world of this job alone."""
+        return self.standing.world
+
+
+def caps_at(found: Scene, place: int) -> list[tuple[str, Change]]:
+    """All caps that stop the job at a place, raised."""
+    at, caps = found.world.places[place], found.standing.caps
+    adds = caps.adds(found.world.as_form(found.job, place), at)
+    lifted: list[tuple[str, Change]] = []
+    for number, row in enumerate(caps.rows):
+        if not adds[number] or caps.used[number] + adds[number] <= row.limit + 1e-6:
+            continue
+        rivals = [caps.adds(other, at)[number] for other, _ in found.before]
+        needed = caps.used[number] + adds[number] + sum(rivals)
+        limit = (
+            math.ceil(needed - 1e-6)
+            if row.unit in QUEUE_UNITS or row.unit is CapUnit.INSTANCES
+            else cents_up(needed)
+        )
+        whose = f", for it and {sum(map(bool, rivals))} before it" if any(rivals) else ""
+        text = (
+            f"a higher cap in {row.policy}: {_amount(row, limit)} instead of {_amount(row, row.limit)}{whose}"
+        )
+        lifted.append((text, RaiseCap(row, float(limit))))
+    return lifted
+
+
+def _amount(row: CapRow, amount: float) -> str:
+    if row.unit is CapUnit.USD:
+        return money(amount)
+    if row.unit is CapUnit.USD_PER_H:
+        return f"{money(amount)} per hour"
+    return gpus(amount) if row.unit is CapUnit.GPUS else f"{amount:g} {row.unit.value}"

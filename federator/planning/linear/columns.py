@@ -1,0 +1,370 @@
+"""The priced problem as numbers: columns and rows that any linear or integer solver can read.
+
+A column is so many jobs of one class, at one place, from one time on: *now* (integer), in a later bucket (fluid), rented now
+(integer), rented as late as is safe, beside a job that rents, or never. A row is a class to be served, room on hosts, GPU-hours of a
+bucket, a cap, a guarantee, or what a policy requires. The formulation and why it is this one: `docs/explanation/planning.md`.
+
+Costs are those of `prices`, in USD; the columns are built with numpy, one array per class and place, because building a model in
+Python costs more than solving it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from federator.model.snapshot import JobView
+from federator.planning.linear.cap_rows import CapRows
+from federator.planning.linear.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
+from federator.planning.linear.hours import Entry, hour_rows, in_use_rows
+from federator.planning.linear.starts import Standing
+from federator.planning.places.candidates import machines
+from federator.planning.renting.burst import Bursting, Case
+from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
+from federator.planning.world.chances import late_share
+from federator.planning.world.prices import cost, longer_s, never_usd
+from federator.planning.world.problem import World, under
+
+
+class Kind(IntEnum):
+    """What a column decides. NOW and RENT are commitments and integer; the rest is what is expected to follow."""
+
+    NOW = 0
+    RENT = 1
+    FUTURE = 2
+    SHARE = 3
+    LATER = 4
+    NEVER = 5
+    SLACK = 6
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One problem in numbers. Parallel arrays, one entry per column; `klass` and `place` are -1 where there is none."""
+
+    classes: list[list[JobView]]
+    kind: Ints
+    klass: Ints
+    place: Ints
+    cost: Floats
+    upper: Floats
+    start_s: Floats
+    """When it is expected to start, in seconds from now; infinite: never."""
+    rows: list[Row]
+
+    @cached_property
+    def committed(self) -> Ints:
+        """The columns that must be integer."""
+        return np.flatnonzero((self.kind == Kind.NOW) | (self.kind == Kind.RENT))
+
+    @cached_property
+    def terms(self) -> tuple[Ints, Ints, Floats]:
+        """All coefficients, row by row: their rows, their columns in rising order, and they themselves."""
+        lengths = [len(row.columns) for row in self.rows]
+        rows = np.repeat(np.arange(len(self.rows)), lengths)
+        columns = np.concatenate([NO_INTS, *(row.columns for row in self.rows)])
+        coefficients = np.concatenate([np.empty(0), *(row.coefficients for row in self.rows)])
+        order = np.lexsort((columns, rows))
+        return rows, columns[order], coefficients[order]
+
+    def jobs_for(self, values: Floats | Sequence[float], evaluator: Evaluator) -> dict[str, int]:
+        """Jobs that start now, and where, when the columns have these (integer) values. Members of a class go in their order; rentals first."""
+        counts = np.rint(np.asarray(values)[self.committed]).astype(np.int64)
+        chosen, counts = self.committed[counts > 0], counts[counts > 0]
+        rents = self.kind[chosen] == Kind.RENT
+        starts: dict[str, int] = {}
+        for index in np.concatenate([np.flatnonzero(rents), np.flatnonzero(~rents)]).tolist():
+            column, count = int(chosen[index]), int(counts[index])
+            place, kind = int(self.place[column]), Kind(self.kind[column])
+            free = [j for j in self.classes[self.klass[column]] if j.id not in starts]
+            able = [j for j in free if _able(evaluator, j, place, kind)]
+            starts.update({job.id: place for job in able[:count]})
+        return starts
+
+    def known(self, starts: Mapping[str, int]) -> Floats:
+        """A feasible point of the model: these starts, and everybody else never. Where a search may begin."""
+        mine = self.committed
+        column_of = dict(
+            zip(
+                zip(self.klass[mine].tolist(), self.place[mine].tolist(), strict=True),
+                mine.tolist(),
+                strict=True,
+            )
+        )
+        values = np.where(self.kind == Kind.SLACK, self.upper, 0.0)
+        left = np.array([len(members) for members in self.classes], dtype=np.float64)
+        klass_of = {job.id: klass for klass, members in enumerate(self.classes) for job in members}
+        for job, place in starts.items():
+            klass = klass_of.get(job, -1)
+            column = column_of.get((klass, place))
+            if column is not None:
+                values[column] += 1.0
+                left[klass] -= 1.0
+        never = self.kind == Kind.NEVER
+        values[never] = left[self.klass[never]]
+        return values
+
+
+def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
+    """Whether this member of a class has a case for a rental now, or may use a lease; owned places are for all of them."""
+    if kind is Kind.RENT:
+        case = evaluator.bursting.case(job, place)
+        return isinstance(case, Case) and case.is_now(evaluator.world.now)
+    return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
+
+
+def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, int]]:
+    """Of jobs of one class, those whose cases are not the same, in their order; and for how many each speaks."""
+    found: dict[str | int, tuple[JobView, int]] = {}
+    for job in jobs:
+        voice = bursting.voice(job)
+        speaks_for = job.id if voice is None else voice
+        first, count = found.get(speaks_for, (job, 0))
+        found[speaks_for] = first, count + 1
+    return list(found.values())
+
+
+def build(evaluator: Evaluator, line: World | None = None, *, in_use: bool = False) -> Columns:
+    """Cut a world into columns and rows. `line`: all work, of which this world may show a part; rows that it could not fill are left out.
+
+    `in_use`: with rows of the GPUs in use when each of the first buckets ends.
+    """
+    return _Builder(evaluator, line).build(in_use=in_use)
+
+
+class _Asking(NamedTuple):
+    """Columns that start a class now, where, and what they ask of hosts: the class's first job."""
+
+    columns: Ints
+    places: Ints
+    job: JobView
+
+
+class _Builder:
+    """Makes the columns of each class, noting in passing what they take; rows are written at the end."""
+
+    def __init__(self, evaluator: Evaluator, line: World | None) -> None:
+        self.evaluator, self.world = evaluator, evaluator.world
+        self.now = self.world.now
+        self.lots = self.world.lots()
+        self.line = self.world if line is None else line
+        self.is_offer = [at.offer is not None for at in self.world.places]
+        self.caps = CapRows(self.world, self.line)
+        self.standing = Standing(self.world, self.lots)
+        self.rows: list[Terms] = []
+        self.named: dict[str, Terms] = {}
+        self.entries: list[Entry] = []
+        self.pile = Pile()
+        grouped: dict[object, list[JobView]] = {}
+        for job in self.world.jobs:
+            grouped.setdefault(self.world.key(job), []).append(job)
+        self.classes = list(grouped.values())
+        self.fit: list[_Asking] = []
+
+    def build(self, *, in_use: bool) -> Columns:
+        for klass in range(len(self.classes)):
+            self._class(klass)
+        self._fit_rows()
+        self._guarantee_rows()
+        self.rows += hour_rows(self.world, self.lots, self.entries, self.line)
+        self.rows += in_use_rows(self.world, self.lots, self.entries) if in_use else []
+        self.rows += self.caps.rows()
+        self._leave_to_others()
+        return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def _class(self, klass: int) -> None:
+        """All columns of one class, its row, and what policies require for it."""
+        members = self.classes[klass]
+        serve = Terms(f"class/{members[0].id}", len(members), len(members))
+        committed: list[int] = []
+        places = self.world.open_to(members[0])
+        able: dict[int, dict[int, int]] = {}
+        for place in places:
+            if not self.is_offer[self.world.place_of(place)] and (count := self._able(members, place)):
+                able.setdefault(self.world.form_of(place), {})[place] = count
+        before = len(self.entries)
+        for in_form in able.values():
+            committed += self._starts(klass, in_form, serve)
+        bursting = self.evaluator.bursting
+        needy = _apart(bursting, (job for job in members if not bursting.no_need(job)))
+        for place in places if needy else ():
+            if self.is_offer[self.world.place_of(place)]:
+                committed += self._rented(klass, place, needy, serve)
+        job = members[0]
+        home = min((each.starts.cheapest_run_usd for each in self.entries[before:]), default=0.0)
+        # Without the run, the model would save by never running what it could run later.
+        never = never_usd(self.world.book, job).total + home
+        serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
+        self.rows.append(serve)
+        self._required(klass, committed)
+
+    def _able(self, members: Sequence[JobView], place: int) -> int:
+        """How many of a class may use a place that exists: a lease is for those that have a case."""
+        if not self.world.places[place].rented:
+            return len(members)
+        return sum(self.evaluator.bursting.may_use_lease(job, place) for job in members)
+
+    def _starts(self, klass: int, able: Mapping[int, int], serve: Terms) -> list[int]:
+        """Starts at places that exist, now and later, all in one form; those of now are to be whole."""
+        job = self.world.as_form(self.classes[klass][0], next(iter(able)))
+        starts = self.standing.starts(job, list(able), list(able.values()))
+        kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
+        first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper, starts.start_s)
+        self.entries.append(Entry(first, starts, job))
+        self.caps.starts(self.entries[-1])
+        serve.extend(np.arange(first, first + len(kind)), np.ones(len(kind)))
+        now = np.flatnonzero(starts.now)
+        places = starts.place[now]
+        self.fit.append(_Asking(now + first, places, job))
+        committed: list[int] = (now + first).tolist()
+        return committed
+
+    def _rented(
+        self, klass: int, place: int, needy: Sequence[tuple[JobView, int]], serve: Terms
+    ) -> list[int]:
+        """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
+        members, at, case_of = self.classes[klass], self.world.places[place], self.evaluator.bursting.case
+        cases = [(c, of) for job, of in needy if isinstance(c := case_of(job, place), Case)]
+        if not cases or members[0].id in self.world.forbidden or at.offer is None:
+            return []
+        job, case = self.world.as_form(members[0], place), cases[0][0]
+        all_, now = sum(of for _, of in cases), sum(of for c, of in cases if c.is_now(self.now))
+        count = machines(job, at)
+        most = min(now, self.world.stocks.room(self.world.place_of(place)) // count)
+        wait_h = self.world.book.wait_usd_h(job) / 3600.0
+        committed = []
+        if most:
+            price = cost(self.world.book, job, at, case.start_at, rents=True).total
+            column = self.pile.add(Kind.RENT, klass, place, price, most)
+            serve.add(column, 1.0)
+            self.caps.rental(column, job, place, 0.0, now=True)
+            self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
+            for source, each in self.world.stocks.draws[self.world.place_of(place)]:
+                self._left(source).add(column, float(count * each))
+            committed.append(column)
+        if all_ > now and job.deadline_at is not None:
+            rent_at = next(c.rent_at for c, _ in cases if not c.is_now(self.now))
+            start_s = rent_at - self.now + case.start_at - self.now
+            risk = late_share(job, self.now + start_s, at.run_s(job))
+            price = (
+                case.cost_usd + wait_h * (start_s + longer_s(job, at)) + self.world.book.value_usd(job) * risk
+            )
+            column = self.pile.add(Kind.LATER, klass, place, price, all_ - now, start_s)
+            serve.add(column, 1.0)
+            self.caps.rental(column, job, place, rent_at - self.now, now=False)
+        if count > 1:
+            return committed
+        share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
+        column = self.pile.add(Kind.SHARE, klass, place, share.total, all_)
+        serve.add(column, 1.0)
+        self._spare(place).add(column, float(job.gpus_total or 0.01))
+        self.caps.beside(column, job, place, case.start_at - self.now)
+        return committed
+
+    def _required(self, klass: int, committed: Iterable[int]) -> None:
+        """Jobs that a policy wants rented now: not starting them costs the rent and a little more."""
+        members = self.classes[klass]
+        prices = [
+            min((c.cost_usd for c in self.evaluator.bursting.required(job, self.world.caps)), default=None)
+            for job in members
+        ]
+        wanted = [price for price in prices if price is not None]
+        if not wanted:
+            return
+        row = Terms(f"required/{members[0].id}", len(wanted), np.inf)
+        for column in committed:
+            row.add(column, 1.0)
+        row.add(self.pile.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
+        self.rows.append(row)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _leave_to_others(self) -> None:
+        """What jobs outside the window use is not for those inside, but at its price."""
+        outside = self.world.problem.outside
+        for row in self.rows if outside else ():
+            taken = outside.get(row.name)
+            if taken is None or not np.isfinite(row.high):
+                continue
+            used = min(taken.used, max(0.0, row.high))
+            if used > 0.0:
+                row.high -= used
+                row.add(self.pile.add(Kind.SLACK, -1, -1, taken.usd, used), -1.0)
+
+    def _fit_rows(self) -> None:
+        """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
+        columns = np.concatenate([NO_INTS, *(each.columns for each in self.fit)])
+        places = np.concatenate([NO_INTS, *(each.places for each in self.fit)]) % max(
+            1, len(self.world.places)
+        )
+        each_asks = np.array(
+            [(j.nodes, j.gpus, j.cpus_milli, j.memory_mib) for _, _, j in self.fit], dtype=np.int64
+        ).reshape(-1, 4)
+        asks = np.repeat(each_asks, [len(each.columns) for each in self.fit], axis=0)
+        order = np.argsort(places, kind="stable")
+        columns, places, asks = columns[order], places[order], asks[order]
+        for place in np.unique(places).tolist():
+            low, high = np.searchsorted(places, (place, place + 1))
+            self._fit(place, columns[low:high], asks[low:high])
+
+    def _fit(self, place: int, columns: Ints, asks: Ints) -> None:
+        """The rows of one place, of the columns that start there now and what each of their jobs asks for."""
+        lot, key = self.lots[place], self.world.places[place].key
+        nodes, gpus, cpus, memory = asks.T
+        usual = (1,) if self.world.places[place].shared else (1, 2, 4, 8)
+        for step in sorted({*usual, *gpus.tolist()} - {0}):
+            row = Terms(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
+            row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
+            self.rows.append(row)
+        for name, amount, free in (
+            ("cpus", cpus, sum(h.cpus_milli for h in lot.hosts)),
+            ("memory", memory, sum(h.memory_mib for h in lot.hosts)),
+        ):
+            row = Terms(f"{name}/{key}", -np.inf, float(free))
+            row.extend(columns, (nodes * amount).astype(np.float64))
+            self.rows.append(row)
+
+    def _spare(self, place: int) -> Terms:
+        """GPUs beside the jobs that rent there: sharers never exceed them."""
+        return self._row(f"spare/{self.world.places[place].key}", 0.0)
+
+    def _left(self, source: int) -> Terms:
+        """What is left of an offer, or of a stock that several draw on."""
+        stocks = self.world.stocks
+        first, stock = self.world.places[stocks.first[source]], stocks.known[source]
+        name = f"available/{first.key}" if stock is None else f"stock/{first.provider}/{stock.name}"
+        return self._row(name, float(stocks.left[source]))
+
+    def _row(self, name: str, high: float) -> Terms:
+        if name not in self.named:
+            self.named[name] = Terms(name, -np.inf, high)
+            self.rows.append(self.named[name])
+        return self.named[name]
+
+    def _guarantee_rows(self) -> None:
+        """What is guaranteed, as far as there is work that wants it; what is short is charged."""
+        for guarantee, counted in self.world.shortfalls.items():
+            mine = [each for each in self.fit if under(each.job.queue, guarantee.queue)]
+            wanted = sum(
+                counted.of(self.world.as_form(job, self.world.home(job)[0]))
+                for members in self.classes
+                for job in members
+                if under(job.queue, guarantee.queue) and self.world.home(job)
+            )
+            target = min(counted.due, counted.used + wanted) - counted.used
+            if target <= 0:
+                continue
+            row = Terms(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
+            counts = np.array(
+                [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
+            )
+            for each in mine:
+                row.extend(each.columns, counts[each.places % len(counts)] * counted.of(each.job))
+            price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
+            row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
+            self.rows.append(row)

@@ -1,0 +1,201 @@
+"""The rentals that a plan of the whole line leads to, as whole jobs; and by its prices those for work that it did not know yet.
+
+A window's own model cannot see most of what competes with it, and its evaluator neither: both take the GPUs of the next hours for freer than they are, so both
+put off what should be rented for. The plan of the whole line was made of all of it. It is two or three turns old, but only few classes have come since; whether
+something should be rented for these is asked of its prices: a start at home costs what it uses of others' hours, too, and a machine what others would have
+paid for it. Parts of jobs are rounded, the largest first. Who starts on what is there is not taken from that plan: it puts off whatever a fluid can make up for,
+and by the time that it is used others stand where it had room.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from federator.model.snapshot import JobView, Lead
+from federator.planning.linear.growing import Floats
+from federator.planning.linear.starts import Standing
+from federator.planning.places.candidates import machines
+from federator.planning.renting.burst import Case
+from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.buckets import BUCKETS
+from federator.planning.world.free_hours import hours_row
+from federator.planning.world.prices import cost, never_usd
+
+WHOLE = 1e-6
+ROUNDED = 0.2
+"""A smaller part of a job is not rented for."""
+DEARER = 0.01
+"""By such a share waiting has to be dearer than renting: prices are near, not exact."""
+STEPS = (1, 2, 4, 8)
+
+
+def lead_starts(evaluator: Evaluator) -> dict[str, int]:
+    """What the problem's leads come to: job to choice of an offer."""
+    return _Leading(evaluator).starts()
+
+
+class _Rental(NamedTuple):
+    """What renting one saves by the prices, in USD."""
+
+    saves_usd: float
+    job: JobView
+    choice: int
+
+
+class _Leading:
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator, self._world = evaluator, evaluator.world
+        self._rented = Counter[int]()
+        self._place = {at.key: number for number, at in enumerate(self._world.places)}
+        self._members: dict[object, list[JobView]] = {}
+        for job in self._world.jobs:
+            self._members.setdefault(self._world.key(job), []).append(job)
+        self._starts: dict[str, int] = {}
+
+    def starts(self) -> dict[str, int]:
+        """The plan's, whole and rounded; then those of work that it has none for."""
+        leads = [each for each in self._world.problem.leads if self._known(each)]
+        self._follow(leads)
+        self._rent_by_prices({self._world.key(self._world.by_id[each.job]) for each in leads})
+        return self._starts
+
+    def _known(self, lead: Lead) -> bool:
+        """Whether job, offer and form are still there, and the offer is open to it."""
+        job = self._world.by_id.get(lead.job)
+        return (
+            job is not None and lead.place in self._place and self._choice(lead) in self._world.open_to(job)
+        )
+
+    def _choice(self, lead: Lead) -> int:
+        return self._place[lead.place] + lead.form * len(self._world.places)
+
+    def _follow(self, leads: list[Lead]) -> None:
+        """So many whole jobs of each; then of what is left the largest parts as whole ones."""
+        left = [
+            (self._give(lead, int(lead.jobs + WHOLE)) - lead.jobs, number)
+            for number, lead in enumerate(leads)
+        ]
+        for short, number in sorted(left):
+            if -short >= ROUNDED:
+                self._give(leads[number], int(np.ceil(-short - WHOLE)))
+
+    def _give(self, lead: Lead, count: int) -> int:
+        """Rent for so many of its class, as far as they have a case and there is one to be had; for how many it is."""
+        choice, given = self._choice(lead), 0
+        for job in self._members[self._world.key(self._world.by_id[lead.job])] if count else ():
+            if given >= count:
+                break
+            if job.id not in self._starts and self._may(job, choice):
+                if not self._take(job, choice):
+                    break
+                self._starts[job.id] = choice
+                given += 1
+        return given
+
+    def _may(self, job: JobView, choice: int) -> bool:
+        case = self._evaluator.bursting.case(job, choice)
+        return isinstance(case, Case) and case.is_now(self._world.now)
+
+    def _take(self, job: JobView, choice: int) -> bool:
+        """Whether so many machines are still to be had."""
+        place, world = self._world.place_of(choice), self._world
+        at = world.places[place]
+        needed = machines(world.as_form(job, choice), at)
+        if at.offer is None or self._rented[place] + needed > at.offer.offer.to_be_had:
+            return False
+        self._rented[place] += needed
+        return True
+
+    # -- what the plan does not know ----------------------------------------------------------------------------------
+
+    def _rent_by_prices(self, led: set[object]) -> None:
+        prices = _Prices(self._evaluator)
+        found = [
+            rental
+            for key, members in self._members.items()
+            if key not in led
+            for rental in self._rentals(members, prices)
+        ]
+        for rental in sorted(found, key=lambda each: (-each.saves_usd, each.job.id)):
+            if self._take(rental.job, rental.choice):
+                self._starts[rental.job.id] = rental.choice
+
+    def _rentals(self, members: list[JobView], prices: "_Prices") -> Iterator[_Rental]:
+        """Of a class, those that renting for is cheaper than all else. Of those whose cases are the same one is asked about."""
+        bursting, waiting_usd = self._evaluator.bursting, None
+        known: dict[int, tuple[float, int]] = {}
+        for job in members:
+            voice = bursting.voice(job)
+            best = known.get(voice) if voice is not None else None
+            if best is None:
+                cases = [each for each in bursting.cases(job) if each.is_now(self._world.now)]
+                rented = ((prices.rented_usd(job, each), each.place) for each in cases)
+                best = min(rented, default=(np.inf, -1))
+            if voice is not None:
+                known[voice] = best
+            if best[1] >= 0 and waiting_usd is None:
+                waiting_usd = prices.waiting_usd(members[0])
+            if waiting_usd is not None and best[0] < (1.0 - DEARER) * waiting_usd:
+                yield _Rental(waiting_usd - best[0], job, best[1])
+
+
+class _Prices:
+    """What starts cost with what they take from others."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._world = evaluator.world
+        self._usd: Mapping[str, float] = self._world.problem.warm_prices
+        self._standing: Standing | None = None
+        self._hours: Floats = np.zeros(0)
+
+    def rented_usd(self, job: JobView, case: Case) -> float:
+        """A machine for it now: the bill, and what others would have paid for the machine."""
+        world = self._world
+        view, at = world.as_form(job, case.place), world.places[world.place_of(case.place)]
+        usd = cost(world.book, view, at, case.start_at, rents=True).total
+        count = machines(view, at)
+        spare = at.gpus * count - view.gpus_total
+        return (
+            usd
+            + count * self._usd.get(f"available/{at.key}", 0.0)
+            - spare * self._usd.get(f"spare/{at.key}", 0.0)
+        )
+
+    def waiting_usd(self, job: JobView) -> float:
+        """The best that its class can hope for on what is there."""
+        world = self._world
+        standing = self._at_hand()
+        best, home = np.inf, 0.0
+        for form in range(1 + len(job.forms)):
+            places = [each for each in world.home(job) if world.form_of(each) == form]
+            if not places:
+                continue
+            view = world.as_form(job, places[0])
+            found = standing.starts(view, places, [1] * len(places))
+            paid = found.hours * self._hours[found.hours_row] * (view.nodes * view.gpus)
+            usd = found.cost + np.bincount(found.hours_column, paid, len(found.cost))
+            fits = np.array([self._fit_usd(view, place) for place in found.place[found.now].tolist()])
+            usd[found.now] += fits
+            best, home = min(best, float(usd.min(initial=np.inf))), found.cheapest_run_usd
+        return min(best, never_usd(world.book, job).total + home)
+
+    def _at_hand(self) -> Standing:
+        if self._standing is None:
+            world = self._world
+            self._standing = Standing(world, world.lots())
+            self._hours = np.array(
+                [
+                    self._usd.get(hours_row(at.key, bucket), 0.0)
+                    for at in world.places
+                    for bucket in range(BUCKETS)
+                ]
+            )
+        return self._standing
+
+    def _fit_usd(self, view: JobView, choice: int) -> float:
+        key = self._world.places[self._world.place_of(choice)].key
+        return sum(
+            self._usd.get(f"fit/{key}/{step}", 0.0) * view.nodes * (view.gpus // step) for step in STEPS
+        )

@@ -1,0 +1,400 @@
+"""Elastic jobs that run, and had better go on in another form: wider on GPUs that would idle, narrower where what they give up helps another more.
+
+A change costs a checkpoint and a start, so it has to be worth several of them, and none comes soon after the last. A job widens only where nobody waits: what is idle is
+idle for all. It narrows for a job that waits when that one gains more, in deadlines and in waiting, than it loses itself; whoever took idle GPUs gives them back that way.
+What is stopped waits, as any job does, and the next turn starts it: a job that made room in the form that was chosen here, one that grows in whatever it then gets.
+
+Only who waits for room is helped with room: nobody narrows for a job that a limit keeps, or that what is free would hold. All changes of a turn are
+counted on one copy of the caps, so that no two break a limit together.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from federator.model.plans import Preempt
+from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
+from federator.planning.places.candidates import Candidate
+from federator.planning.places.yard import Lot, Room, need_of
+from federator.planning.rules.caps import Caps
+from federator.planning.rules.feasibility import reject
+from federator.planning.scheduling.objective import Scored
+from federator.planning.wording import span
+from federator.planning.world.chances import late_share
+from federator.planning.world.problem import World
+
+LEAST_RUN_S = 600.0
+"""A job runs for so long before it is told to change, and for so long after it has made room for another."""
+RESTART_S = 60.0
+"""To save itself, to start and to read what it saved takes a job so long at least."""
+WORTH = 3.0
+"""What is saved is at least so many times what the change costs."""
+SHARE = 0.1
+"""and this share of what is left of the run, unless a deadline is at stake."""
+NEARLY = 0.9
+"""A narrower form that gains nearly as much does."""
+MOST_HELPED = 50
+"""Jobs that wait for which others are asked to narrow, of each place: the first in the order."""
+MOST_VICTIMS = 4
+"""Jobs that narrow for one that waits."""
+
+
+class _Change(NamedTuple):
+    """A job that runs in a form that it does not have yet."""
+
+    busy: BusyView
+    view: JobView
+    form: int
+    loss_usd: float
+    """What it loses by it; less than nothing, where it gains."""
+    saves_s: float
+
+
+class _Here(NamedTuple):
+    """A place as this decision and the changes so far leave it."""
+
+    world: World
+    scored: Scored
+    place: int
+    lot: Lot
+    caps: Caps
+    """Of all places, with all changes of the turn."""
+
+    @property
+    def at(self) -> Candidate:
+        return self.world.places[self.place]
+
+    def trial(self) -> "_Here":
+        """To try something on."""
+        return self._replace(lot=self.lot.copy(), caps=self.caps.copy())
+
+    def choices(self, job: JobView) -> list[int]:
+        """The forms in which the job may run here, as choices."""
+        return [choice for choice in self.world.home(job) if self.world.place_of(choice) == self.place]
+
+    def views(self, job: JobView) -> list[JobView]:
+        """The job in those."""
+        return [self.world.as_form(job, choice) for choice in self.choices(job)]
+
+
+def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Preempt, ...]:
+    """What changes its form, each as a stop. `stopped`: placements that are being stopped already."""
+    running = [busy for busy in world.running.values() if _may_change(world, busy, stopped)]
+    if not running:
+        return ()
+    found: list[Preempt] = []
+    changed: set[str] = set()
+    caps = scored.caps.copy()
+    for place, at in enumerate(world.places):
+        if at.offer is not None or at.rented:
+            continue
+        here = _Here(world, scored, place, _after_starts(world, scored, place), caps)
+        ours = {r.payload.placement for r in here.lot.releases if isinstance(r.payload, BusyView)}
+        own = [busy for busy in running if busy.placement in ours and busy.placement not in changed]
+        if own:
+            made = _changed_here(here, own)
+            changed.update(stop.placement for stop in made)
+            found += made
+    return tuple(found)
+
+
+def _changed_here(here: _Here, own: list[BusyView]) -> list[Preempt]:
+    waiting = [job for job in here.world.jobs if _waits_here(here, job)]
+    made = _narrowed(here, own, _for_room(here, own, waiting)) if waiting else []
+    if made or any(
+        here.scored.caps.blocking(view, here.at) is None for job in waiting for view in here.views(job)
+    ):
+        return made
+    return _widened(here, own)
+
+
+def could_use_more(pool: PoolView) -> bool:
+    """Whether something runs there that would go on wider, were there room."""
+    return any(map(_has_wider, pool.busy))
+
+
+def next_changes_at(snapshot: Snapshot) -> list[float]:
+    """When jobs that run may be told to change, where anything could speak for that."""
+    pools = [pool for pool in snapshot.pools if snapshot.jobs or _may_widen(pool)]
+    return [settled_at(busy) for pool in pools for busy in pool.busy if busy.waits_as is not None]
+
+
+def settled_at(busy: BusyView) -> float:
+    """From when on it may be told to change."""
+    return max(busy.started_at, busy.displaced_at or 0.0) + LEAST_RUN_S
+
+
+def _may_widen(pool: PoolView) -> bool:
+    return any(shape.gpus for shape in pool.free) and could_use_more(pool)
+
+
+def _has_wider(busy: BusyView) -> bool:
+    whole = busy.waits_as
+    if whole is None:
+        return False
+    return any(form.throughput > whole.throughput_in(busy.form) for form in whole.forms)
+
+
+def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
+    return busy.waits_as is not None and settled_at(busy) <= world.now and busy.placement not in stopped
+
+
+def _after_starts(world: World, scored: Scored, place: int) -> Lot:
+    """The hosts of the place as this decision leaves them."""
+    lot = world.lot(place).copy()
+    for name, choice in scored.starts.items():
+        booking = scored.booking(name)
+        if world.place_of(choice) == place and booking is not None:
+            need = need_of(world.as_form(world.by_id[name], choice))
+            for member, ranks in Counter(booking.members).items():
+                hosts = lot.choose(need, ranks, _of_member(lot, member))
+                lot.put(need, hosts or ())
+    return lot
+
+
+def _of_member(lot: Lot, member: int) -> Callable[[int], bool]:
+    return lambda host: lot.members[host] == member
+
+
+def _waits_here(here: _Here, job: JobView) -> bool:
+    """Whether the job waits, and may run here."""
+    if job.id in here.scored.starts or (job.not_before_at or 0.0) > here.world.now:
+        return False
+    return bool(here.choices(job))
+
+
+def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[JobView]:
+    """Those that room would help: nothing that is free holds them, and no cap keeps them once others give back what they have."""
+    freed = here.caps.copy()
+    for busy in own:
+        _count_out(freed, here.at, busy)
+    known: dict[int, bool] = {}
+    found = []
+    for job in waiting:
+        key = here.world.key(job)
+        if key not in known:
+            views = here.views(job)
+            known[key] = not any(here.lot.fits(need_of(view), view.nodes) for view in views) and any(
+                freed.blocking(view, here.at) is None for view in views
+            )
+        if known[key]:
+            found.append(job)
+    return found
+
+
+def _apply(here: _Here, change: _Change) -> bool:
+    """It gives back what it holds and takes what it is to have; False, and nothing has changed, where room or a cap forbids that."""
+    held, used, view = _held(here.lot, change.busy), list(here.caps.used), change.view
+    for need, hosts in held:
+        here.lot.untake(need, hosts)
+    _count_out(here.caps, here.at, change.busy)
+    if here.caps.blocking(view, here.at) is None and here.lot.take(need_of(view), view.nodes) is not None:
+        here.caps.take(view, here.at)
+        return True
+    here.caps.used[:] = used
+    for need, hosts in held:
+        here.lot.put(need, hosts)
+    return False
+
+
+# -- wider ------------------------------------------------------------------------------------------------------------
+
+
+def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
+    """Who is worth most goes first; each takes what is left."""
+    best: list[_Change] = []
+    for busy in own:
+        better = (c for c in _changes(here, busy, _wider(here, busy)) if c.loss_usd < 0.0)
+        changes = [c for c in better if _fits(here.lot, c)]
+        if changes:
+            best.append(min(changes, key=lambda c: (c.loss_usd, -c.saves_s, c.form)))
+    stops = []
+    for change in sorted(best, key=lambda c: (c.loss_usd, -c.saves_s, c.busy.placement or "")):
+        if _apply(here, change):
+            text = f"goes on with {_size(change.view)}, which are idle, and ends about {span(change.saves_s)} sooner"
+            stops.append(_stop(change, change.busy.job or "", text))
+    return stops
+
+
+def _wider(here: _Here, busy: BusyView) -> list[int]:
+    """The forms in which it would get on faster by so much that a change pays: asked first, for little else is as cheap to know."""
+    whole, again_s = _whole(busy), restart_s(busy)
+    present = whole.throughput_in(busy.form)
+    faster = [form for form in range(1 + len(whole.forms)) if whole.throughput_in(form) > present]
+    if not faster:
+        return []
+    left_s = here.at.run_s(whole.as_form(busy.form)) - again_s
+    views = ((form, whole.as_form(form)) for form in faster)
+    return [n for n, v in views if left_s - here.at.run_s(v) >= max(WORTH * again_s, SHARE * v.run_s)]
+
+
+def _fits(lot: Lot, change: _Change) -> bool:
+    """Whether it has room once what it holds is given back."""
+    held = _held(lot, change.busy)
+    for need, hosts in held:
+        lot.untake(need, hosts)
+    fits = lot.fits(need_of(change.view), change.view.nodes)
+    for need, hosts in held:
+        lot.put(need, hosts)
+    return fits
+
+
+# -- narrower ---------------------------------------------------------------------------------------------------------
+
+
+def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[Preempt]:
+    """For the first jobs that wait: the least that makes room for each, if that is worth it."""
+    if not waiting:
+        return []
+    stops: list[Preempt] = []
+    left = [min(found, key=lambda c: c.loss_usd) for busy in own if (found := _narrower(here, busy))]
+    left.sort(key=lambda c: (c.loss_usd, c.busy.placement or ""))
+    for job in waiting[:MOST_HELPED] if left else ():
+        if _has_room(here, job):
+            continue
+        gain_usd, form = _gain(here, job, left[:MOST_VICTIMS])
+        if gain_usd <= 0.0:
+            continue
+        view = here.world.as_form(job, form)
+        chosen = _makes_room(here, left[:MOST_VICTIMS], view)
+        if chosen and sum(change.loss_usd for change in chosen) * WORTH < gain_usd:
+            text = f"makes room for {job.name} ({job.id}), which gains more than it loses: it goes on with"
+            stops += [_stop(change, job.id, f"{text} {_size(change.view)}") for change in chosen]
+            left = [change for change in left if change not in chosen]
+            for change in chosen:
+                _apply(here, change)
+            _take(here, view)
+    return stops
+
+
+def _has_room(here: _Here, job: JobView) -> bool:
+    """Whether what others have given up already holds it; if so, it is taken."""
+    return any(_take(here, view) for view in here.views(job))
+
+
+def _take(here: _Here, view: JobView) -> bool:
+    if here.caps.blocking(view, here.at) is not None or here.lot.take(need_of(view), view.nodes) is None:
+        return False
+    here.caps.take(view, here.at)
+    return True
+
+
+def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int]:
+    """What the job gains by a start here at once, in its narrowest form that gains most, against what it may expect."""
+    world, scored = here.world, here.scored
+    booking, expected = scored.booking(job.id), scored.costs[job.id]
+    start_at = world.now + RESTART_S
+    if booking is not None and booking.start_at <= start_at + LEAST_RUN_S and not expected.late:
+        return 0.0, here.place
+    freed = here.trial()
+    for change in options:
+        _apply(freed, change)
+    found = []
+    for choice in sorted(here.choices(job), key=lambda each: world.precedence(job, each)[0]):
+        view = world.as_form(job, choice)
+        if freed.caps.blocking(view, here.at) is None:
+            usd = world.book.value_usd(job) * late_share(view, start_at, here.at.run_s(view))
+            found.append((expected.miss + expected.wait - usd - _wait_usd(world, job, RESTART_S), choice))
+    enough_usd = NEARLY * max((usd for usd, _ in found), default=0.0)
+    return next(
+        ((usd, choice) for usd, choice in found if usd > 0.0 and usd >= enough_usd), (0.0, here.place)
+    )
+
+
+def _makes_room(here: _Here, options: list[_Change], job: JobView) -> list[_Change]:
+    """Jobs that narrow until the one that waits has room and no cap keeps it; none, where all together do not make enough."""
+    trial = here.trial()
+    chosen: list[_Change] = []
+    for change in options:
+        if _apply(trial, change):
+            chosen.append(change)
+            if _take(trial, job):
+                return chosen
+    return []
+
+
+def _narrower(here: _Here, busy: BusyView) -> list[_Change]:
+    gpus, forms = busy.nodes * busy.gpus, range(1 + len(_whole(busy).forms))
+    found = [c for c in _changes(here, busy, forms) if c.view.nodes * c.view.gpus < gpus]
+    return [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
+
+
+# -- what a change comes to -------------------------------------------------------------------------------------------
+
+
+def restart_s(busy: BusyView) -> float:
+    """What a change takes: as long as the start took, and a little to save and to read."""
+    return max(RESTART_S, busy.startup_s + RESTART_S / 2)
+
+
+def _whole(busy: BusyView) -> JobView:
+    """With all its forms."""
+    assert busy.waits_as is not None, "only what may change is asked"
+    return busy.waits_as
+
+
+def _changes(here: _Here, busy: BusyView, forms: Sequence[int]) -> Iterator[_Change]:
+    """Each of these forms that is another and may run at the place, with what it would change."""
+    if not forms:
+        return
+    whole, at, world, again_s = _whole(busy), here.at, here.world, restart_s(busy)
+    now_s = at.run_s(whole.as_form(busy.form))
+    now_usd = _usd(world, whole.as_form(busy.form), world.now, now_s)
+    for form in forms:
+        view = whole.as_form(form)
+        if form == busy.form or reject(view, at, world.ground) or not _within_caps(here, busy, view):
+            continue
+        run_s = at.run_s(view)
+        then_usd = _usd(world, view, world.now + again_s, run_s) + _wait_usd(world, whole, again_s)
+        yield _Change(busy, view, form, then_usd - now_usd, now_s - again_s - run_s)
+
+
+def _within_caps(here: _Here, busy: BusyView, view: JobView) -> bool:
+    """Whether no cap is in the way once what it has is given back: what is found out after the stop is found out too late."""
+    caps = here.caps.copy()
+    _count_out(caps, here.at, busy)
+    return caps.blocking(view, here.at) is None
+
+
+def _count_out(caps: Caps, at: Candidate, busy: BusyView) -> None:
+    """What the placement has counts no more."""
+    for pool in at.views:
+        for part in pool.busy:
+            if part.placement == busy.placement:
+                caps.end_busy(part, pool)
+
+
+def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:
+    """What its deadline and its time are worth when it runs for so long from then on."""
+    return world.book.value_usd(view) * late_share(view, start_at, run_s) + _wait_usd(world, view, run_s)
+
+
+def _wait_usd(world: World, job: JobView, seconds: float) -> float:
+    return world.book.wait_usd_h(job) * seconds / 3600.0
+
+
+def _held(lot: Lot, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
+    """What the placement holds there."""
+    return [
+        (r.need, r.hosts)
+        for r in lot.releases
+        if isinstance(r.payload, BusyView) and r.payload.placement == busy.placement
+    ]
+
+
+def _size(view: JobView) -> str:
+    """As people say it."""
+    gpus = f"{view.gpus_total:g} GPU{'s' if view.gpus_total != 1 else ''}"
+    return gpus if view.nodes == 1 else f"{view.nodes} nodes, {gpus} in all"
+
+
+def _stop(change: _Change, beneficiary: str, text: str) -> Preempt:
+    busy = change.busy
+    return Preempt(
+        job=busy.job or "",
+        revision=busy.revision,
+        placement=busy.placement or "",
+        beneficiary=beneficiary,
+        because=text,
+        form=change.form,
+    )

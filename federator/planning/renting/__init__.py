@@ -1,0 +1,7 @@
+"""When renting is allowed, and what it would bring.
+
+- `burst`: the case for one job and one offer: modes, evidence, need, gain.
+- `stopping`: when to wait for home no longer.
+- `interruptions`: what losing a spot machine costs in time.
+- `warmth`: whether a rented machine that idles had better be kept.
+"""

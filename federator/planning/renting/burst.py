@@ -1,0 +1,398 @@
+"""When renting is allowed, and what it would bring: the case for one job and one offer.
+
+Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
+renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and rented now it
+is likelier than not in time, or the chance that it is is worth the bill. Plans have a margin, so a rented finish that is planned after the deadline may still be in time: whether
+that chance is worth its rent is weighed with all else. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
+decision: it is required, and its price is not weighed.
+
+Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
+deadline holds even if the machine goes at the very end of the run and all is done again on demand – of a job that keeps its checkpoints
+elsewhere, what lies after the last one. When that slack is gone, on-demand remains: spot while progress is on schedule. A job that says `spot` takes the risk.
+
+Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
+free, so the case says `rent_at`, and the plan wakes then. A job that no owned place could take even empty is rented for at once: there is
+nothing to wait for.
+"""
+
+import math
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+
+from federator.model.capacity import BurstEvidence
+from federator.model.rules import BurstMode, Filter
+from federator.model.snapshot import JobView
+from federator.planning.places.candidates import Candidate, typical_share
+from federator.planning.renting.interruptions import Interruptions
+from federator.planning.renting.stopping import AtHome, Least, Rented, put_off_s
+from federator.planning.rules.caps import Caps
+from federator.planning.rules.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
+from federator.planning.wording import later_deadline, moment, span
+from federator.planning.world.chances import late_share, spread_of
+from federator.planning.world.problem import World
+
+SAFETY_S = 60.0
+"""Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
+DELAY_SAFETY = 0.25
+LEAST_USD = 0.1
+"""A chance that is worth less is rented for by nobody."""
+MOST_RISK = 0.5
+"""What is planned in time at home counts as likelier in time than not, whatever its range: as the checker has it."""
+NOW_S = 1.0
+"""A latest start so close is now."""
+
+
+@dataclass(frozen=True)
+class HomeForecast:
+    """When and where a job is expected to run. `place` is the key of a pool."""
+
+    job: str
+    place: str
+    start_at: float
+    finish_at: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A permitted and justified rental. `required`: the policy wants it whatever it costs; `rent_at`: not before then."""
+
+    place: int
+    policy: str
+    mode: BurstMode
+    required: bool
+    rent_at: float
+    start_at: float
+    finish_at: float
+    cost_usd: float
+    """Its rent, and what moving its data there costs."""
+    committed_usd: float
+    for_waiting: bool = False
+    """Waiting alone justifies it."""
+    fallback_finish_at: float | None = None
+    """On spot: the finish if it is taken back at the very end and all is done again."""
+
+    def is_now(self, now: float) -> bool:
+        """Whether waiting longer is no longer safe, or not the policy's wish."""
+        return self.rent_at <= now + NOW_S
+
+
+@dataclass(frozen=True)
+class NoCase:
+    """Why nothing is rented there. `situation` is a name of `feasibility.SITUATIONS`."""
+
+    situation: str
+    text: str
+    change: str
+
+
+class Bursting:
+    """The cases of one world, given the counterfactual: every job's finish at home, with nothing rented."""
+
+    def __init__(self, world: World, home: Mapping[str, HomeForecast]) -> None:
+        """Keep both; cases are made when asked for."""
+        self.world = world
+        self.home = home
+        self._cases: dict[tuple[str, int], Case | NoCase] = {}
+        self._of_class: dict[tuple[object, int, int], Case | NoCase] = {}
+        self._modes = {permit.mode for permit in world.book.permits}
+        self.interruptions = Interruptions(world)
+        self._least = Least(world)
+        self._permits: dict[tuple[object, ...], list[Filter]] = {}
+        self._deadlines_only: dict[tuple[object, ...], bool] = {}
+        self.table: object = None
+        """All cases as `cases.Cases`, once somebody has asked for them."""
+
+    def within(self, world: World) -> "Bursting":
+        """The same cases, where the world differs only in whom nothing may be rented for."""
+        other = copy(self)
+        other.world = world
+        return other
+
+    def case(self, job: JobView, place: int) -> Case | NoCase:
+        """The case for renting an offer, or for using a lease, that passes all filters; `place` is a choice."""
+        index = (job.id, place)
+        if index not in self._cases:
+            self._cases[index] = self._made(job, place)
+        return self._cases[index]
+
+    def _made(self, job: JobView, place: int) -> Case | NoCase:
+        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about: what is said of it is true of all."""
+        voice = self.voice(job)
+        if voice is None:
+            return self._make(self.world.as_form(job, place), place)
+        alike = (self.world.key(job), voice, place)
+        if alike not in self._of_class:
+            self._of_class[alike] = self._make(self.world.as_form(job, place), place)
+        found = self._of_class[alike]
+        if isinstance(found, NoCase) and found.situation == "approval":  # which is given job by job
+            return replace(found, change=how_to_approve(job))
+        return found
+
+    def voice(self, job: JobView) -> int | None:
+        """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
+        if BurstMode.THRESHOLD in self._modes or not self._misses_at_home(job):
+            return None
+        home = self.home.get(job.id)
+        if home is None or home.start_at <= self.world.now or spread_of(job)[1] == 0.0:
+            return 0
+        return 1 + math.floor(4.0 * math.log2(1.0 + home.start_at - self.world.now))
+
+    def no_need(self, job: JobView) -> bool:
+        """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
+        return not self._may_miss(job) and self.only_deadlines(job)
+
+    def only_deadlines(self, job: JobView) -> bool:
+        """`only_deadlines`, of this world's policies."""
+        about = (job.queue, job.owner, *sorted(job.labels.items()))
+        if about not in self._deadlines_only:
+            self._deadlines_only[about] = only_deadlines(self.world.book, job)
+        return self._deadlines_only[about]
+
+    def _misses_at_home(self, job: JobView) -> bool:
+        """By the plan."""
+        home = self.home.get(job.id)
+        return job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at)
+
+    def _may_miss(self, job: JobView) -> bool:
+        """By the plan, or by a chance that is worth something."""
+        if job.deadline_at is None:
+            return False
+        if self._misses_at_home(job):
+            return True
+        waits, value_usd = self._at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
+        return waits and self._weighed_risk(job) * value_usd > max(LEAST_USD, self._least.usd(job))
+
+    def cases(self, job: JobView) -> list[Case]:
+        """All cases for offers, cheapest first."""
+        if self.no_need(job):
+            return []
+        found = [self.case(job, place) for place in self.world.offers(job)]
+        return sorted(
+            (c for c in found if isinstance(c, Case)), key=lambda c: (c.cost_usd, c.finish_at, c.place)
+        )
+
+    def required(self, job: JobView, caps: Caps) -> list[Case]:
+        """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
+        if EAGER.isdisjoint(self._modes) or self.no_need(job):
+            return []
+        found = [
+            c for p in self.world.offered(job) if isinstance(c := self.case(job, p), Case) and c.required
+        ]
+        now = self.world.now
+        return [c for c in found if c.is_now(now) and self._fits_caps(job, c, caps)]
+
+    def _fits_caps(self, job: JobView, case: Case, caps: Caps) -> bool:
+        return caps.blocking(self.world.as_form(job, case.place), self.world.places[case.place]) is None
+
+    def later_case(self, job: JobView, caps: Caps) -> Case | None:
+        """The cheapest rental that need not begin yet, pays, and that caps leave room for; None when there is none."""
+        for case in self.cases(job):
+            pays = case.cost_usd < self.world.book.value_usd(job)
+            if pays and not case.is_now(self.world.now) and self._fits_caps(job, case, caps):
+                return case
+        return None
+
+    def may_use_lease(self, job: JobView, place: int) -> bool:
+        """Whether the job may use capacity that is rented already: it was rented for it, or it has a case of its own."""
+        pool = self.world.places[place].standing
+        if pool is not None and pool.rented_for == job.id:
+            return True
+        return isinstance(self.case(job, place), Case)
+
+    def evidence(self, job: JobView, case: Case) -> BurstEvidence:
+        """What is recorded with a rental for ever."""
+        home = self.home.get(job.id)
+        return BurstEvidence(
+            job=job.id,
+            policy=case.policy,
+            mode=case.mode.value,
+            home_finish_at=home.finish_at if home else None,
+            burst_finish_at=case.finish_at,
+            deadline_at=job.deadline_at,
+            cost_usd=round(case.cost_usd, 6),
+            value_usd=round(self.world.book.value_usd(job), 6),
+            decision=self.world.problem.decision,
+            fallback_finish_at=case.fallback_finish_at,
+            home_risk=0.0
+            if self._misses_at_home(job) or job.deadline_at is None
+            else round(self.home_risk(job), 6),
+        )
+
+    def _make(self, job: JobView, place: int) -> Case | NoCase:
+        refusal: NoCase | None = None
+        for permit in self._permits_for(job, place):
+            answer = self.under(permit, job, place)
+            if isinstance(answer, Case) and not approved(permit, job, answer):
+                answer = _unapproved(permit, job, answer)
+            if isinstance(answer, Case):
+                return answer
+            refusal = refusal or answer
+        return refusal or NoCase("no-need", "no burst policy in force covers it", "")
+
+    def _permits_for(self, job: JobView, place: int) -> list[Filter]:
+        """Policies that are about the job and the place; of an offer, those that let it be rented now."""
+        about = (job.queue, job.owner, *sorted(job.labels.items()), place)
+        if about not in self._permits:
+            at, book = self.world.places[place], self.world.book
+            found = book.permits_for(job, at)
+            if at.offer is not None:
+                found = [permit for permit in found if book.in_force(permit) and admits(permit, at)]
+            self._permits[about] = found
+        return self._permits[about]
+
+    def under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        """The case under one policy, whoever would have to approve it."""
+        mode = permit.mode or BurstMode.ECONOMIC
+        if mode is BurstMode.THRESHOLD:
+            return self._threshold(permit, job, place)
+        if mode is BurstMode.ALWAYS:
+            return self._required(permit, mode, job, place)
+        if job.deadline_at is not None:
+            answer = self._economic(permit, job, place, job.deadline_at)
+            if isinstance(answer, Case) or not permit.for_waiting:
+                return answer
+        if permit.for_waiting:
+            return replace(self._case(permit, mode, job, place, required=False), for_waiting=True)
+        text = f"the job has no deadline, and policy {permit.policy} rents only to meet one"
+        return NoCase("no-need", text, "give the job a deadline (finish_within)")
+
+    def _threshold(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        after, waited = permit.after_wait_s or 0.0, self.world.waited_s(job)
+        if waited >= after:
+            return self._required(permit, BurstMode.THRESHOLD, job, place)
+        text = f"policy {permit.policy} rents after {span(after)} of waiting; so far {span(waited)}"
+        return NoCase("no-need", text, f"wait {span(after - waited)}")
+
+    def _economic(self, permit: Filter, job: JobView, place: int, deadline: float) -> Case | NoCase:
+        now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
+        in_time = home is not None and home.finish_at <= deadline
+        if home is not None and in_time and not self._pays_against_risk(job, at):
+            by, due = moment(home.finish_at, now), moment(deadline, now)
+            text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
+            return NoCase("no-need", text, f"a deadline before {by}")
+        start, again_s = _ready_at(at, self.world.now), self.interruptions.again_s(job, place)
+        finish = start + at.run_s(job)
+        share = typical_share(job)
+        late_s = start + share * at.run_s(job) - deadline
+        if late_s > 0 and not _pays_by_chance(self.world, job, at):
+            would = "would" if share == 1.0 else "would probably"
+            text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(math.ceil(late_s))} after its deadline"
+            if again_s:
+                text += f", and taken back at the very end at {moment(finish + again_s, now)}"
+            return NoCase("too-late", text, later_deadline(finish + again_s, deadline))
+        if again_s and finish + again_s > deadline:
+            return _unsafe(self.world.now, finish + again_s, deadline)
+        rent_at = now
+        if at.offer and self.world.home_may_take(job):
+            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * at.offer.offer.delay_s
+            rent_at += self._put_off_s(job, at, spare_s)
+        return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+
+    def home_risk(self, job: JobView) -> float:
+        """The chance that the job misses its deadline at home."""
+        return self._at_home(job).risk(job, self.world.now)
+
+    def _weighed_risk(self, job: JobView) -> float:
+        """The same of what is planned in time there, as it is recorded and checked."""
+        return min(round(self.home_risk(job), 6), MOST_RISK)
+
+    def _at_home(self, job: JobView) -> AtHome:
+        home, now = self.home.get(job.id), self.world.now
+        if home is None:
+            return AtHome(math.inf, math.inf)
+        return AtHome(max(0.0, home.start_at - now), max(1.0, home.finish_at - home.start_at))
+
+    def _pays_against_risk(self, job: JobView, at: Candidate) -> bool:
+        """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
+        if at.offer is None or self._at_home(job).ahead_s <= 0.0:
+            return False
+        surer = self._weighed_risk(job) - late_share(job, _ready_at(at, self.world.now), at.run_s(job))
+        return surer * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
+
+    def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
+        """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
+        value_usd, home = self.world.book.value_usd(job), self._at_home(job)
+        if value_usd <= 0.0 or spare_s <= 0.0:
+            return max(0.0, spare_s)
+        if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
+            home = home._replace(ahead_s=math.inf)
+        rented = Rented(_ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
+        return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
+
+    def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:
+        """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
+        case = self._case(permit, mode, job, place, required=True)
+        again_s = self.interruptions.again_s(job, place)
+        if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
+            return case
+        on_demand = [
+            self.world.now + self.interruptions.fresh_s(job, p) for p in self.interruptions.on_demand(job)
+        ]
+        if min(on_demand, default=math.inf) > job.deadline_at:
+            return case
+        return _unsafe(self.world.now, case.finish_at + again_s, job.deadline_at)
+
+    def _case(
+        self,
+        permit: Filter,
+        mode: BurstMode,
+        job: JobView,
+        place: int,
+        *,
+        required: bool,
+        rent_at: float | None = None,
+    ) -> Case:
+        at = self.world.places[place]
+        start = _ready_at(at, self.world.now)
+        finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
+        return Case(
+            place=place,
+            policy=permit.policy,
+            mode=mode,
+            required=required,
+            rent_at=max(self.world.now, rent_at or 0.0, job.not_before_at or 0.0),
+            start_at=start,
+            finish_at=finish,
+            fallback_finish_at=finish + again_s if again_s else None,
+            cost_usd=rent_usd(job, at) + at.transfer(job).usd,
+            committed_usd=worst_usd(job, at),
+        )
+
+
+def approved(permit: Filter, job: JobView, case: Case) -> bool:
+    """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
+    above = permit.approval_above_usd
+    return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _pays_by_chance(world: World, job: JobView, at: Candidate) -> bool:
+    """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
+    chance = 1.0 - late_share(job, _ready_at(at, world.now), at.run_s(job))
+    return chance * world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
+
+
+def _ready_at(at: Candidate, now: float) -> float:
+    if at.offer is not None:
+        return now + at.offer.offer.delay_s
+    return max(now, at.ready_at or 0.0)
+
+
+def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
+    text = (
+        f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
+        f"{span(math.ceil(fallback_at - deadline))} after its deadline"
+    )
+    later = later_deadline(fallback_at, deadline)
+    return NoCase("too-late", text, f"{later}, or spot_policy: spot to take the risk")
+
+
+def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
+    most = f"{permit.approval_above_usd or 0.0:.2f} USD"
+    text = f"it could cost {case.committed_usd:.2f} USD in the worst case; policy {permit.policy} wants what is over {most} approved"
+    return NoCase("approval", text, how_to_approve(job))
+
+
+def how_to_approve(job: JobView) -> str:
+    """What lets it be rented for, where a person has to approve that."""
+    return f"the platform team runs `federator burst approve {job.id}`"

@@ -1,0 +1,35 @@
+"""What every filter is: a question about one job and one place, with the reason for a no and the change that would lift it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from federator.model.snapshot import JobView, Snapshot
+from federator.planning.places.candidates import Candidate
+from federator.planning.rules.rulebook import RuleBook
+
+
+class Rejection(NamedTuple):
+    """Why a place is not for a job. `change` is the smallest change that lifts this reason, in words."""
+
+    filter: str
+    text: str
+    change: str
+
+
+class Ground(NamedTuple):
+    """What a filter may look at beside the job and the place."""
+
+    snapshot: Snapshot
+    book: RuleBook
+
+
+Answer = tuple[str, str] | None
+"""None when the place passes, else the text of the reason and the change that would lift it."""
+
+
+class Test(NamedTuple):
+    """A filter: its stable name, the sentence that documents it, and the question it asks."""
+
+    name: str
+    says: str
+    ask: Callable[[JobView, Candidate, Ground], Answer]

@@ -1,0 +1,210 @@
+"""Filters about renting, policies and money: what may be rented for the job, what a policy forbids it, and what it may cost.
+
+Money counts in the worst case: a rented machine is paid until its work is made to end, and bytes once they have moved.
+"""
+# ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
+
+import math
+
+from federator.model.capacity import Market
+from federator.model.rules import BurstMode, Filter
+from federator.model.snapshot import JobView
+from federator.planning.places.candidates import Candidate, machines
+from federator.planning.rules.asking import Answer, Ground
+from federator.planning.rules.openings import open_at
+from federator.planning.rules.rulebook import RuleBook, matches
+from federator.planning.wording import cents_up, moment, money, span
+
+EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
+"""Modes that rent whatever it costs."""
+LIMIT_STEP_S = 300.0
+"""A max_duration that is proposed is a multiple of this."""
+
+
+def burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """An operator has paused renting."""
+    paid = at.standing.paid_until_at if at.standing else None
+    if not ground.snapshot.burst_paused or not at.rented:
+        return None
+    if at.offer is None and (paid is None or ends_by(job, at, ground.snapshot.taken_at) <= paid):
+        return None
+    return "renting is paused for the whole federation", "an operator runs `federator burst resume`"
+
+
+def home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Only a site that the job may use is waited for. What is away is home, and home is never of kind `cloud`."""
+    if at.offer is None or (job.kinds and set(job.kinds) <= {"cloud"}):
+        return None
+    away = [
+        site
+        for site in ground.snapshot.away
+        if (not job.sites or site in job.sites) and site not in job.not_sites
+    ]
+    if not away:
+        return None
+    sites = ", ".join(away)
+    return f"nothing is rented while site {sites}, away for a moment, may come back", "wait a moment"
+
+
+def avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """The offer has failed lately."""
+    now = ground.snapshot.taken_at
+    if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
+        return None
+    until = moment(at.offer.avoid_until_at, now)
+    because = at.offer.avoid_because or "its last launch failed"
+    return f"{because}; it is not tried again before {until}", f"wait until {until}"
+
+
+def spot_policy(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """The job takes spot only, or on-demand only."""
+    if at.market is Market.SPOT and job.spot_policy == "on-demand":
+        return "it is spot capacity, and the job asks for on-demand", "set spot_policy to auto"
+    if at.market is Market.ON_DEMAND and job.spot_policy == "spot":
+        return "it is on-demand capacity, and the job asks for spot", "set spot_policy to auto"
+    return None
+
+
+def denied(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """A policy forbids the job this place."""
+    rule = ground.book.denial(job, at)
+    if rule is None:
+        return None
+    return f"policy {rule.policy} forbids it" + (
+        f": {rule.reason}" if rule.reason else ""
+    ), f"a platform team changes policy {rule.policy}"
+
+
+def no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Rented capacity is closed unless a burst policy in force opens it."""
+    if not at.rented:
+        return None
+    permits = ground.book.permits_for(job, at)
+    advisers = ground.book.advisers_for(job, at)
+    if advisers and not permits:
+        first = advisers[0].policy
+        return f"policy {first} only advises, and rents nothing", f"a platform team ends advisory in {first}"
+    if not permits and (kept := ground.book.kept_by(job, at)):
+        return (
+            f"burst policy {kept[0].policy} does not let its data leave",
+            f"a platform team adds the data to data_may_leave of {kept[0].policy}",
+        )
+    if not permits:
+        return (
+            f"no burst policy lets queue {job.queue} rent there",
+            f"a platform team adds a BurstPolicy for {job.queue}",
+        )
+    off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, ground.book.at)), None)
+    if off is not None:
+        return (
+            f"burst policy {off.policy} is switched off",
+            f"a platform team sets another mode in {off.policy}",
+        )
+    open_ones = [permit for permit in permits if permit.mode is not BurstMode.OFF]
+    if (at.offer is None and open_ones) or any(ground.book.in_force(permit) for permit in open_ones):
+        return None
+    first = permits[0].policy
+    return f"burst policy {first} is outside its hours", f"wait for the hours of {first}"
+
+
+def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Every burst policy that opens it admits cheaper instances only."""
+    if at.offer is None:
+        return None
+    permits = [permit for permit in ground.book.permits_for(job, at) if ground.book.in_force(permit)]
+    if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
+        return None
+    dearest = dearest_permit(job, at, ground.book)
+    limit, price = dearest.max_price_usd_h or 0.0, at.instance_usd_h
+    text = f"it costs {money(price)} per hour; policy {dearest.policy} admits at most {money(limit)}"
+    more = cents_up(price - limit)
+    return text, f"a platform team raises the price limit of {dearest.policy} by {money(more)}"
+
+
+def dearest_permit(job: JobView, at: Candidate, book: RuleBook) -> Filter:
+    """Of the burst policies in force there, the one that admits most."""
+    permits = [permit for permit in book.permits_for(job, at) if book.in_force(permit)]
+    return max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
+
+
+def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Nothing bounds what a job without a limit would cost."""
+    if not at.rented or job.max_duration_s is not None:
+        return None
+    return (
+        "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
+        f"set max_duration ({span(proposed_limit_s(job))} would do)",
+    )
+
+
+def proposed_limit_s(job: JobView) -> float:
+    """A max_duration that is long enough for the run as it is forecast; a job in a slower form may run for longer than its file says."""
+    needs_s = max(job.run_s, job.run_high_s) * min(1.0, job.throughput)
+    return math.ceil(needs_s / LIMIT_STEP_S) * LIMIT_STEP_S
+
+
+def worst_rent_s(job: JobView, at: Candidate) -> float:
+    """For how long rent is paid in the worst case: boot, bringing its data, the job's whole limit and grace, slack, teardown, and at least the minimum billed."""
+    run = at.run_s(job) if job.max_duration_s is None else at.transfer(job).seconds + job.max_duration_s
+    run += job.grace_s
+    if at.offer is None:
+        return run + (at.standing.tail_s if at.standing else 0.0)
+    offer = at.offer.offer
+    return max(offer.minimum_billing_s, offer.delay_s + run + at.offer.slack_s + offer.teardown_s)
+
+
+def rent_usd(job: JobView, at: Candidate) -> float:
+    """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
+    if at.offer is None:
+        return at.instance_usd_h * at.run_s(job) / 3600.0
+    offer = at.offer.offer
+    return (
+        at.instance_usd_h
+        * machines(job, at)
+        * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
+        / 3600.0
+    )
+
+
+def worst_usd(job: JobView, at: Candidate) -> float:
+    """The most that the job can cost there: the rent of all its machines, and moving its data. What is owned has no rent."""
+    return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
+
+
+def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """In the worst case the job would cost more than it may."""
+    moves = at.transfer(job)
+    if job.max_cost_usd is None or not (at.rented or moves.usd):
+        return None
+    left, worst = job.max_cost_usd - job.spent_usd, worst_usd(job, at)
+    if worst <= left + 1e-9:
+        return None
+    whose = f"policy {job.cost_policy}" if job.cost_policy else "the job's max_cost"
+    count = machines(job, at)
+    rent = f"{span(worst_rent_s(job, at))} of {count} machines" if count > 1 else span(worst_rent_s(job, at))
+    parts = [rent] if at.rented else []
+    parts += [moves.shown] if moves.usd else []
+    text = (
+        f"it could cost {money(worst)} in the worst case ({', '.join(parts)}); {whose} leaves {money(left)}"
+    )
+    lift = f"a higher budget in {job.cost_policy}" if job.cost_policy else "raise max_cost"
+    return (
+        text,
+        f"{lift} by {money(cents_up(worst - left))}{', or shorten max_duration' if at.rented else ''}",
+    )
+
+
+def ends_by(job: JobView, at: Candidate, now: float) -> float:
+    """When the job has ended in the worst case, on what is rented already."""
+    return max(now, at.ready_at or 0.0) + at.transfer(job).seconds + (job.max_duration_s or 0.0) + job.grace_s
+
+
+def admits(permit: Filter, at: Candidate) -> bool:
+    """Whether the policy lets something at this price be rented."""
+    return permit.max_price_usd_h is None or at.instance_usd_h <= permit.max_price_usd_h
+
+
+def only_deadlines(book: RuleBook, job: JobView) -> bool:
+    """Whether all policies that rent for the job do so to meet its deadline, weighed in money, and for nothing else."""
+    found = (permit for permit in book.permits if matches(permit.scope, job))
+    return not any(permit.for_waiting or permit.mode in EAGER for permit in found)
