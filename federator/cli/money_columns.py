@@ -7,7 +7,7 @@ from federator.cli.phrases import NONE, plain, usd, when
 from federator.wire.governing import BurstPolicyRow, ProposalRow
 from federator.wire.http import BudgetRow
 
-BAR = 20
+BAR = 12
 """Letters of a bar."""
 
 

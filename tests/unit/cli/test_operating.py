@@ -252,7 +252,7 @@ def test_budgets_are_shown_with_a_bar(federator: Command, fake: FakeDispatcher) 
     )  # fmt: skip
     fake.answer("GET /v1/budgets", [row])
     out = federator("budgets", "-o", "wide").out
-    assert "[##########+++++.....] 75%" in out
+    assert "[######+++...] 75%" in out
     assert "130.00" in out
     assert "ada" in out
     assert msgspec.json.decode(federator("budgets", "-o", "json").out)[0]["forecast"] == 130.0
