@@ -117,6 +117,7 @@ def _job(job: RecordedJob, since_at: float, name: str) -> TraceJob:
         # One that is over is missed, whoever schedules; but a submission with it would be refused.
         deadline_s=None if job.deadline_at is None else max(submit_s + 1.0, job.deadline_at - since_at),
         value_usd=job.value_usd,
+        must=job.must,
         priority=job.priority,
         queue=job.queue,
         owner=job.owner,

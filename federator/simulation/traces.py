@@ -24,7 +24,7 @@ PLAIN_COLUMNS = (
     "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
     "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h", "gpu_memory_mib", "speed", "kinds", "sites", "not_sites", "site_labels",
     "labels", "spot_policy", "max_cost_usd", "family", "inputs", "forms", "elastic",
-    "saves_s",
+    "saves_s", "must",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 BANDS = {"0": 30, "1": 50, "2": 70}
@@ -129,7 +129,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
 
 
 def _more(row: Row) -> dict[str, Any]:
-    """The data that a job reads, its other forms, whether it may change between them, and how often it saves itself."""
+    """The data that a job reads, its other forms, whether it may change between them, how often it saves itself, and whether its deadline must be met."""
     forms = tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items())
     saves_s = float(row["saves_s"]) if row.get("saves_s") else None
     return {
@@ -137,6 +137,7 @@ def _more(row: Row) -> dict[str, Any]:
         "forms": forms,
         "elastic": row.get("elastic") == "yes",
         "saves_s": saves_s,
+        "must": row.get("must") == "yes",
     }
 
 

@@ -34,13 +34,18 @@ def recorded(name: str = "job-a", **fields: Any) -> RecordedJob:
 
 def test_a_world_and_a_trace_are_taken() -> None:
     live = taken(
-        "live", WORLD, [recorded(deadline_at=AT + 3600.0, speed={"A100": 2.0})], AT, policies=ECONOMIC
+        "live",
+        WORLD,
+        [recorded(deadline_at=AT + 3600.0, must=True, speed={"A100": 2.0})],
+        AT,
+        policies=ECONOMIC,
     )
     assert [pool.nodes for pool in live.world.sites[0].pools] == [2]
     assert live.world.cloud_sites == {"cloud": "rented"}
     assert live.world.offers == (OFFER,)
     (only,) = live.jobs
     assert (only.submit_s, only.run_s, only.deadline_s, only.cpus_milli) == (60.0, 600.0, 3600.0, 1500)
+    assert only.must
     assert live.remarks == ()
 
 
@@ -107,7 +112,7 @@ def test_a_trace_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
         kinds=("onprem",), sites=("lab", "far"), not_sites=("old",), site_labels={"region": "eu"}, labels={"team": "vision"},
         spot_policy="spot", max_cost_usd=12.5, family="f", wait_usd_h=0.25,
         inputs=(Input("s3://data/a", 10**9), Input("s3://data/b")), forms=(TraceForm(4, 4, 1.9), TraceForm(1, 4, 0.5)), elastic=True,
-        saves_s=600.0,
+        saves_s=600.0, must=True,
     )  # fmt: skip
     missing = [
         name
