@@ -259,12 +259,12 @@ async def test_what_is_being_dropped_is_not_taken_for_whole(
     monkeypatch.setattr("federator_agent.data.inputs.shutil.rmtree", slow)
     other = asyncio.create_task(disk.bring("s3://team/b"))
     await until(removing.is_set, "the removal to begin")
-    disk.said = ""
+    (part,) = disk.folder.glob(".*.part")
+    disk.used, disk.said = {disk.folder / part.name.removeprefix(".").removesuffix(".part")}, ""
     again = asyncio.create_task(disk.bring("s3://team/a"))
-    await until(lambda: "bringing" in disk.said, "it to be brought anew")
-    assert "here already" not in disk.said
+    await until(lambda: len([*disk.folder.glob(".*.part")]) == 2, "it to be brought anew")
     go_on.set()
     assert (await other).read_bytes() == b"b" * 400_000
-    disk.used = {(await other).parent.parent}
     with pytest.raises(NoRoom):
         await again
+    assert "here already" not in disk.said
