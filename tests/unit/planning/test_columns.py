@@ -1,15 +1,17 @@
 """The problem in numbers: classes are counted, only commitments are whole, and rows bound what hosts, hours and caps allow."""
 
+import numpy as np
 import pytest
 
-from federator.model.capacity import Shape
+from federator.model.capacity import Market, Shape
 from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
 from federator.planning.linear.columns import Columns, Kind, build
 from federator.planning.linear.growing import Row
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
 
 def table(problem: Problem) -> Columns:
@@ -106,6 +108,21 @@ def test_what_is_in_use_leaves_its_gpus_when_it_ends() -> None:
     pool = a_pool(nodes=1, busy=(ends,), free=(Shape(1, 63_000, 261_120),))
     found = build(Evaluator(World(a_world([a_job("one")], [pool]))), in_use=True)
     assert [row(found, f"gpus/home/home-1/gpu/{at}").high for at in ("0.25h", "0.5h")] == [1.0, 4.0]
+
+
+@pytest.mark.parametrize(("market", "again"), [(Market.ON_DEMAND, 1.0), (Market.SPOT, 1.1)])
+def test_a_start_on_a_spot_machine_takes_the_time_of_what_is_done_again(market: Market, again: float) -> None:
+    """Six minutes of an hour, after which its deadline is over: the value of 200 USD is at stake in the column, too."""
+    job = a_job(deadline_at=NOW + 1.05 * HOUR, value_usd=200.0)
+    problem = a_world([job], [a_lease(market=market, rented_for=job.id)], rules=[bursting()])
+    evaluator = Evaluator(World(problem))
+    found, world = build(evaluator), evaluator.world
+    (column,) = np.flatnonzero(found.kind == Kind.NOW).tolist()
+    hours = [r.coefficients[r.columns == column] for r in found.rows if r.name.startswith("hours/")]
+    assert sum(each.sum() for each in hours) == pytest.approx(again)
+    price = cost(world.book, world.jobs[0], world.places[0], NOW)
+    assert found.cost[column] == pytest.approx(price.total)
+    assert price.miss == (200.0 if market is Market.SPOT else 0.0)
 
 
 def test_a_full_cap_leaves_no_room_and_never_less() -> None:
