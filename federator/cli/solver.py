@@ -14,6 +14,7 @@ from federator.cli.output import Output, facts, say, show, show_data, width
 from federator.cli.phrases import counted, usd
 from federator.kernel.errors import Invalid
 from federator.model.plans import Finding, Severity
+from federator.solving.frames import STAGES
 from federator.wire.solver_files import read_plan, read_problem, write
 from federator.wire.solver_plan import Objective, PlanFile
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from federator.solving.judging import Verdict
 
 PACKED = ".gz"
-STAGES = ("greedy", "lp", "cpsat")
 
 app = App(name="solver", help="The optimizer on files: decide a problem, or judge a plan for one.")
 
@@ -48,7 +48,7 @@ def run(
     certify:
         Prove a lower bound, and say how far the decisions of now are from it.
     stages:
-        Those that may run, with commas in between: greedy, lp, cpsat. Greedy always runs.
+        Those that may run, with commas in between: greedy, lead, lp, cpsat. Greedy always runs.
     """
     from federator.solving.offline import run as decide
 

@@ -19,12 +19,10 @@ from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scor
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
 from federator.solving import exchange, guided, integer, linear
-from federator.solving.frames import STAGES
+from federator.solving.frames import LEAD, STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
 
-LEAD = "lead"
-"""The stage that follows a plan of the whole line."""
 NEAR = 1e-3
 """A dive that ends this near the bound, as a part of it, leaves the integer stage nothing to find."""
 WORTH_USD = 0.005
@@ -121,12 +119,14 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
     )
-    if not evaluator.world.jobs or not {"lp", "cpsat"}.intersection(stages):
+    if not evaluator.world.jobs or not {LEAD, "lp", "cpsat"}.intersection(stages):
         return race
     if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
-    if evaluator.world.problem.leads and _lead(race):
+    if LEAD in stages and evaluator.world.problem.leads and _lead(race):
+        return race
+    if not {"lp", "cpsat"}.intersection(stages):
         return race
     table = cut.build(evaluator)
     if not len(table.committed):

@@ -6,7 +6,9 @@ child, the child exits.
 
 import msgspec
 
-STAGES = ("greedy", "lp", "cpsat")
+LEAD = "lead"
+"""The stage that follows a plan of the whole line, where there is one."""
+STAGES = ("greedy", LEAD, "lp", "cpsat")
 """The stages of deciding, in order; greedy always runs."""
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 256 * 2**20

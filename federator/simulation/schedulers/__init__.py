@@ -21,6 +21,7 @@ from federator.simulation.schedulers.port import (
     to_its_home,
 )
 from federator.simulation.world import World
+from federator.solving.frames import STAGES
 from federator.solving.inline import InlineSolver
 
 __all__ = ["PATIENT", "SCHEDULERS", "Scheduler", "patient", "scheduler"]
@@ -51,7 +52,7 @@ def _production(seed: int, world: World) -> InlineSolver:
 SCHEDULERS: dict[str, Scheduler] = {
     each.name: each
     for each in (
-        Scheduler("ours", _production, stages=("greedy", "lp", "cpsat"), ours=True, learns=True),
+        Scheduler("ours", _production, stages=STAGES, ours=True, learns=True),
         Scheduler("greedy", _production, stages=("greedy",), ours=True),
         _listing("fifo", Fifo),
         _listing("random", Fifo, bind=to_any),

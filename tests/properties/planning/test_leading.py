@@ -14,9 +14,11 @@ from federator.model.snapshot import JobView, Lead, Problem
 from federator.planning.checks import check
 from federator.planning.linear.leading import lead_starts
 from federator.planning.places.candidates import machines
+from federator.planning.plans.differences import completed
 from federator.planning.renting.burst import Case
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world import window
+from federator.planning.world.free_hours import hours_row
 from federator.planning.world.outlook import expected
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
@@ -29,23 +31,26 @@ from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bu
 
 @st.composite
 def led_worlds(draw: st.DrawFn) -> Problem:
-    """Any world, and any leads: some of jobs and places that are not there, of forms that do not exist, of far too many."""
+    """Any world, and any leads and prices: some of jobs and places that are not there, of forms that do not exist, of far too many."""
     problem = draw(worlds_at_random())
     jobs = [job.id for job in problem.snapshot.jobs] + ["gone"]
     places = [at.key for at in World(problem).places] + ["gone/away/x"]
+    rows = [row for key in places for row in (f"available/{key}", f"spare/{key}", f"fit/{key}/1")]
+    rows += [hours_row(key, bucket) for key in places for bucket in (0, 3)]
+    prices = draw(st.dictionaries(st.sampled_from(rows), st.floats(-1e9, 1e9), max_size=8))
     leads = draw(
         st.lists(
             st.builds(
                 Lead,
                 job=st.sampled_from(jobs),
                 place=st.sampled_from(places),
-                jobs=st.floats(0.0, 5.0),
+                jobs=st.floats(0.0, 5.0) | st.just(1e12),
                 form=st.integers(0, 2),
             ),
             max_size=8,
         )
     )
-    return replace(problem, leads=tuple(leads))
+    return replace(problem, leads=tuple(leads), warm_prices=prices)
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,6 +62,8 @@ def test_whatever_is_led_to_the_decision_is_valid_and_repeats_itself_from_its_re
     assert not [each for each in check(problem, plan) if each.severity is Severity.FATAL]
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(problem), type=Problem)
     assert decide(again) == plan
+    ended = completed(plan)
+    assert decide(again, stages=tuple(each.stage for each in ended.stages)) == ended, "as it is replayed"
     assert to_problem(from_problem(problem)) == problem
 
 
@@ -118,6 +125,8 @@ def test_rentals_of_the_plan_go_first_and_what_it_does_not_know_is_rented_for_by
     assert rentals(replace(led, warm_prices={f"available/{offer}": 1e4})) == {"known": 2}
     plan = decide(led)
     assert [stage.stage for stage in plan.stages] == ["greedy", "lead"]
+    assert decide(led, stages=("greedy", "lead")) == plan, "as it is replayed"
+    assert [stage.stage for stage in decide(led, stages=("greedy", "lp")).stages] == ["greedy", "lp"]
     assert sum(isinstance(action, Rent) for action in plan.actions) == 3
     assert plan.prices == led.warm_prices
 
