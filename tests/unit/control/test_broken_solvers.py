@@ -1,18 +1,29 @@
 """A solver that is late, dead, raises, or answers nonsense: every turn still commits a valid plan, and every job starts that can."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
+from federator.control.turns.lookouts import Lookouts
 from federator.model.jobs import JobStatus
 from federator.model.plans import Action, Place, Plan
 from federator.model.snapshot import Problem
+from federator.planning.checks import check
+from federator.planning.world import window
+from federator.ports import Solver
 from federator.settings import TurnSettings
+from federator.solving.child import ChildSolver
+from federator.solving.frames import STAGES
 from federator.solving.inline import InlineSolver
 from tests.support.dispatch import World, make_world
+from tests.support.waiting import PATIENCE_S
+from tests.unit.control.test_bursting import POLICIES
+from tests.unit.control.test_lookouts import Here
 
 replace = msgspec.structs.replace
 Spoil = Callable[[Plan], tuple[Action, ...]]
@@ -74,9 +85,9 @@ class Unreliable(InlineSolver):
         return await Mad(spoil).decide(problem, **limits)
 
 
-async def _world(solver: InlineSolver) -> World:
+async def _world(solver: Solver, **settings: Any) -> World:
     world = await make_world()
-    world.core.turn._settings = TurnSettings(solver=True, fast_path=False)
+    world.core.turn._settings = TurnSettings(solver=True, fast_path=False, **settings)
     world.core.turn._solver = solver
     await world.add_site("lab", nodes=2, gpus=4)
     await world.add_site("attic", nodes=1, gpus=2)
@@ -116,3 +127,60 @@ async def test_whatever_the_solver_does_all_jobs_are_done_and_never_more_than_fi
         if all(world.job(job).terminal for job in jobs):
             break
     assert {world.job(job).status for job in jobs} == {JobStatus.SUCCEEDED}
+
+
+DIES = """
+import os, pathlib, signal, sys
+from federator.solving import decide, exchange, integer, linear, worker
+
+def die(*_args, **_fields):
+    pathlib.Path(%r).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+decide.NEAR = -1.0
+%s = die
+sys.argv[1:] = sys.argv[3:]
+worker.main()
+"""
+"""The worker, but in one stage it leaves a mark and is gone."""
+WITHIN = {
+    "greedy": "decide.choose", "lead": "decide.lead_starts", "lp": "linear.solve", "cpsat": "integer.solve", "exchange": "exchange.improve",
+}  # fmt: skip
+"""What each stage is done by."""
+
+
+@pytest.mark.parametrize("stage", WITHIN)
+async def test_a_child_that_is_killed_in_whatever_stage_costs_the_turn_nothing_but_its_plan(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(STAGES) <= WITHIN.keys()
+    mark, program, python = tmp_path / "mark", tmp_path / "worker.py", tmp_path / "python"
+    program.write_text(DIES % (str(mark), WITHIN[stage]))
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(window, "MOST_JOBS", 20)
+    solver = ChildSolver()
+    world = await _world(solver, solver_limit_s=PATIENCE_S)
+    await world.policies(POLICIES)
+    await world.core.executor.poll()
+    for number in range(24):
+        fields: dict[str, Any] = {"finish_within": f"{110 + 30 * (number % 3)}m", "value": "90 USD"}
+        await world.submit(
+            resources={"gpus": 1 + number % 3}, estimate=f"{60 + number}m", max_duration="3h", **fields
+        )
+    if stage == "lead":
+        await Lookouts(world.core.turn._observer, Here()).once()
+    monkeypatch.setattr(sys, "executable", str(python))
+    try:
+        plan = await world.turn()
+    finally:
+        await solver.close()
+    assert mark.exists(), "it came to that stage"
+    assert solver.restarts == 1
+    assert world.core.turn.last is not None
+    problem, _ = world.core.turn.last
+    assert bool(problem.leads) == (stage == "lead")
+    assert plan is not None
+    assert plan.winner == "greedy"
+    assert not check(problem, plan)
+    assert world.core.records.open_placements
