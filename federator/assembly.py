@@ -227,7 +227,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         alerts=Alerts(records=records, scribe=scribe, turn=turn, settings=settings.alerts, courier=courier),
         solver=solver,
         lookouts=Lookouts(observer, lookout),
-        certificates=Certificates(turn, lookout, settings.turn.certify_every),
+        certificates=Certificates(turn, decisions, lookout, settings.turn.certify_every),
         providers=providers,
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),

@@ -72,7 +72,7 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stages: tuple[str, ...] = ("greedy", "lead", "lp", "cpsat")
     """Stages that the solver may run, in order; each has a work limit of its own."""
     certify_every: int = 100
-    """Once in so many turns, while a core is idle, a process of its own proves how good the last decision was: `federator_decision_gap_ratio`, `federator_decision_bound_usd`. 0: never."""
+    """Once in so many turns, while a core is idle, a process of its own proves how good the last decision was: `federator_decision_gap_ratio`, `federator_decision_bound_usd`, and `federator decisions show` for that decision. 0: never."""
     learn: bool = True
     """Whether estimates are corrected by how earlier ones of the same name and owner have turned out."""
     heartbeat_s: float = 30.0

@@ -7,17 +7,10 @@ import msgspec
 from federator.api.exchange import Call, Cursor
 from federator.control.governing.tokens import duration_s
 from federator.model.events import LedgerEntry
-from federator.model.plans import Plan
 from federator.model.rules import PolicySet
-from federator.model.snapshot import Problem
+from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
 from federator.wire.governing import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
-from federator.wire.http import (
-    DecisionRow,
-    TokenAnswer,
-    TokenRequest,
-    TokenRotation,
-    TokenRow,
-)
+from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,20 +26,6 @@ class DecisionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The newest so many."""
 
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
-
-
-class RecordedDecision(msgspec.Struct, frozen=True):
-    """What one turn saw, and what it decided."""
-
-    problem: Problem
-    plan: Plan
-
-
-class ReplayResult(msgspec.Struct, frozen=True):
-    """Whether deciding again came out the same; else where it did not, a line each."""
-
-    identical: bool
-    differences: tuple[str, ...] = ()
 
 
 class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,12 +81,13 @@ async def decisions(call: Call) -> list[DecisionRow]:
 
 async def decision(call: Call) -> RecordedDecision:
     """One recorded decision, whole."""
-    return RecordedDecision(*await call.core.decisions.load(call.path("id")))
+    log, name = call.core.decisions, call.path("id")
+    return RecordedDecision(*await log.load(name), log.proof(name))
 
 
 async def replay(call: Call) -> ReplayResult:
     """Decide again from the record."""
-    return msgspec.convert(await call.core.decisions.replay(call.path("id")), ReplayResult)
+    return await call.core.decisions.replay(call.path("id"))
 
 
 async def ledger(call: Call) -> list[LedgerEntry]:

@@ -14,7 +14,7 @@ from federator.model.jobs import JobSpec
 from federator.model.plans import Explanation
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import governing, http, link
+from federator.wire import decisions, governing, http, link
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
@@ -79,9 +79,9 @@ ROUTES = (
     Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=governing.PolicyRequest, answer=governing.PolicyDiff),
     Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=governing.PolicyRollback, answer=governing.PolicyVerdict),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
-    Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[http.DecisionRow]),
-    Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=governance.RecordedDecision),
-    Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=governance.ReplayResult),
+    Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),
+    Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=decisions.RecordedDecision),
+    Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult),
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),

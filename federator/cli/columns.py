@@ -12,8 +12,8 @@ from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
+from federator.wire.decisions import DecisionRow
 from federator.wire.http import (
-    DecisionRow,
     JobRow,
     LeaseRow,
     MemberRow,
@@ -280,6 +280,7 @@ def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:
         Column("ACTIONS", lambda row: str(row.actions), right=True),
         Column("JOBS", lambda row: str(row.jobs), right=True),
         Column("STAGES", lambda row: row.stages, least=90),
+        Column("GAP", lambda row: f"{100 * row.proof.gap:.2f} %" if row.proof else "", wide=True, right=True),
         Column("SIZE", lambda row: f"{row.size_bytes / 1024:.1f} KiB", wide=True, right=True),
     )
 

@@ -19,6 +19,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
 from federator.model.events import LedgerEntry
+from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.wire.solver_files import from_problem, write
@@ -78,39 +79,19 @@ def show(
         show_data(answer, "yaml" if output == "yaml" and not raw else "json")
         return
     plan = msgspec.convert(answer["plan"], Plan)
-    show_parts(*_drawn(plan, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]
+    proof = msgspec.convert(answer.get("proof"), Proof | None)
+    show_parts(*_drawn(plan, proof, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]
 
 
-def _drawn(plan: Plan, seen: dict[str, Any], now: float, *, wide: bool) -> list[RenderableType]:
+def _drawn(
+    plan: Plan, proof: Proof | None, seen: dict[str, Any], now: float, *, wide: bool
+) -> list[RenderableType]:
     """The verdict first; then what it does; then what waits."""
     names = {job["id"]: job["name"] for job in seen["jobs"]}
     names |= {
         busy["job"]: busy["job"] for pool in seen["pools"] for busy in pool.get("busy", ()) if busy.get("job")
     }
-    stages = ", ".join(s.stage if s.completed else f"{s.stage} (not completed)" for s in plan.stages)
-    parts: list[RenderableType] = [
-        facts(
-            [
-                ("decision", plan.decision),
-                ("taken", when_exactly(plan.taken_at, now)),
-                ("winner", f"{plan.winner}: {plan.winner_because}"),
-                ("stages", stages),
-                ("objective", usd(plan.objective_usd)),
-                (
-                    "looked at",
-                    ", ".join(
-                        [
-                            counted(len(seen["jobs"]), "waiting job"),
-                            counted(len(seen["pools"]), "pool"),
-                            counted(len(seen.get("offers", ())), "offer"),
-                            f"policies version {seen.get('policy_version', 0)}",
-                        ]
-                    ),
-                ),
-                ("next look", when_exactly(plan.wake_at, now)),
-            ]
-        )
-    ]
+    parts: list[RenderableType] = [facts(_verdict(plan, proof, seen, now))]
     if plan.actions:
         parts += [
             Text("\nDoes", style="bold"),
@@ -122,6 +103,28 @@ def _drawn(plan: Plan, seen: dict[str, Any], now: float, *, wide: bool) -> list[
             table(plan.waiting, waiting_columns(names, plan.taken_at), width=width(), wide=wide),
         ]
     return parts
+
+
+def _verdict(plan: Plan, proof: Proof | None, seen: dict[str, Any], now: float) -> list[tuple[str, str]]:
+    """What was decided on which grounds, and how well."""
+    stages = ", ".join(s.stage if s.completed else f"{s.stage} (not completed)" for s in plan.stages)
+    above = f"{100 * proof.gap:.2f} % above the proven bound of {usd(proof.bound_usd)}" if proof else ""
+    looked_at = [
+        counted(len(seen["jobs"]), "waiting job"),
+        counted(len(seen["pools"]), "pool"),
+        counted(len(seen.get("offers", ())), "offer"),
+        f"policies version {seen.get('policy_version', 0)}",
+    ]
+    return [
+        ("decision", plan.decision),
+        ("taken", when_exactly(plan.taken_at, now)),
+        ("winner", f"{plan.winner}: {plan.winner_because}"),
+        ("stages", stages),
+        ("objective", usd(plan.objective_usd)),
+        ("decision gap", above),
+        ("looked at", ", ".join(looked_at)),
+        ("next look", when_exactly(plan.wake_at, now)),
+    ]
 
 
 def ledger(

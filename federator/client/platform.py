@@ -9,6 +9,7 @@ from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import recorded
+from federator.wire.decisions import DecisionRow, ReplayResult
 from federator.wire.governing import (
     Approval,
     BurstStatus,
@@ -19,7 +20,6 @@ from federator.wire.governing import (
 )
 from federator.wire.http import (
     BudgetRow,
-    DecisionRow,
     LeaseRow,
     OfferRow,
     Overview,
@@ -32,13 +32,6 @@ from federator.wire.http import (
 )
 
 JSON = {"Content-Type": "application/json"}
-
-
-class Replay(msgspec.Struct, frozen=True):
-    """Whether a recorded decision, decided again, came out the same byte for byte; if not, where it differs."""
-
-    identical: bool
-    differences: tuple[str, ...] = ()
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -174,9 +167,11 @@ class PlatformVerbs:
             "GET", f"/v1/decisions/{quote(decision, safe='')}", dict[str, object]
         )
 
-    async def replay(self, decision: str) -> Replay:
+    async def replay(self, decision: str) -> ReplayResult:
         """Decide a recorded problem again and compare."""
-        return await self.transport.call("POST", f"/v1/decisions/{quote(decision, safe='')}/replay", Replay)
+        return await self.transport.call(
+            "POST", f"/v1/decisions/{quote(decision, safe='')}/replay", ReplayResult
+        )
 
     async def recorded_jobs(
         self, since_at: float, until_at: float | None = None

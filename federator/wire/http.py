@@ -358,21 +358,6 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     expires_at: float | None = None
 
 
-class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded decision."""
-
-    id: str
-    at: float
-    winner: str
-    objective_usd: float
-    actions: int
-    jobs: int
-    stages: str
-    size_bytes: int
-    checkpoint: str = ""
-    """The decision with whose record the run of records begins that this one is part of; empty: it stands alone."""
-
-
 class Preview(msgspec.Struct, frozen=True):
     """POST /v1/preview: what would become of this job file, nothing being changed."""
 

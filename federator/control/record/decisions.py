@@ -7,6 +7,7 @@ be read without what came before. A replay runs the same stages that completed a
 Records of before this were one whole problem each, compressed; they can still be read.
 """
 
+import asyncio
 import zlib
 from collections import OrderedDict
 from typing import NamedTuple
@@ -16,12 +17,13 @@ import msgspec
 from federator.control.record.decision_parts import Parts, join, pack, split, unpack
 from federator.control.record.records import Records
 from federator.kernel.errors import Damaged, NotFound
+from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.plans.differences import completed, differences
 from federator.ports import Put, Solver, Store, Transaction
 from federator.settings import RetentionSettings
-from federator.wire.http import DecisionRow
+from federator.wire.decisions import DecisionRow, ReplayResult
 
 PREFIX = "decision/"
 INDEX = "decision-index/"
@@ -67,6 +69,8 @@ class DecisionLog:
         """The decisions of each run by that of its checkpoint, in the order of the checkpoints."""
         self._size_bytes = 0
         self._newest: _Newest | None = None
+        self._writing = asyncio.Lock()
+        """Turns, proofs and retention write each for itself: no run may be dropped twice, or while it is continued."""
 
     async def load_index(self) -> None:
         """Read what is recorded. Called once."""
@@ -81,16 +85,35 @@ class DecisionLog:
 
     def rows(self) -> list[DecisionRow]:
         """All recorded decisions, oldest first."""
-        return list(self._rows.values())
+        return sorted(self._rows.values(), key=lambda row: row.at)
 
     def kept(self, decision: str) -> bool:
-        """Whether it can be shown: a turn that did nothing is not recorded."""
+        """Whether it can be shown: a turn that did nothing is recorded only where it was certified."""
         return decision in self._rows
+
+    def proof(self, decision: str) -> Proof | None:
+        """How good it was, where it was certified."""
+        row = self._rows.get(decision)
+        return row.proof if row else None
 
     async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
         """Keep this decision, of which so many actions were committed (None: all), and drop the oldest runs over the limits."""
+        if self._retention.decisions:
+            async with self._writing:
+                await self._record(problem, plan, committed)
+
+    async def certified(self, problem: Problem, plan: Plan, proof: Proof) -> None:
+        """Keep how good a decision was beside it; one that did nothing is recorded for that."""
         if not self._retention.decisions:
             return
+        async with self._writing:
+            if not self.kept(plan.decision):
+                await self._record(problem, plan, committed=0)
+            row = msgspec.structs.replace(self._rows[plan.decision], proof=proof)
+            await self._records.commit(Transaction(puts=(Put(INDEX + row.id, msgspec.json.encode(row)),)))
+            self._rows[row.id] = row
+
+    async def _record(self, problem: Problem, plan: Plan, committed: int | None) -> None:
         # Whether it was written is not known where this fails: then nothing may be written against it.
         before, self._newest = self._continued(plan.taken_at), None
         parts = split(problem, plan)
@@ -126,12 +149,13 @@ class DecisionLog:
 
     async def drop_before(self, at: float) -> None:
         """Drop the runs that ended before then."""
-        for checkpoint, names in list(self._runs.items()):
-            if max(self._rows[name].at for name in names) < at:
-                await self._records.commit(Transaction(deletes=_keys(names)))
-                self._forget(names)
-                if self._newest is not None and self._newest.checkpoint == checkpoint:
-                    self._newest = None
+        async with self._writing:
+            for checkpoint, names in list(self._runs.items()):
+                if max(self._rows[name].at for name in names) < at:
+                    await self._records.commit(Transaction(deletes=_keys(names)))
+                    self._forget(names)
+                    if self._newest is not None and self._newest.checkpoint == checkpoint:
+                        self._newest = None
 
     async def load(self, decision: str) -> tuple[Problem, Plan]:
         """What was seen and what was decided. Raises `NotFound`, `Damaged`."""
@@ -148,15 +172,15 @@ class DecisionLog:
             parts = unpack(parts, record.parts)
         return join(parts)
 
-    async def replay(self, decision: str) -> dict[str, object]:
+    async def replay(self, decision: str) -> ReplayResult:
         """Decide again from the record; say whether the same came out, and where not."""
         problem, plan = await self.load(decision)
         stages = tuple(stage.stage for stage in completed(plan).stages)
         again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=REPLAY_S)
         if again is None:
-            return {"identical": False, "differences": ["the solver did not answer"]}
+            return ReplayResult(False, ("the solver did not answer",))
         found = differences(problem, plan, again)
-        return {"identical": not found, "differences": found}
+        return ReplayResult(not found, tuple(found))
 
     async def _stored(self, name: str, asked: str) -> Record:
         item = await self._store.get(PREFIX + name)

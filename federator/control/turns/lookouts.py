@@ -9,6 +9,7 @@ import logging
 import os
 from typing import NamedTuple
 
+from federator.control.record.decisions import DecisionLog
 from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.model.outlook import Outlook, Proof
@@ -135,9 +136,9 @@ class Lookouts:
 class Certificates:
     """The loop that has a decision certified now and then, beside the turns: nothing waits for it, and nothing is decided by it."""
 
-    def __init__(self, turn: Turn, lookout: Lookout | None, every: int) -> None:
+    def __init__(self, turn: Turn, decisions: DecisionLog, lookout: Lookout | None, every: int) -> None:
         """Once in so many turns; with 0, or `lookout` None, never. `lookout` is closed by `Lookouts`."""
-        self._turn, self._lookout, self._every = turn, lookout, every
+        self._turn, self._decisions, self._lookout, self._every = turn, decisions, lookout, every
         self._since = turn.turns
 
     async def run(self) -> None:
@@ -152,12 +153,15 @@ class Certificates:
         last = self._turn.last
         if self._lookout is None or last is None or self._turn.turns - self._since < self._every:
             return None
-        self._since = self._turn.turns
         problem, plan = last
+        if not problem.snapshot.jobs:
+            return None
+        self._since = self._turn.turns
         proof = await self._lookout.certify(problem, plan, limit_s=CERTIFY_LIMIT_S)
         if proof is None:
             self._every *= 2
             return None
+        await self._decisions.certified(problem, plan, proof)
         METRICS.set("federator_decision_gap_ratio", proof.gap)
         METRICS.set("federator_decision_bound_usd", proof.bound_usd)
         log.info("decision %s is within %.2f %% of the proven bound", plan.decision, 100.0 * proof.gap)

@@ -66,7 +66,7 @@ class Questions:
             core = server.serving()
             rows = core.decisions.rows()[-REPLAYS:]
             answers = [(row.id, await core.decisions.replay(row.id)) for row in rows]
-            return [f"{name}: {answer['differences']}" for name, answer in answers if not answer["identical"]]
+            return [f"{name}: {answer.differences}" for name, answer in answers if not answer.identical]
 
         try:
             different = await self._world.users.ask(ask)

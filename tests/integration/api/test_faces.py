@@ -9,7 +9,7 @@ from federator.api.routes import ROUTES
 from federator.control.record.records import Flag
 from federator.control.upkeep.reconciling import FLAG
 from federator.telemetry import CATALOGUE, METRICS
-from federator.wire import http
+from federator.wire import decisions, http
 from tests.integration.api.rig import Rig
 from tests.support.waiting import PATIENCE_S
 
@@ -19,7 +19,7 @@ LISTS = {
     "/v1/offers": list[http.OfferRow],
     "/v1/leases": list[http.LeaseRow],
     "/v1/budgets": list[http.BudgetRow],
-    "/v1/decisions": list[http.DecisionRow],
+    "/v1/decisions": list[decisions.DecisionRow],
     "/v1/overview": http.Overview,
 }
 QUEUE = """

@@ -12,6 +12,7 @@ from federator.settings import TurnSettings
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
 from federator.solving.inline import InlineSolver
+from federator.wire.decisions import ReplayResult
 from tests.support.dispatch import World, make_world
 
 POLICIES = """
@@ -97,7 +98,7 @@ async def test_every_recorded_decision_replays_to_the_same_bytes(seed: int) -> N
     assert solver.reached == set(range(len(STAGES) + 1))
     assert len({row.checkpoint for row in rows}) < len(rows) / 3, "most are what changed since another"
     for row in rows:
-        assert await third.replay(row.id) == {"identical": True, "differences": []}, row.id
+        assert await third.replay(row.id) == ReplayResult(identical=True), row.id
 
 
 async def test_a_decision_that_comes_out_otherwise_is_found() -> None:
@@ -113,5 +114,5 @@ async def test_a_decision_that_comes_out_otherwise_is_found() -> None:
 
     log._solver = Other()
     found = await log.replay(log.rows()[-1].id)
-    assert found["identical"] is False
-    assert any("recorded: starts at home/main; now: nothing" in line for line in found["differences"])  # type: ignore[attr-defined]
+    assert not found.identical
+    assert any("recorded: starts at home/main; now: nothing" in line for line in found.differences)

@@ -8,8 +8,10 @@ import pytest
 
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
+from federator.model.outlook import Proof
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
+from federator.wire.decisions import DecisionRow
 from federator.wire.governing import (
     BurstPolicyRow,
     BurstStatus,
@@ -20,7 +22,6 @@ from federator.wire.governing import (
 )
 from federator.wire.http import (
     BudgetRow,
-    DecisionRow,
     LeaseRow,
     Overview,
     PoolRow,
@@ -373,6 +374,11 @@ def test_a_decision_is_shown_for_people_and_whole_for_programs(
     assert "home/gpu" in does
     assert "job-b" in waits
     assert "nothing is free" in waits
+    proof = Proof(bound_usd=12.5, gap=0.0123)
+    certified = {"problem": problem, "plan": plan, "proof": proof}
+    fake.answer("GET /v1/decisions/dec-2", certified, headers=TIME)
+    assert "decision gap" not in shown
+    assert "1.23 % above the proven bound of 12.50 USD" in federator("decisions", "show", "dec-2").out
     for words in (["--json"], ["-o", "json"]):
         answer = json.loads(federator("decisions", "show", "dec-1", *words).out)
         assert set(answer) == {"problem", "plan"}

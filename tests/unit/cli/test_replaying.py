@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from federator.model.plans import Place, Plan
 from federator.solving.decide import decide
-from federator.wire.http import DecisionRow
+from federator.wire.decisions import DecisionRow
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.worlds import a_job, a_pool, a_world
 from tests.unit.cli.answers import NOW, TIME

@@ -4,16 +4,20 @@ from collections.abc import Sequence
 
 import pytest
 
+from federator.control.record.decisions import DecisionLog
 from federator.control.turns import lookouts, waiting_line
 from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.world import window
+from federator.settings import RetentionSettings
 from federator.solving.child import ChildSolver
+from federator.solving.inline import InlineSolver
 from federator.solving.judging import prove
 from federator.solving.outlook import look_ahead
 from federator.telemetry import METRICS
+from federator.wire.decisions import ReplayResult
 from tests.support.dispatch import World, make_world
 from tests.support.waiting import PATIENCE_S
 
@@ -158,7 +162,7 @@ async def test_a_decision_is_certified_once_in_so_many_turns() -> None:
     world, here = await make_world(), Here()
     await world.add_site("home")
     turn = world.core.turn
-    certificates = Certificates(turn, here, every=2)
+    certificates = Certificates(turn, world.core.decisions, here, every=2)
     for number in range(5):
         await world.submit(resources={"gpus": "A100:1"}, estimate=f"{1 + number}h")
         plan = await turn.once()
@@ -166,10 +170,38 @@ async def test_a_decision_is_certified_once_in_so_many_turns() -> None:
         assert plan is not None
         assert (proof is not None) == (number in {1, 3})
         assert here.certified[-1:] == ([plan.decision] if proof else here.certified[-1:])
+        assert world.core.decisions.proof(plan.decision) == proof
         if proof is not None:
             assert METRICS.value("federator_decision_gap_ratio") == proof.gap
             assert METRICS.value("federator_decision_bound_usd") == proof.bound_usd
     assert len(here.certified) == 2
+
+
+async def test_a_decision_that_did_nothing_is_recorded_where_it_was_certified() -> None:
+    world, here = await make_world(), Here()
+    await world.add_site("home", nodes=1, gpus=1)
+    certificates = Certificates(world.core.turn, world.core.decisions, here, every=2)
+    assert await world.core.turn.once() is None
+    assert await certificates.once() is None, "nothing waits"
+    for _ in range(2):
+        await world.submit(resources={"gpus": "A100:1"}, estimate="1h")
+    await world.core.turn.once()
+    idle = await world.core.turn.once()
+    assert idle is not None
+    assert not idle.actions
+    proof = await certificates.once()
+    decisions = world.core.decisions
+    assert proof is not None
+    assert decisions.proof(idle.decision) == proof
+    assert [row.actions for row in decisions.rows()] == [1, 0]
+    again = DecisionLog(world.core.records, RetentionSettings(), InlineSolver())
+    await again.load_index()
+    assert again.rows() == decisions.rows()
+    assert await again.replay(idle.decision) == ReplayResult(identical=True)
+    none_kept = DecisionLog(world.core.records, RetentionSettings(decisions=0), InlineSolver())
+    assert world.core.turn.last is not None
+    await none_kept.certified(*world.core.turn.last, proof)
+    assert none_kept.rows() == []
 
 
 async def test_what_cannot_be_certified_is_tried_less_often_and_without_a_process_or_a_number_nothing_is() -> (
@@ -178,14 +210,14 @@ async def test_what_cannot_be_certified_is_tried_less_often_and_without_a_proces
     world, here = await make_world(), Here(any_=False)
     await world.add_site("home")
     turn = world.core.turn
-    certificates = Certificates(turn, here, every=1)
+    certificates = Certificates(turn, world.core.decisions, here, every=1)
     for number in range(4):
         await world.submit(resources={"gpus": "A100:1"}, estimate=f"{1 + number}h")
         await turn.once()
         assert await certificates.once() is None
     assert len(here.certified) == 2, "at the first and at the third turn"
-    await Certificates(turn, here, every=0).run()
-    await Certificates(turn, None, every=1).run()
+    await Certificates(turn, world.core.decisions, here, every=0).run()
+    await Certificates(turn, world.core.decisions, None, every=1).run()
 
 
 async def test_a_child_certifies_as_it_is_done_here() -> None:

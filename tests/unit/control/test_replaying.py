@@ -13,11 +13,12 @@ from federator.model.plans import Place, Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
+from federator.wire.decisions import ReplayResult
 from tests.support.dispatch import World, make_world
 from tests.support.waiting import until
 
 
-async def replayed(world: World) -> list[dict[str, object]]:
+async def replayed(world: World) -> list[ReplayResult]:
     """Every recorded decision, run again."""
     decisions = world.core.decisions
     decisions._solver = InlineSolver()
@@ -34,7 +35,7 @@ async def test_a_decision_of_the_fast_path_replays() -> None:
     assert world.job(short).status is world.job(long).status is JobStatus.RUNNING
     assert "fast path" in world.placement(short).winner_because
     assert [row.actions for row in world.core.decisions.rows()] == [1, 1]
-    assert await replayed(world) == [{"identical": True, "differences": []}] * 2
+    assert await replayed(world) == [ReplayResult(identical=True)] * 2
 
 
 async def test_a_decision_without_its_late_solver_replays() -> None:
@@ -44,7 +45,7 @@ async def test_a_decision_without_its_late_solver_replays() -> None:
     job = await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
     assert "late" in world.placement(job).winner_because
-    assert await replayed(world) == [{"identical": True, "differences": []}]
+    assert await replayed(world) == [ReplayResult(identical=True)]
 
 
 class Unfinished(InlineSolver):
@@ -63,7 +64,7 @@ async def test_a_decision_with_a_stage_given_up_replays_with_those_that_complete
     await world.add_site("lab", nodes=1, gpus=4)
     await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
-    assert await replayed(world) == [{"identical": True, "differences": []}]
+    assert await replayed(world) == [ReplayResult(identical=True)]
 
 
 class Wrong(InlineSolver):

@@ -1,0 +1,40 @@
+"""Recorded decisions, as the HTTP API tells them."""
+
+import msgspec
+
+from federator.model.outlook import Proof
+from federator.model.plans import Plan
+from federator.model.snapshot import Problem
+
+
+class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded decision."""
+
+    id: str
+    at: float
+    winner: str
+    objective_usd: float
+    actions: int
+    jobs: int
+    stages: str
+    size_bytes: int
+    checkpoint: str = ""
+    """The decision with whose record the run of records begins that this one is part of; empty: it stands alone."""
+    proof: Proof | None = None
+    """Where it was certified: see `turn.certify_every`."""
+
+
+class RecordedDecision(msgspec.Struct, frozen=True):
+    """What one turn saw, and what it decided."""
+
+    problem: Problem
+    plan: Plan
+    proof: Proof | None = None
+    """Where it was certified: see `turn.certify_every`."""
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """Whether deciding again came out the same; else where it did not, a line each."""
+
+    identical: bool
+    differences: tuple[str, ...] = ()
