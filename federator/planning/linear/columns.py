@@ -335,10 +335,7 @@ class _Builder:
 
     def _left(self, source: int) -> Terms:
         """What is left of an offer, or of a stock that several draw on."""
-        stocks = self.world.stocks
-        first, stock = self.world.places[stocks.first[source]], stocks.known[source]
-        name = f"available/{first.key}" if stock is None else f"stock/{first.provider}/{stock.name}"
-        return self._row(name, float(stocks.left[source]))
+        return self._row(self.world.stocks.sources[source].row, float(self.world.stocks.left[source]))
 
     def _row(self, name: str, high: float) -> Terms:
         if name not in self.named:

@@ -7,7 +7,6 @@ paid for it. Parts of jobs are rounded, the largest first. Who starts on what is
 and by the time that it is used others stand where it had room.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ class _Rental(NamedTuple):
 class _Leading:
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator, self._world = evaluator, evaluator.world
-        self._rented = Counter[int]()
+        self._stocks = self._world.stocks.copy()
         self._place = {at.key: number for number, at in enumerate(self._world.places)}
         self._members: dict[object, list[JobView]] = {}
         for job in self._world.jobs:
@@ -101,11 +100,10 @@ class _Leading:
     def _take(self, job: JobView, choice: int) -> bool:
         """Whether so many machines are still to be had."""
         place, world = self._world.place_of(choice), self._world
-        at = world.places[place]
-        needed = machines(world.as_form(job, choice), at)
-        if at.offer is None or self._rented[place] + needed > at.offer.offer.to_be_had:
+        needed = machines(world.as_form(job, choice), world.places[place])
+        if needed > self._stocks.room(place):
             return False
-        self._rented[place] += needed
+        self._stocks.take(place, needed)
         return True
 
     # -- what the plan does not know ----------------------------------------------------------------------------------
@@ -153,15 +151,16 @@ class _Prices:
     def rented_usd(self, job: JobView, case: Case) -> float:
         """A machine for it now: the bill, and what others would have paid for the machine."""
         world = self._world
-        view, at = world.as_form(job, case.place), world.places[world.place_of(case.place)]
+        place = world.place_of(case.place)
+        view, at = world.as_form(job, case.place), world.places[place]
         usd = cost(world.book, view, at, case.start_at, rents=True).total
         count = machines(view, at)
         spare = at.gpus * count - view.gpus_total
-        return (
-            usd
-            + count * self._usd.get(f"available/{at.key}", 0.0)
-            - spare * self._usd.get(f"spare/{at.key}", 0.0)
+        stocks = world.stocks
+        taken_usd = sum(
+            each * self._usd.get(stocks.sources[source].row, 0.0) for source, each in stocks.draws[place]
         )
+        return usd + count * taken_usd - spare * self._usd.get(f"spare/{at.key}", 0.0)
 
     def waiting_usd(self, job: JobView) -> float:
         """The best that its class can hope for on what is there."""

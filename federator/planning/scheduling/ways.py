@@ -332,8 +332,8 @@ def _count_stocks(places: Records, stocks: Stocks) -> None:
     places["stock"] = -1
     for place, draws in enumerate(stocks.draws):
         for source, each in draws:
-            first, left = stocks.first[source], stocks.left[source]
-            if stocks.known[source] is None:
+            (_, first, stock), left = stocks.sources[source], stocks.left[source]
+            if stock is None:
                 places["counter"][place], places["left"][first] = first, left
             else:
                 places["stock"][place], places["each"][place], places["stock_left"][first] = first, each, left

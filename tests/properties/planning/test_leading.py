@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from federator.model.capacity import Stock
 from federator.model.plans import Rent, Severity
 from federator.model.snapshot import JobView, Lead, Problem
 from federator.planning.checks import check
@@ -26,7 +27,18 @@ from federator.solving.outlook import look_ahead
 from federator.wire.solver_files import from_problem, to_problem
 from tests.properties.planning.test_outlook import POOLS, chosen, crowds
 from tests.properties.planning.test_window import a_line, tight
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, worlds_at_random
+from tests.support.worlds import (
+    HOUR,
+    NOW,
+    a_job,
+    a_pool,
+    a_world,
+    an_offer,
+    bursting,
+    busy,
+    changed,
+    worlds_at_random,
+)
 
 
 @st.composite
@@ -72,15 +84,15 @@ def test_whatever_is_led_to_the_decision_is_valid_and_repeats_itself_from_its_re
 def test_no_more_is_rented_than_there_is_and_only_for_a_case(problem: Problem) -> None:
     evaluator = Evaluator(World(problem))
     world = evaluator.world
-    rented: Counter[int] = Counter()
+    stocks = world.stocks.copy()
     for job, choice in lead_starts(evaluator).items():
         case = evaluator.bursting.case(world.by_id[job], choice)
         assert isinstance(case, Case)
         assert case.is_now(world.now)
-        view, at = world.as_form(world.by_id[job], choice), world.places[world.place_of(choice)]
-        rented[world.place_of(choice)] += machines(view, at)
-        assert at.offer is not None
-        assert rented[world.place_of(choice)] <= at.offer.offer.to_be_had
+        view, place = world.as_form(world.by_id[job], choice), world.place_of(choice)
+        assert world.places[place].offer is not None
+        stocks.take(place, machines(view, world.places[place]))
+    assert all(left >= 0 for left in stocks.left)
 
 
 def late_work() -> Problem:
@@ -129,6 +141,19 @@ def test_rentals_of_the_plan_go_first_and_what_it_does_not_know_is_rented_for_by
     assert [stage.stage for stage in decide(led, stages=("greedy", "lp")).stages] == ["greedy", "lp"]
     assert sum(isinstance(action, Rent) for action in plan.actions) == 3
     assert plan.prices == led.warm_prices
+
+
+def test_offers_that_draw_on_one_stock_have_one_price_and_no_more_of_it_is_taken_than_there_is() -> None:
+    quota = Stock("quota", 12, each=4, unit="GPUs")
+    offers = [
+        an_offer(name, available=3, stock=quota, price_usd_h=usd) for name, usd in (("a", 10), ("b", 11))
+    ]
+    problem = changed(late_work(), offers=tuple(offers))
+    leads = (Lead("known-0", "acme/a", 2.0), Lead("new-0", "acme/b", 2.0))
+    assert rentals(replace(problem, leads=leads)) == {"known": 2, "new": 1}
+    assert rentals(replace(problem, leads=leads[:1])) == {"known": 2, "new": 1}
+    dear = {"stock/acme/quota": 2.5e3}
+    assert rentals(replace(problem, leads=leads[:1], warm_prices=dear)) == {"known": 2}
 
 
 def test_what_is_led_to_is_dropped_where_greedy_is_cheaper() -> None:
