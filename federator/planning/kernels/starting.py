@@ -128,10 +128,11 @@ def rank_usd(s, job, way, at, miss):
 
 @compiled
 def too_dear(s, kind, way, at, miss):
-    """Whether rented time there costs more than the chance of the deadline that it brings is worth."""
+    """Whether rented time there costs more than the chance of the deadline that it brings is worth, where it is for deadlines only."""
     place = s.places[way.place]
     return (
-        place.kind != OWNED
+        kind.frugal != 0
+        and place.kind != OWNED
         and rent_beyond(place, way, at, needed_until(place, s.releases)) > kind.value - miss
     )
 
@@ -175,7 +176,7 @@ def offer_start(s, job, klass, at, gained):
                 continue
             lost = avoids and lost_there(s, job, way)
         miss = missed(kind, way, at, at - state.now)
-        if kind.frugal != 0 and too_dear(s, kind, way, at, miss):
+        if too_dear(s, kind, way, at, miss):
             continue
         usd = rank_usd(s, job, way, at, miss)
         first = way.option * OPTION + way.narrow + (way.if_late if is_late(kind, way, at) else 0)
@@ -350,8 +351,8 @@ def book(s, job, way, at, finish, committed, again):
 
 @compiled
 def force(s, job, number):
-    """A decision that is taken already: start there now, or rent; if it does not fit or a cap forbids it, nothing."""
-    way = s.ways[number]
+    """A decision that is taken already: start there now, or rent; if it does not fit, a cap forbids it or what is rented is too dear for it, nothing."""
+    way, state, kind = s.ways[number], s.state[0], s.classes[s.jobs[job].klass]
     place = s.places[way.place]
     if blocking(s, s.jobs[job].klass, way, False) >= 0:
         return
@@ -361,8 +362,8 @@ def force(s, job, number):
             enough = enough and s.places[place.stock].stock_left >= way.machines * place.each
         if enough:
             rent(s, job, number)
-    elif choose_for(s, job, way):
-        start(s, job, number, s.state[0].now, False)
+    elif not too_dear(s, kind, way, state.now, missed(kind, way, state.now, 0.0)) and choose_for(s, job, way):
+        start(s, job, number, state.now, False)
 
 
 @compiled

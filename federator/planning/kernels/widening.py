@@ -15,6 +15,7 @@ from federator.planning.kernels.starting import (
     nearer,
     rank_usd,
     start,
+    too_dear,
 )
 from federator.planning.kernels.tables import JOB, USD
 
@@ -74,6 +75,8 @@ def widen(s, job, at):
                 continue
             lost = avoids and lost_there(s, job, way)
         miss = missed(kind, way, at, at - state.now)
+        if too_dear(s, kind, way, at, miss):
+            continue
         rank, best_rank = (rank_usd(s, job, way, at, miss), miss, lost), (best_usd, best_miss, best_lost)
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_usd, best_miss, best_lost = number, rank[0], miss, lost

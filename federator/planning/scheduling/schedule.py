@@ -44,7 +44,7 @@ def schedule(
 ) -> Schedule:
     """Schedule all jobs: first `starts` (job to place, now; an offer is rented), then the rest in the published order, or in another: every job's turn.
 
-    Without `bursting`, only owned places are used. A start that does not fit, or that a cap forbids, is left to the rest.
+    Without `bursting`, only owned places are used. A start that does not fit, that a cap forbids, or that costs more on what is rented than its deadline is worth, is left to the rest.
     """
     return _Engine(world, bursting, order).run(starts or {})
 
@@ -261,7 +261,7 @@ class _Engine(Board):
             if self.caps.blocking(view, candidate, shares=self._shares(place)) is not None:
                 continue
             found = self._hosts(view, place, at)
-            if found is not None:
+            if found is not None and not self._too_dear(view, place, at):
                 rank = self._rank(view, place, at, found)._replace(first=0)
                 best = rank if best is None else min(best, rank)
         if best is None:
@@ -278,6 +278,8 @@ class _Engine(Board):
         if candidate.offer is not None:
             if machines(job, candidate) <= self.stocks.room(self.world.place_of(place)):
                 self._rent(job, place, candidate.offer.offer.delay_s)
+        elif self._too_dear(job, place, self.now):
+            return
         elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
             self._start(job, place, self.now, hosts)
 

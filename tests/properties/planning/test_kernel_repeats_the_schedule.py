@@ -53,7 +53,8 @@ def _trials(evaluator: Evaluator, scored: Scored) -> list[dict[str, int]]:
     rentals = [{job.id: case.place} for job in world.jobs for case in evaluator.bursting.cases(job)]
     together = {job: place for trial in rentals for job, place in trial.items()}
     moved = {job.id: world.home(job)[-1] for job in world.jobs if world.home(job)}
-    return [*rentals[:4], together, moved, moved | together, scored.starts]
+    there = {job.id: world.leases(job)[-1] for job in world.jobs if world.leases(job)}
+    return [*rentals[:4], together, moved, moved | together, moved | there, scored.starts]
 
 
 @at_random

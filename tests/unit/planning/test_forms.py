@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Rent
-from federator.model.rules import CapRow, CapUnit, PoolSelector
+from federator.model.rules import CapRow, CapUnit, PoolSelector, PriceKind, PriceTerm
 from federator.model.snapshot import JobView
 from federator.planning.checks import check, fatal_subjects
 from federator.planning.explaining.explain import explain_waiting
@@ -21,6 +21,7 @@ from tests.support.worlds import (
     HOUR,
     NOW,
     a_job,
+    a_lease,
     a_plan,
     a_pool,
     a_world,
@@ -152,6 +153,20 @@ def test_nobody_is_wide_while_somebody_waits_who_fits_into_the_difference() -> N
     scored = evaluator.score({})
     assert set(scored.starts) == {"wide", "small-0", "small-1", "small-2"}
     assert evaluator.world.form_of(scored.starts["wide"]) == 0
+
+
+@pytest.mark.parametrize(("value_usd", "form"), [(1.0, 0), (40.0, 1)])
+def test_nobody_is_widened_onto_a_rented_machine_that_costs_more_than_the_deadline_is_worth(
+    value_usd: float, form: int
+) -> None:
+    """Twenty minutes of it are 3.33 USD. Waiting is dear, but the policy rents for deadlines alone."""
+    job = a_job("wide", forms=(on(4, 1, throughput=3.0),), deadline_at=NOW + HOUR / 2, value_usd=value_usd)
+    rules = (bursting(), PriceTerm("dear", PriceKind.WAIT, 100.0))
+    home = a_pool(nodes=1, gpus_per_node=1, free=(Shape(1, 64_000, 262_144),))
+    evaluator = Evaluator(World(a_world([job], [home, a_lease()], rules=rules)))
+    for scored in (evaluator.score({}), evaluator.score_plainly({})):
+        assert evaluator.world.form_of(scored.starts["wide"]) == form
+        assert evaluator.world.places[scored.starts["wide"]].rented == bool(form)
 
 
 def test_more_gpus_that_are_slower_are_no_wider_and_nobody_becomes_narrower() -> None:
