@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from federator.model.capacity import Market, Shape
+from federator.model.capacity import Market, Shape, Stock
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Accelerators, Form, Input, Resources
 from federator.model.rules import (
@@ -30,7 +31,7 @@ from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.properties.planning.test_tiny_worlds import WORTH_USD, best_usd
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
+from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
 WORLDS = 20
 TUNED, UNSEEN = "", "unseen"
@@ -147,6 +148,30 @@ def _machines(dice: DICE) -> Problem:
     return a_world(jobs, offers=[an_offer()], rules=[bursting()])
 
 
+def _stocks(dice: DICE) -> Problem:
+    """Machines of one, two and four GPUs, of which there are so many GPUs in all; the small ones are dearer by the GPU, or cheaper."""
+    stock = Stock("quota", dice.choice([4, 5, 6]), unit="GPUs")
+    usd = dice.choice([2.0, 2.5, 3.0])
+    offers = [
+        an_offer(f"eu/{gpus}", gpus=gpus, price_usd_h=price, available=2, stock=replace(stock, each=gpus))
+        for gpus, price in ((1, usd), (2, 5.0), (4, 10.0))
+    ]
+    return a_world(_jobs(dice, 3), offers=offers, rules=[bursting()])
+
+
+def _jointly(dice: DICE) -> Problem:
+    """A machine that no job pays for by itself, and perhaps two do."""
+    jobs = _jobs(dice, 3, value_usd=lambda: dice.choice([4.0, 7.0, 9.0]), gpus=lambda: dice.choice([1, 2]))
+    due = [replace(job, deadline_at=NOW + job.run_s + 700.0) for job in jobs]
+    return a_world(due, offers=[an_offer(price_usd_h=dice.choice([6.0, 10.0]))], rules=[bursting()])
+
+
+def _rented(dice: DICE) -> Problem:
+    """A machine that is rented already, whose hours cost more than some deadlines are worth."""
+    lease = a_lease(price_usd_gpu_h=dice.choice([1.0, 2.5, 10.0]), gpus_per_node=4)
+    return a_world(_jobs(dice), [_host(1), lease], [an_offer(available=1)], rules=[bursting()])
+
+
 def _preempting(dice: DICE) -> Problem:
     works = tuple(busy(f"pl-{n}", f"busy-{n}", gpus=2, cpus_milli=0, memory_mib=0) for n in range(2))
     rule = PreemptRule("urgent", Scope(), Scope(), minimum_priority_gap=30)
@@ -196,6 +221,9 @@ KINDS: dict[str, Rolled] = {
     "parts": _parts,
     "together": _together,
     "machines": _machines,
+    "stocks": _stocks,
+    "jointly": _jointly,
+    "rented": _rented,
     "preempting": _preempting,
     "calendar": _calendar,
     "doubt": _doubt,
