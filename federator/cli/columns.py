@@ -41,7 +41,7 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
     """Jobs. What matters to the owner first; the reason last, because it may be cut."""
     return (
         Column("ID", lambda row: row.id),
-        Column("NAME", _job_name, cap=24),
+        Column("NAME", lambda row: row.label, cap=24),
         Column("OWNER", lambda row: row.owner, wide=True),
         Column("QUEUE", lambda row: row.queue, wide=True),
         Column("PRIO", lambda row: str(row.priority), wide=True, right=True),
@@ -57,10 +57,6 @@ def job_columns(now: float) -> tuple[Column[JobRow], ...]:
         Column("SPENT", lambda row: usd(row.spent_usd) if row.spent_usd else NONE, wide=True, right=True),
         Column("BECAUSE", lambda row: row.because, flow="cut"),
     )
-
-
-def _job_name(row: JobRow) -> str:
-    return row.name if row.array_index is None else f"{row.name}[{row.array_index}]"
 
 
 def _age(row: JobRow, now: float) -> str:

@@ -18,7 +18,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
-from federator.model.jobs import TERMINAL
+from federator.model.jobs import TERMINAL, JobStatus
 from federator.model.plans import Explanation, SiteReason
 
 NAME_WIDTH = 24
@@ -77,7 +77,9 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
     parts: list[RenderableType] = [verdict, facts(_times(explanation, now))]
     if explanation.sites:
         shown = sorted(explanation.sites, key=_order)[:MOST_SITES]
-        parts += ["", table(shown, _site_columns(now, width), width=width)]
+        # A plan is some seconds old: what it would start now has not begun.
+        at_least = now if explanation.status == JobStatus.PENDING else -math.inf
+        parts += ["", table(shown, _site_columns(now, at_least, width), width=width)]
         if len(shown) < len(explanation.sites):
             more = len(explanation.sites) - len(shown)
             parts.append(Text(f"  and {more} more: federator explain -o json", style="dim"))
@@ -197,28 +199,45 @@ def _against(finish_at: float | None, deadline_at: float | None, now: float) -> 
     return text
 
 
-def _site_columns(now: float, width: int) -> tuple[Column[SiteReason], ...]:
-    """On a narrow terminal a pool stands below its site: without it two lines of one site would look alike."""
-    where: tuple[Column[SiteReason], ...] = (
-        Column("SITE", lambda row: row.site),
-        Column("POOL", lambda row: row.pool),
-    )
+def _site_columns(now: float, at_least: float, width: int) -> tuple[Column[SiteReason], ...]:
+    """On a narrow terminal a pool stands below its site, and figures above the reason, which has the room of their columns. No start is before `at_least`."""
+
+    def start(row: SiteReason) -> str:
+        return when(None if row.start_at is None else max(row.start_at, at_least), now)
+
+    def finish(row: SiteReason) -> str:
+        return when(row.finish_at, now)
+
+    def extra(row: SiteReason) -> str:
+        return NONE if row.filter else usd(row.extra_cost_usd)
+
+    def figures(row: SiteReason) -> Text:
+        said = [("start", start(row)), ("finish", finish(row)), ("extra", extra(row))]
+        told = [f"{name} {figure}" for name, figure in said if figure not in ("", NONE)]
+        return Text("  ").join([_usable(row), *map(Text, told)]).append("\n").append_text(_reason(row))
+
     if width < NARROW:
-        where = (
+        return (
             Column(
                 "SITE, POOL",
                 lambda row: Text("\n".join([plain(row.site), *_in_lines(plain(row.pool))])),
                 wraps=NAME_WIDTH,
             ),
+            Column("REASON", figures, flow="fold"),
         )
     return (
-        *where,
-        Column("", lambda row: Text("no", style="red") if row.filter else Text("yes", style="green")),
-        Column("START", lambda row: when(row.start_at, now), right=True),
-        Column("FINISH", lambda row: when(row.finish_at, now), right=True),
-        Column("EXTRA", lambda row: NONE if row.filter else usd(row.extra_cost_usd), right=True),
+        Column("SITE", lambda row: row.site),
+        Column("POOL", lambda row: row.pool),
+        Column("", _usable),
+        Column("START", start, right=True),
+        Column("FINISH", finish, right=True),
+        Column("EXTRA", extra, right=True),
         Column("REASON", _reason, flow="fold"),
     )
+
+
+def _usable(row: SiteReason) -> Text:
+    return Text("no", style="red") if row.filter else Text("yes", style="green")
 
 
 def _in_lines(name: str) -> list[str]:

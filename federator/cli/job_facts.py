@@ -22,7 +22,7 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
     job, spec, waiting = detail.job, detail.spec, detail.waiting
     where = " ".join(part for part in (detail.site, detail.pool, detail.market) if part)
     return [
-        ("job", f"{job.name}{'' if job.array_index is None else f'[{job.array_index}]'}"),
+        ("job", job.label),
         ("id", job.id),
         ("status", status(job.status)),
         ("because", waiting.because if waiting else job.because),

@@ -22,6 +22,7 @@ from federator.kernel.errors import Invalid
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.plans.differences import completed, differences
+from federator.wire.faults import told_in
 from federator.wire.solver_files import read_problem, unpacked
 
 if TYPE_CHECKING:
@@ -137,16 +138,18 @@ def _taken(name: str, answer: dict[str, Any]) -> _Recorded:
 
 def _of_file(path: Path) -> _Recorded:
     """A problem file with the plan that was recorded, or what `decisions show --json` has written."""
-    content = unpacked(path.read_bytes())
+    with told_in(path):
+        content = unpacked(path.read_bytes())
     try:
         told = json.loads(content)
     except ValueError as error:
         raise Invalid(f"this is not JSON: {error}", field=str(path)) from None
     remedy = "write one with 'federator decisions show ID --problem FILE'"
     try:
-        if isinstance(told, dict) and told.keys() == {"problem", "plan"}:
+        if isinstance(told, dict) and {"problem", "plan"} <= told.keys():
             return _taken(told["plan"]["decision"], told)
-        problem = read_problem(content)
+        with told_in(path):
+            problem = read_problem(content)
         if told.get("recorded") is None:
             raise Invalid("has a problem, but no recorded plan", field=str(path), remedy=remedy)
         return _Recorded(problem.decision, problem, msgspec.convert(told["recorded"], Plan))

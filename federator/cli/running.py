@@ -305,7 +305,6 @@ async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float 
             return TIMED_OUT
         codes = []
         for detail in details:
-            index = "" if detail.job.array_index is None else f"[{detail.job.array_index}]"
-            print(f"{detail.job.status}  {plain(detail.job.name)}{index}  {plain(detail.job.because)}")
+            print(f"{detail.job.status}  {plain(detail.job.label)}  {plain(detail.job.because)}")
             codes.append(exit_of(detail.job))
         return next((code for code in codes if code), 0)

@@ -1,8 +1,9 @@
 """`solver`: the optimizer as a tool of its own, on files that any program may write. It asks no dispatcher."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 from rich.console import RenderableType
@@ -15,6 +16,7 @@ from federator.cli.phrases import counted, usd
 from federator.kernel.errors import Invalid
 from federator.model.plans import Finding, Severity
 from federator.solving.frames import STAGES
+from federator.wire.faults import told_in
 from federator.wire.solver_files import read_plan, read_problem, write
 from federator.wire.solver_plan import Objective, PlanFile
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from federator.solving.judging import Verdict
 
 PACKED = ".gz"
+T = TypeVar("T")
 
 app = App(name="solver", help="The optimizer on files: decide a problem, or judge a plan for one.")
 
@@ -56,7 +59,7 @@ def run(
     if unknown := [stage for stage in wanted if stage not in STAGES]:
         raise Invalid(f"no stage {unknown[0]!r}", field="--stages", remedy=f"there are {', '.join(STAGES)}")
     plan = decide(
-        read_problem(_content(problem)),
+        _read(problem, read_problem),
         clock=time.perf_counter,
         seed=seed,
         stages=tuple(stage for stage in STAGES if stage in wanted),
@@ -77,8 +80,10 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
     """
     from federator.solving.judging import judge
 
-    file = read_plan(_content(plan))
-    verdict = judge(read_problem(_content(problem)), file)
+    file = _read(plan, read_plan)
+    seen = _read(problem, read_problem)
+    with told_in(plan):
+        verdict = judge(seen, file)
     fatal = [finding for finding in verdict.findings if finding.severity is Severity.FATAL]
     valid = not fatal and not verdict.differences
     if output in ("json", "yaml"):
@@ -94,8 +99,9 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
     return OK if valid else FAILED
 
 
-def _content(path: Path) -> bytes:
-    return path.read_bytes()
+def _read(path: Path, read: Callable[[bytes], T]) -> T:
+    with told_in(path):
+        return read(path.read_bytes())
 
 
 def _summary(plan: PlanFile) -> str:

@@ -304,6 +304,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome | None = None
 
     @property
+    def label(self) -> str:
+        """What people are told of it by: a task of an array with its index."""
+        return label_of(self.name, self.array_index)
+
+    @property
     def kin(self) -> str:
         """The name that work alike to it has: runs of a series have one in common."""
         return self.series or self.name
@@ -312,3 +317,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def terminal(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.status in TERMINAL
+
+
+def label_of(name: str, array_index: int | None) -> str:
+    """A job's name as people read it."""
+    return name if array_index is None else f"{name}[{array_index}]"

@@ -64,8 +64,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     lease: str | None = None
     market: Market = Market.OWNED
     joined_at: float = 0.0
-    last_seen_at: float = 0.0
-    """Always 0, and read by nobody: it is here for a former version that is gone back to. When it was heard last is known while we run."""
 
 
 class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):

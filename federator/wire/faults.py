@@ -4,7 +4,8 @@ Readers raise at the first fault. So the document is read again without what was
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from federator.kernel.errors import FederatorError, Permanent
@@ -57,6 +58,15 @@ def with_line(document: Document, error: ErrorType) -> ErrorType:
     """The same error, with the line in front."""
     line = line_at(document.lines, error.field)
     return type(error)(f"line {line}: {error.message}", field=error.field, remedy=error.remedy)
+
+
+@contextmanager
+def told_in(file: object) -> Iterator[None]:
+    """What is wrong inside is told with the name of the file in front."""
+    try:
+        yield
+    except Permanent as error:
+        raise type(error)(f"{file}: {error.message}", field=error.field, remedy=error.remedy) from None
 
 
 def line_at(lines: Mapping[str, int], path: str | None) -> int:

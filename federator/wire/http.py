@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from federator.model.capacity import BurstEvidence, Pool, Shape
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import Job, JobSpec, label_of
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
 from federator.model.series import Note, Recurrence
@@ -131,6 +131,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """The series that it is a run of."""
     width: str = ""
     """Of a job of several forms, how wide it runs or may run: `2 of 1-8 nodes`. `nodes` and `gpus` are what it has, or asks for first."""
+
+    @property
+    def label(self) -> str:
+        """What people are told of it by: a task of an array with its index."""
+        return label_of(self.name, self.array_index)
 
 
 class SeriesRow(msgspec.Struct, frozen=True, kw_only=True):

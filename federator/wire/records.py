@@ -28,6 +28,7 @@ _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<want>.*?)`, got `(?P<got>.*?)`")
+_BOUND = re.compile(r"Expected `(?P<want>[a-z]+)` (?P<length>of length )?(?P<than>[<>]=?) (?P<limit>\S+)")
 _CHOICE = re.compile(r"Invalid enum value (?P<got>.*)", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
 _WORDS = {
@@ -39,6 +40,7 @@ _WORDS = {
     "bool": "true or false",
     "null": "nothing",
 }
+_BOUNDS = {">=": "of at least", ">": "above", "<=": "of at most", "<": "below"}
 
 
 def decode(value: object, into: type[T], path: str) -> T:
@@ -68,6 +70,10 @@ def _invalid(complaint: str, into: type, path: str) -> Invalid:
         names = _names_at(type_info(into), below) if wanted == ["object"] else []
         holds = f"known in it are {', '.join(names)}" if names else None
         return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=holds)
+    if bound := _BOUND.fullmatch(what):
+        length = " of a length" if bound["length"] else ""
+        want = f"{_WORDS.get(bound['want'], bound['want'])}{length} {_BOUNDS[bound['than']]} {bound['limit'].removesuffix('.0')}"
+        return Invalid(f"must be {want}", field=f"{path}{below}")
     if choice := _CHOICE.fullmatch(what):
         kind = _type_at(type_info(into), below)
         values = _values_of(kind)

@@ -92,7 +92,7 @@ def _lease(row: LeaseRow, instance: Instance | None) -> LeaseResult:
 def _job(row: JobRow, job: Job, lease: LeaseResult | None) -> JobResult:
     missed = job.outcome.missed_deadline if job.outcome else None
     return JobResult(
-        name=row.name if row.array_index is None else f"{row.name}[{row.array_index}]",
+        name=row.label,
         id=row.id,
         owner=row.owner,
         queue=row.queue,

@@ -209,7 +209,7 @@ def _lease_columns(frame: Frame) -> Sequence[Column[LeaseRow]]:
 
 def _job_columns(frame: Frame) -> Sequence[Column[JobRow]]:
     return (
-        Column("JOB", job_name),
+        Column("JOB", lambda row: row.label),
         Column("GPUS", lambda row: gpus(row.nodes, row.gpus, row.models)),
         Column("STATE", lambda row: status(row.status)),
         Column("SITE", lambda row: row.site),
@@ -232,11 +232,6 @@ def _finish(row: JobRow, began_at: float) -> Text:
         return Text(NONE)
     late = row.deadline_at is not None and row.home_finish_at > row.deadline_at
     return Text(f"~{clock(row.home_finish_at, began_at)}", style="red" if late else "")
-
-
-def job_name(row: JobRow) -> str:
-    """With the index of an array's task."""
-    return row.name if row.array_index is None else f"{row.name}[{row.array_index}]"
 
 
 def _urgency(job: JobRow) -> tuple[bool, bool, str]:

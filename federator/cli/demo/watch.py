@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from federator.cli.demo.federation import Federation, NotStarted
-from federator.cli.demo.screen import Frame, Screen, job_name, moment
+from federator.cli.demo.screen import Frame, Screen, moment
 from federator.cli.phrases import plain, usd
 from federator.client import Client
 from federator.kernel.errors import FederatorError, Transient
@@ -136,7 +136,7 @@ class Watch:
         late = ", too late" if job.missed_deadline else ""
         why = f": {job.because}" if job.status in ("PLACED", "FAILED", "HELD") else ""
         in_time = ", in time" if job.status in TERMINAL and job.missed_deadline is False else ""
-        self.say(f"{job_name(job)}: {old.status} -> {job.status}{where}{late}{in_time}{why}")
+        self.say(f"{job.label}: {old.status} -> {job.status}{where}{late}{in_time}{why}")
 
 
 def _about_lease(lease: LeaseRow) -> str:

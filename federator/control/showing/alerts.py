@@ -200,7 +200,7 @@ class Alerts:
             if finish_at is not None and finish_at <= job.deadline_at:
                 continue
             due, late = _clock(job.deadline_at), "never" if finish_at is None else f"at {_clock(finish_at)}"
-            text = f"{job.name} ({job.id}) is due at {due} and is expected to finish {late}"
+            text = f"{job.label} ({job.id}) is due at {due} and is expected to finish {late}"
             name = f"{MARK}{AlertKind.DEADLINE}/{job.id}/{job.deadline_at:.0f}"
             about = {"job": job.id, "owner": job.owner, "queue": job.queue}
             yield name, Alert(kind=AlertKind.DEADLINE, text=text, at=now, **about)
@@ -218,7 +218,7 @@ class Alerts:
 
     def _approvals(self, now: float) -> Iterator[tuple[str, Alert]]:
         for proposal, job in proposed(self._records, self._turn.plan):
-            text = f"{job.name} ({job.id}): {proposal.because}; federator burst approve {job.id}"
+            text = f"{job.label} ({job.id}): {proposal.because}; federator burst approve {job.id}"
             name = f"{MARK}{AlertKind.APPROVAL}/{job.id}/{proposal.policy.replace('/', ':')}"
             about = {"job": job.id, "owner": job.owner, "queue": job.queue}
             yield name, Alert(kind=AlertKind.APPROVAL, text=text, at=now, policy=proposal.policy, **about)

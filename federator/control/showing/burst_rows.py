@@ -51,7 +51,7 @@ def _proposals(records: Records, plan: Plan | None) -> Iterator[ProposalRow]:
             yield ProposalRow(
                 kind=proposal.kind.value,
                 job=job.id,
-                name=job.name,
+                name=job.label,
                 owner=job.owner,
                 queue=job.queue,
                 policy=proposal.policy,

@@ -95,7 +95,7 @@ class Explainer:
     async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed.
 
-        A decision is named only where it was kept. Of one that has ended, what was; neither advice nor forecasts, which are no use to it any more.
+        A decision is named only where it was kept. Advice is for what waits; of one that has ended there are no forecasts either, but what was.
         """
         found = await self._explain(job, waiting, placement)
         found = msgspec.structs.replace(found, decision=self.kept(found.decision))
@@ -111,11 +111,7 @@ class Explainer:
             return msgspec.structs.replace(found, run_time=self._observer.jobs.run_time(job, spec))
         return msgspec.structs.replace(
             found,
-            sites=tuple(
-                msgspec.structs.replace(site, change="", start_at=None, finish_at=None)
-                for site in found.sites
-            ),
-            changes=(),
+            sites=tuple(msgspec.structs.replace(site, start_at=None, finish_at=None) for site in found.sites),
             expected_start_at=job.started_at,
             expected_finish_at=job.finished_at,
             home_finish_at=found.burst.home_finish_at if found.burst else None,
@@ -157,7 +153,6 @@ class Explainer:
             decision=placement.decision if placement else "",
             winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
             sites=then.sites if then else (),
-            changes=then.changes if then else (),
             expected_start_at=_start_at(placement, then) if placement else None,
             expected_finish_at=job.finished_at or (placement.expected_end_at if placement else None),
             home_finish_at=evidence.home_finish_at if evidence else (then.home_finish_at if then else None),
@@ -180,7 +175,9 @@ class Explainer:
             problem, plan = await self._decisions.load(placement.decision)
         except NotFound:
             return None
-        return explain_waiting(problem, plan, job.id)
+        found = explain_waiting(problem, plan, job.id)
+        sites = tuple(msgspec.structs.replace(site, change="") for site in found.sites)
+        return msgspec.structs.replace(found, sites=sites)
 
     def _because(self, job: Job, placement: Placement | None) -> str:
         """What became of it, and why it went there."""

@@ -190,7 +190,7 @@ def _parts(pool: PoolView, report: SiteReport, records: Records) -> Iterator[Par
         if part.pool == pool.pool and placement is not None:
             job = records.jobs[placement.job]
             share = in_gpus(part.share_milli, shared=True)
-            yield PartRow(part.gpu, share, job.id, job.name, part.rank)
+            yield PartRow(part.gpu, share, job.id, job.label, part.rank)
 
 
 def gang(free: Iterable[Shape], *, shared: bool = False) -> str:

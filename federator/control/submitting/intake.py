@@ -168,7 +168,7 @@ class Intake:
             job = self._job(job_id)
             if not allows(job.status, "release"):
                 raise Conflict(
-                    f"{job.name} is {job.status}, not held", remedy="only a held job can be released"
+                    f"{job.label} is {job.status}, not held", remedy="only a held job can be released"
                 )
             self._scribe.job(changes, job, "release", f"released by {caller.name}", losses=())
             self._scribe.act(
@@ -191,7 +191,7 @@ class Intake:
                 self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
             else:
                 raise Conflict(
-                    f"{job.name} is {job.status}: there is nothing to {verb}",
+                    f"{job.label} is {job.status}: there is nothing to {verb}",
                     remedy=f"only a job that has been placed can be {'held' if verb == 'hold' else 'requeued'} now",
                 )
             self._scribe.act(
@@ -228,7 +228,7 @@ class Intake:
     def _open(self, job_id: str) -> Job:
         job = self._job(job_id)
         if job.terminal:
-            raise Conflict(f"{job.name} has ended: {job.status}", remedy="submit it again to run it again")
+            raise Conflict(f"{job.label} has ended: {job.status}", remedy="submit it again to run it again")
         return job
 
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:

@@ -190,7 +190,7 @@ def view_of_job(
     return JobView(
         id=job.id,
         revision=revision,
-        name=job.name,
+        name=job.label,
         queue=job.queue,
         owner=job.owner,
         submitted_at=job.submitted_at,

@@ -59,9 +59,38 @@ def test_long_names_of_pools_leave_room_for_the_reason() -> None:
     text = printed(
         *drawn(Explanation(job="job-1", status="PENDING", because="nowhere to run", sites=sites), NOW, 80)
     )
-    assert "the job asks for H100; it has V100" in text
-    narrow = [line.split("no", 1)[0].strip() for line in text.splitlines()]
+    assert "the job asks for H100; it has V100 [gpu-model]" in text
+    narrow = [line[:24].strip() for line in text.splitlines()]
     assert pool in "".join(narrow), "a name is wrapped, not cut"
+
+
+def test_figures_stand_above_a_reason_where_they_would_leave_it_no_room() -> None:
+    site = SiteReason(
+        "north", "a100", "", "1 node with 4 GPUs (A100) fits there now, beside what runs", 0.0,
+        start_at=NOW - 8, finish_at=NOW + 3600,
+    )  # fmt: skip
+
+    def lines(status: str, width: int) -> list[str]:
+        told = Explanation(job="job-1", status=status, because="it starts", sites=(site,))
+        return printed(*drawn(told, NOW, width), width=width).splitlines()
+
+    narrow = lines("PENDING", 80)
+    assert narrow[-3].split() == ["SITE,", "POOL", "REASON"]
+    assert narrow[-2].split() == [
+        "north",
+        "yes",
+        "start",
+        "now",
+        "finish",
+        "in",
+        "1h",
+        "extra",
+        "0.00",
+        "USD",
+    ]
+    assert narrow[-1].split() == ["a100", *site.text.split()]
+    assert "now" in lines("PENDING", 120)[-1], "a plan is some seconds old"
+    assert "8s ago" in lines("RUNNING", 120)[-1]
 
 
 LEASE = LeaseRow(

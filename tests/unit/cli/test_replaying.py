@@ -76,6 +76,8 @@ def test_from_a_file_that_show_has_written(federator: Command, fake: FakeDispatc
     packed, plain = tmp_path / "problem.json.gz", tmp_path / "whole.json"
     assert federator("decisions", "show", "dec-1", "--problem", str(packed)).code == 0
     plain.write_text(federator("decisions", "show", "dec-1", "--json").out)
+    told = json.loads(plain.read_text()) | {"proof": {"bound_usd": 1.0, "gap": 0.0}}
+    plain.write_text(json.dumps(told))
     ran = federator("decisions", "replay", str(packed), str(plain))
     assert ran.code == 0
     assert [line.split()[1] for line in ran.out.splitlines()[1:]] == ["identical", "identical"]
@@ -102,6 +104,8 @@ def test_what_cannot_be_replayed_says_why(federator: Command, fake: FakeDispatch
     assert ran.code == 2
     assert "no recorded plan" in ran.err
     assert "--problem FILE" in ran.err
+    bare.write_text('{"format": 1}')
+    assert f"$.format: {bare}: must be federator-problem/1" in federator("decisions", "replay", str(bare)).err
     none.write_text("[]")
     assert federator("decisions", "replay", str(none)).code == 2
     none.write_text("no")

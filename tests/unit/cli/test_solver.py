@@ -86,7 +86,8 @@ def test_bad_input_is_told_with_its_field(federator: Command, problem: Path, tmp
     problem.write_text(json.dumps(told))
     ran = federator("solver", "run", str(problem))
     assert ran.code == 2
-    assert "$.snapshot.jobs[0].node: there is no field 'node' (did you mean nodes?)" in ran.err
+    assert f"$.snapshot.jobs[0].node: {problem}: there is no field 'node' (did you mean nodes?)" in ran.err
+    assert f"$.format: {problem}: must be" in federator("solver", "check", str(problem), str(problem)).err
     assert federator("solver", "run", str(tmp_path / "none.json")).code == 2
     assert "--stages: no stage 'magic'" in federator("solver", "run", str(problem), "--stages", "magic").err
 

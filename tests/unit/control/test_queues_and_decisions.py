@@ -231,6 +231,20 @@ async def test_tokens_are_listed_with_what_has_become_of_them(world: World) -> N
     assert rows == {"bob": ("user", "expired"), "eve": ("user", "revoked"), "north": ("", "valid")}
 
 
+async def test_advice_is_for_what_waits(world: World) -> None:
+    await world.add_site("other", model="H100")
+    waits, runs = (
+        await world.submit(resources={"gpus": "L4:1"}),
+        await world.submit(resources={"gpus": "A100:1"}),
+    )
+    await world.turn()
+    explained = [await world.core.views.explain(world.job(job)) for job in (waits, runs)]
+    assert [each.status for each in explained] == ["PENDING", "RUNNING"]
+    assert [any(site.filter for site in each.sites) for each in explained] == [True, True]
+    assert [bool(each.changes) for each in explained] == [True, False]
+    assert [any(site.change for site in each.sites) for each in explained] == [True, False]
+
+
 async def test_of_an_ended_job_there_is_no_advice_and_no_forecast(world: World) -> None:
     job = await world.submit()
     await world.turn()
@@ -381,3 +395,13 @@ async def test_a_running_job_enters_a_queue_only_within_its_limit(world: World) 
     assert world.job(large).queue == "default"
     await world.core.intake.update(ADA, fits, JobPatch(queue="small"))
     assert world.job(fits).queue == "small"
+
+
+async def test_a_decision_tells_tasks_of_an_array_apart() -> None:
+    world = await make_world()
+    await world.add_site("home", nodes=1, gpus=1)
+    await world.submit(name="sweep", array="0-1", resources={"gpus": 1}, estimate="1h")
+    await world.turn()
+    decisions = world.core.decisions
+    problem, _ = await decisions.load(decisions.rows()[0].id)
+    assert [job.name for job in problem.snapshot.jobs] == ["sweep[0]", "sweep[1]"]

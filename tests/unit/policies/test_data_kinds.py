@@ -125,7 +125,7 @@ def test_no_field_is_accepted_that_has_no_effect(kind: str) -> None:
         ("Dataset", DATA | {"replicas": [{"site": "a b"}]}, "$.spec.replicas[0].site", "not a name"),
         ("Dataset", DATA | {"size": "5"}, "$.spec.size", "a number and a unit"),
         ("Links", {}, "$.spec", "usd_per_gb"),
-        ("Links", {"within_region": {"gbit_per_s": 0}}, "$.spec.within_region.gbit_per_s", "> 0"),
+        ("Links", {"within_region": {"gbit_per_s": 0}}, "$.spec.within_region.gbit_per_s", "above 0"),
         ("Links", {"rows": [ROW | {"usd_per_gb": "1 EUR"}]}, "$.spec.rows[0].usd_per_gb", "40 USD"),
         ("Links", {"rows": [ROW, ROW]}, "$.spec.rows[1]", "write it once"),
         ("Links", {"rows": [{"from": "", "to": "b"}]}, "$.spec.rows[0].from", "is empty"),

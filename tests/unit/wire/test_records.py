@@ -1,7 +1,7 @@
 """What msgspec says of a mistake becomes the sentence that every other error has."""
 
 from enum import Enum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -27,6 +27,9 @@ class Cart(msgspec.Struct, forbid_unknown_fields=True):
     spare: dict[str, Wheel] = {}
     paint: Paint | None = None
     coats: tuple[Paint, ...] = ()
+    load: Annotated[int, msgspec.Meta(ge=0, lt=10)] = 0
+    owner: Annotated[str, msgspec.Meta(max_length=3)] = ""
+    price: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     bell: Literal["loud", "soft"] | None = None
 
 
@@ -38,7 +41,11 @@ def test_a_good_value_is_decoded() -> None:
     ("value", "field", "says"),
     [
         ({"nam": "a"}, "$.x.nam", "did you mean name?"),
-        ({"name": "a", "zzz": 1}, "$.x.zzz", "known are name, front, wheels, spare, paint, coats, bell"),
+        (
+            {"name": "a", "zzz": 1},
+            "$.x.zzz",
+            "known are name, front, wheels, spare, paint, coats, load, owner, price, bell",
+        ),
         ({"name": "a", "front": {"spoke": 1}}, "$.x.front.spoke", "did you mean spokes?"),
         (
             {"name": "a", "wheels": [{"spokes": 1}, {"spoke": 1}]},
@@ -51,6 +58,10 @@ def test_a_good_value_is_decoded() -> None:
         ({"name": "a", "front": 1}, "$.x.front", "must be a mapping, not a whole number"),
         ({"name": "a", "front": 1}, "$.x.front", "known in it are spokes"),
         ([], "$.x", "must be a mapping, not a list"),
+        ({"name": "a", "load": -1}, "$.x.load", "must be a whole number of at least 0"),
+        ({"name": "a", "load": 10}, "$.x.load", "must be a whole number of at most 9"),
+        ({"name": "a", "owner": "anna"}, "$.x.owner", "must be a text of a length of at most 3"),
+        ({"name": "a", "price": 0.0}, "$.x.price", "must be a number above 0"),
         (
             {"name": "a", "paint": "gren"},
             "$.x.paint",
