@@ -117,7 +117,7 @@ Action = Place | Rent | Preempt
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is not started by this plan, why, and what is expected of it.
 
-    `home_finish_at` is the forecast finish on owned capacity. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
+    `home_start_at` and `home_finish_at` are the forecast on owned capacity. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
     """
 
     job: str
@@ -125,6 +125,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     expected_start_at: float | None = None
     expected_finish_at: float | None = None
+    home_start_at: float | None = None
     home_finish_at: float | None = None
     change: str = ""
     reason: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from federator.model.snapshot import JobView
 from federator.planning.places.yard import Lot, need_of
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Scored
 
 TRIALS = 80

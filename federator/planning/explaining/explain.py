@@ -21,7 +21,8 @@ from federator.planning.explaining.ranges import ranges
 from federator.planning.explaining.reasons import Standing
 from federator.planning.explaining.remedies import smallest_way
 from federator.planning.explaining.scenes import Scene
-from federator.planning.renting.burst import Bursting, HomeForecast
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import HomeForecast
 from federator.planning.world.problem import World
 
 
@@ -189,8 +190,11 @@ class Aftermath:
     @cached_property
     def _shared(self) -> Standing:
         """After all that the plan starts."""
-        finishes = {each.job: each.home_finish_at for each in self.plan.waiting}
-        home = {job: HomeForecast(job, "", at, at) for job, at in finishes.items() if at is not None}
+        home = {
+            each.job: HomeForecast(each.job, "", each.home_start_at or at, at)
+            for each in self.plan.waiting
+            if (at := each.home_finish_at) is not None
+        }
         return self._standing(home, "")
 
     def _standing(self, home: Mapping[str, HomeForecast], without: str) -> Standing:

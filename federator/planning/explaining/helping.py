@@ -141,11 +141,7 @@ def _until_start(found: Scene) -> Remedy | None:
 
 def _put_off(found: Scene) -> Remedy | None:
     """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
-    value = found.world.book.value_usd(found.job)
-    last = max(
-        (case.rent_at for case in found.standing.bursting.cases(found.job) if case.cost_usd < value),
-        default=None,
-    )
+    last = max((case.rent_at for case in found.standing.bursting.cases(found.job)), default=None)
     return _wait(last, found)
 
 

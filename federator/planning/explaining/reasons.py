@@ -9,19 +9,18 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from federator.kernel.quantities import format_chance
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.doubt import last_heard
 from federator.planning.places.yard import Lot, Release, hosts_for, need_of
-from federator.planning.renting.burst import Bursting, Case, NoCase, how_to_approve
+from federator.planning.renting.burst import Bursting, how_to_approve
+from federator.planning.renting.case import Case, NoCase
 from federator.planning.rules.caps import QUEUE_UNITS, Caps
 from federator.planning.rules.feasibility import CLOSED, FILTERS, SITUATIONS
 from federator.planning.wording import gpus, in_form, moment, money, request
-from federator.planning.world.chances import late_share
-from federator.planning.world.prices import cost, worth_usd
+from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
 
 ORDER = {
@@ -29,8 +28,6 @@ ORDER = {
     for number, name in enumerate([*(t.name for t in FILTERS), *(name for name, _ in SITUATIONS), ""])
 }
 """How far a place came: the further, the closer it is to being one where the job runs."""
-LEAST_SURER, MOST_SURE = 0.05, 0.995
-"""Where a deadline is hardly likelier to be met for renting, no value of it is advised; where it is sure to be, that is not said."""
 STARTED = 1 << 40
 """Releases of what this plan starts are numbered from here on, beyond those of all that runs."""
 KINDS = {
@@ -236,38 +233,12 @@ class Standing:
             change=change,
         )
 
-    def surer(self, job: JobView, place: int, case: Case) -> float:
-        """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""
-        home = self.bursting.home.get(job.id)
-        staying = 1.0
-        if home is not None:
-            staying = self.bursting.home_risk(job)
-        start_at = case.start_at + max(0.0, case.rent_at - self.world.now)
-        return staying - late_share(job, start_at, self.world.places[place].run_s(job))
-
-    def _gain_usd(self, job: JobView, value_usd: float, surer: float) -> float:
-        """What renting gains at most: the deadline's worth as far as that is likelier to be met, and the wait at home. What can never run there gains more than is reckoned here."""
-        home = self.bursting.home.get(job.id)
-        if home is None:
-            return value_usd
-        waits_h = max(0.0, home.start_at - self.world.now) / 3600.0
-        return value_usd * surer + self.world.book.wait_usd_h(job) * waits_h
-
     def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, str, str]:
         """What, if anything, keeps a permitted and justified rental from being made."""
-        at, now = self.world.places[place], self.world.now
-        value = self.world.book.value_usd(job)
-        if (
-            job.deadline_at is not None
-            and not case.required
-            and not case.for_waiting
-            and case.cost_usd >= self._gain_usd(job, value, surer := self.surer(job, place, case))
-        ):
-            text = f"it costs {money(case.cost_usd)}; meeting the deadline is worth {money(value)}"
-            partly = job.id in self.bursting.home and 0.0 < surer < MOST_SURE
-            likelier = f", and that much likelier there: {format_chance(surer)}" if partly else ""
-            change = f"a value of {money(worth_usd(case.cost_usd, surer))}" if surer >= LEAST_SURER else ""
-            return "no-gain", text + likelier, change
+        at, now, gains = self.world.places[place], self.world.now, self.bursting.gains
+        if not case.required and case.cost_usd >= gains.usd(job, case):
+            alone = gains.dear(job, case)
+            return alone.situation, alone.text, alone.change
         if not case.is_now(now):
             when = moment(case.rent_at, now)
             text = f"would rent it at {when} for {money(case.cost_usd)} if home capacity does not free first (policy {case.policy})"

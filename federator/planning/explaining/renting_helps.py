@@ -14,11 +14,13 @@ from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.burdens import burden
 from federator.planning.explaining.changes import apply
-from federator.planning.explaining.reasons import LEAST_SURER, Standing
+from federator.planning.explaining.reasons import Standing
 from federator.planning.explaining.remedies import in_its_form, smallest_way, way_in
 from federator.planning.explaining.scenes import Scene, caps_at
 from federator.planning.places.candidates import machines
-from federator.planning.renting.burst import Bursting, Case, NoCase
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import Case, NoCase
+from federator.planning.renting.gains import LEAST_SURER
 from federator.planning.wording import MINUTE_S, cents_up, later_deadline, met_by, moment, money
 from federator.planning.world.prices import worth_usd
 from federator.planning.world.problem import World
@@ -169,10 +171,11 @@ def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -
 
 def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
     """A deadline worth its rent: what is paid beyond staying, over how much likelier it is met."""
-    case = standing.bursting.case(job, place)
-    if not isinstance(case, Case):
+    answer = standing.bursting.case(job, place)
+    case = answer if isinstance(answer, Case) else answer.dear
+    if case is None:
         return None
-    surer = standing.surer(job, place, case)
+    surer = standing.bursting.gains.surer(job, case)
     if surer < LEAST_SURER:
         return None
     value = worth_usd(case.cost_usd, surer)

@@ -22,7 +22,8 @@ from federator.planning.linear.growing import NO_INTS, Floats, Ints, Pile, Row, 
 from federator.planning.linear.hours import Entry, hour_rows, in_use_rows
 from federator.planning.linear.starts import Standing
 from federator.planning.places.candidates import machines
-from federator.planning.renting.burst import Bursting, Case
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import cost, longer_s, never_usd

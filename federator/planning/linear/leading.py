@@ -16,7 +16,7 @@ from federator.model.snapshot import JobView, Lead
 from federator.planning.linear.growing import Floats
 from federator.planning.linear.starts import Standing
 from federator.planning.places.candidates import machines
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.free_hours import hours_row

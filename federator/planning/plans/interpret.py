@@ -22,7 +22,7 @@ from federator.planning.plans.proposals import proposals
 from federator.planning.plans.reclaim import Reclaim, reclaim
 from federator.planning.plans.resizing import resizes
 from federator.planning.plans.waking import wake_at
-from federator.planning.renting.burst import Case, NoCase
+from federator.planning.renting.case import Case, NoCase
 from federator.planning.scheduling.blocks import Block
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import in_form, moment, money, request, span
@@ -247,6 +247,7 @@ class _Writer:
             because=because,
             expected_start_at=start,
             expected_finish_at=finish,
+            home_start_at=home.start_at if home else None,
             home_finish_at=home.finish_at if home else None,
             change=change,
             reason=reason,

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from federator.model.plans import Proposal, ProposalKind
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.renting.burst import Case, approved
+from federator.planning.renting.burst import approved
+from federator.planning.renting.case import Case
 from federator.planning.rules.feasibility import FILTERS, reject
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import moment, money

@@ -3,8 +3,8 @@
 Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
 renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and rented now it
 is likelier than not in time, or the chance that it is is worth the bill. Plans have a margin, so a rented finish that is planned after the deadline may still be in time: whether
-that chance is worth its rent is weighed with all else. (Waiting alone justifies it where the policy says so.) Threshold and always are the policy's own
-decision: it is required, and its price is not weighed.
+that chance is worth its rent is weighed with all else. (Waiting alone justifies it where the policy says so.) Whatever justifies it, it must gain the job itself more than it costs (`gains`).
+Threshold and always are the policy's own decision: it is required, and its price is not weighed.
 
 Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
 deadline holds even if the machine goes at the very end of the run and all is done again on demand – of a job that keeps its checkpoints
@@ -18,18 +18,20 @@ nothing to wait for.
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from federator.model.capacity import BurstEvidence
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate, typical_share
+from federator.planning.renting.case import Case, HomeForecast, NoCase
+from federator.planning.renting.gains import Gains, ready_at
 from federator.planning.renting.interruptions import Interruptions
-from federator.planning.renting.stopping import AtHome, Least, Rented, put_off_s
+from federator.planning.renting.stopping import Least, Rented, put_off_s
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
 from federator.planning.wording import later_deadline, moment, span
-from federator.planning.world.chances import late_share, spread_of
+from federator.planning.world.chances import spread_of
 from federator.planning.world.problem import World
 
 SAFETY_S = 60.0
@@ -37,53 +39,6 @@ SAFETY_S = 60.0
 DELAY_SAFETY = 0.25
 LEAST_USD = 0.1
 """A chance that is worth less is rented for by nobody."""
-MOST_RISK = 0.5
-"""What is planned in time at home counts as likelier in time than not, whatever its range: as the checker has it."""
-NOW_S = 1.0
-"""A latest start so close is now."""
-
-
-@dataclass(frozen=True)
-class HomeForecast:
-    """When and where a job is expected to run. `place` is the key of a pool."""
-
-    job: str
-    place: str
-    start_at: float
-    finish_at: float
-
-
-@dataclass(frozen=True)
-class Case:
-    """A permitted and justified rental. `required`: the policy wants it whatever it costs; `rent_at`: not before then."""
-
-    place: int
-    policy: str
-    mode: BurstMode
-    required: bool
-    rent_at: float
-    start_at: float
-    finish_at: float
-    cost_usd: float
-    """Its rent, and what moving its data there costs."""
-    committed_usd: float
-    for_waiting: bool = False
-    """Waiting alone justifies it."""
-    fallback_finish_at: float | None = None
-    """On spot: the finish if it is taken back at the very end and all is done again."""
-
-    def is_now(self, now: float) -> bool:
-        """Whether waiting longer is no longer safe, or not the policy's wish."""
-        return self.rent_at <= now + NOW_S
-
-
-@dataclass(frozen=True)
-class NoCase:
-    """Why nothing is rented there. `situation` is a name of `feasibility.SITUATIONS`."""
-
-    situation: str
-    text: str
-    change: str
 
 
 class Bursting:
@@ -97,6 +52,7 @@ class Bursting:
         self._of_class: dict[tuple[object, int, int], Case | NoCase] = {}
         self._modes = {permit.mode for permit in world.book.permits}
         self.interruptions = Interruptions(world)
+        self.gains = Gains(world, home)
         self._least = Least(world)
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
@@ -160,8 +116,8 @@ class Bursting:
             return False
         if self._misses_at_home(job):
             return True
-        waits, value_usd = self._at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
-        return waits and self._weighed_risk(job) * value_usd > max(LEAST_USD, self._least.usd(job))
+        waits, value_usd = self.gains.at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
+        return waits and self.gains.weighed_risk(job) * value_usd > max(LEAST_USD, self._least.usd(job))
 
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
@@ -186,10 +142,9 @@ class Bursting:
         return caps.blocking(self.world.as_form(job, case.place), self.world.places[case.place]) is None
 
     def later_case(self, job: JobView, caps: Caps) -> Case | None:
-        """The cheapest rental that need not begin yet, pays, and that caps leave room for; None when there is none."""
+        """The cheapest rental that need not begin yet and that caps leave room for; None when there is none."""
         for case in self.cases(job):
-            pays = case.cost_usd < self.world.book.value_usd(job)
-            if pays and not case.is_now(self.world.now) and self._fits_caps(job, case, caps):
+            if not case.is_now(self.world.now) and self._fits_caps(job, case, caps):
                 return case
         return None
 
@@ -216,7 +171,7 @@ class Bursting:
             fallback_finish_at=case.fallback_finish_at,
             home_risk=0.0
             if self._misses_at_home(job) or job.deadline_at is None
-            else round(self.home_risk(job), 6),
+            else round(self.gains.risk(job), 6),
         )
 
     def _make(self, job: JobView, place: int) -> Case | NoCase:
@@ -249,11 +204,12 @@ class Bursting:
         if mode is BurstMode.ALWAYS:
             return self._required(permit, mode, job, place)
         if job.deadline_at is not None:
-            answer = self._economic(permit, job, place, job.deadline_at)
+            answer = self.gains.if_it_pays(job, self._economic(permit, job, place, job.deadline_at))
             if isinstance(answer, Case) or not permit.for_waiting:
                 return answer
         if permit.for_waiting:
-            return replace(self._case(permit, mode, job, place, required=False), for_waiting=True)
+            case = self._case(permit, mode, job, place, required=False)
+            return self.gains.if_it_pays(job, replace(case, for_waiting=True))
         text = f"the job has no deadline, and policy {permit.policy} rents only to meet one"
         return NoCase("no-need", text, "give the job a deadline (finish_within)")
 
@@ -267,15 +223,15 @@ class Bursting:
     def _economic(self, permit: Filter, job: JobView, place: int, deadline: float) -> Case | NoCase:
         now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
         in_time = home is not None and home.finish_at <= deadline
-        if home is not None and in_time and not self._pays_against_risk(job, at):
+        if home is not None and in_time and not self.gains.against_risk(job, at):
             by, due = moment(home.finish_at, now), moment(deadline, now)
             text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
             return NoCase("no-need", text, f"a deadline before {by}")
-        start, again_s = _ready_at(at, self.world.now), self.interruptions.again_s(job, place)
+        start, again_s = ready_at(at, self.world.now), self.interruptions.again_s(job, place)
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
-        if late_s > 0 and not _pays_by_chance(self.world, job, at):
+        if late_s > 0 and not self.gains.by_chance(job, at):
             would = "would" if share == 1.0 else "would probably"
             text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(math.ceil(late_s))} after its deadline"
             if again_s:
@@ -289,35 +245,14 @@ class Bursting:
             rent_at += self._put_off_s(job, at, spare_s)
         return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
 
-    def home_risk(self, job: JobView) -> float:
-        """The chance that the job misses its deadline at home."""
-        return self._at_home(job).risk(job, self.world.now)
-
-    def _weighed_risk(self, job: JobView) -> float:
-        """The same of what is planned in time there, as it is recorded and checked."""
-        return min(round(self.home_risk(job), 6), MOST_RISK)
-
-    def _at_home(self, job: JobView) -> AtHome:
-        home, now = self.home.get(job.id), self.world.now
-        if home is None:
-            return AtHome(math.inf, math.inf)
-        return AtHome(max(0.0, home.start_at - now), max(1.0, home.finish_at - home.start_at))
-
-    def _pays_against_risk(self, job: JobView, at: Candidate) -> bool:
-        """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
-        if at.offer is None or self._at_home(job).ahead_s <= 0.0:
-            return False
-        surer = self._weighed_risk(job) - late_share(job, _ready_at(at, self.world.now), at.run_s(job))
-        return surer * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
-
     def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
         """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
-        value_usd, home = self.world.book.value_usd(job), self._at_home(job)
+        value_usd, home = self.world.book.value_usd(job), self.gains.at_home(job)
         if value_usd <= 0.0 or spare_s <= 0.0:
             return max(0.0, spare_s)
         if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
             home = home._replace(ahead_s=math.inf)
-        rented = Rented(_ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
+        rented = Rented(ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
         return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
 
     def _required(self, permit: Filter, mode: BurstMode, job: JobView, place: int) -> Case | NoCase:
@@ -344,7 +279,7 @@ class Bursting:
         rent_at: float | None = None,
     ) -> Case:
         at = self.world.places[place]
-        start = _ready_at(at, self.world.now)
+        start = ready_at(at, self.world.now)
         finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
         return Case(
             place=place,
@@ -364,18 +299,6 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
-
-
-def _pays_by_chance(world: World, job: JobView, at: Candidate) -> bool:
-    """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
-    chance = 1.0 - late_share(job, _ready_at(at, world.now), at.run_s(job))
-    return chance * world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
-
-
-def _ready_at(at: Candidate, now: float) -> float:
-    if at.offer is not None:
-        return now + at.offer.offer.delay_s
-    return max(now, at.ready_at or 0.0)
 
 
 def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:

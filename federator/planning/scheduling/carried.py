@@ -13,7 +13,7 @@ import numpy as np
 
 from federator.model.snapshot import JobView
 from federator.planning.kernels import tables as t
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.scheduling import blocks

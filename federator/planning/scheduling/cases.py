@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.planning.kernels import tables as t
-from federator.planning.renting.burst import Bursting, Case
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.ways import Numbers
 
 RANGES = ["first_case", "last_case", "first_required", "last_required"]
@@ -61,8 +62,8 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
         usable[index, ways] = 1
         if alike is not None:
             speakers[alike] = index, ways
-        now, value = [case for case in found if case.is_now(world.now)], world.book.value_usd(job)
-        ahead = [case for case in found if not case.is_now(world.now) and case.cost_usd < value]
+        now = [case for case in found if case.is_now(world.now)]
+        ahead = [case for case in found if not case.is_now(world.now)]
         own = jobs[index]
         own["first_case"], own["last_case"] = len(rows), len(rows) + len(ahead)
         later |= dict(enumerate(ahead, len(rows)))

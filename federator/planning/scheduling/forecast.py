@@ -11,7 +11,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from federator.model.snapshot import Problem
-from federator.planning.renting.burst import HomeForecast
+from federator.planning.renting.case import HomeForecast
 from federator.planning.rules.calendars import next_start
 from federator.planning.scheduling.bookings import Booking
 from federator.planning.scheduling.listed import at_home

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from federator.model.snapshot import JobView
-from federator.planning.renting.burst import Bursting, Case, HomeForecast
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import Case, HomeForecast
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.forecast import home_forecast

@@ -15,7 +15,7 @@ from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.places.candidates import Candidate, machines, size
 from federator.planning.places.yard import Host, Lot, hosts_for, need_of
 from federator.planning.plans.interpret import write_starts
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.objective import Evaluator, Scored

@@ -23,7 +23,7 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
 from federator.planning.explaining.explain import Aftermath
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
-from federator.planning.renting.burst import NoCase
+from federator.planning.renting.case import NoCase
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import Expected, expected
 from federator.planning.world.problem import World

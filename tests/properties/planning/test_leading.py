@@ -16,7 +16,7 @@ from federator.planning.checks import check
 from federator.planning.linear.leading import lead_starts
 from federator.planning.places.candidates import machines
 from federator.planning.plans.differences import completed
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world import window
 from federator.planning.world.free_hours import hours_row

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from federator.model.snapshot import Problem
-from federator.planning.renting.burst import Case
+from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving.decide import decide

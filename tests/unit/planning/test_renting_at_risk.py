@@ -8,7 +8,8 @@ from federator.model.jobs import Input
 from federator.model.plans import Rent
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.renting.burst import Bursting, NoCase
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import NoCase
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy

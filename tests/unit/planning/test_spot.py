@@ -15,7 +15,8 @@ from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.renting.burst import Bursting, Case, NoCase
+from federator.planning.renting.burst import Bursting
+from federator.planning.renting.case import Case, NoCase
 from federator.planning.renting.interruptions import INTERRUPTION_S
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.world.problem import World
