@@ -86,6 +86,8 @@ spec:
 LOADS = ("0.5", "0.7", "0.9", "1.1", "1.4")
 SIZES = ("0.2", "0.15")
 TIGHT = (1.5, 3.0, 10.0)
+STRICT_USD = (1000.0, 2000.0, 3000.0, 5000.0)
+"""What each of Chronus' strict deadlines is worth to who counts misses, however much work a job is."""
 SIGMA = 0.4
 KNOWN: dict[str, float | None] = {"sigma": None, "limit": 8.0}
 """ElasticFlow's jobs are so many iterations at a known pace. `max_duration` holds their narrowest form, too."""
@@ -120,7 +122,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     worth: float = VALUE_FACTOR
     """What a met deadline is worth, in on-demand prices of its GPU-hours: by this ours rents more or less."""
     each_usd: float | None = None
-    """What every met deadline is worth instead, however much work it is."""
+    """What every met deadline is worth instead, in USD, however much work it is."""
     must: bool = False
     """Jobs say `value: must` instead: what a platform writes whose deadlines are strict."""
     schedulers: tuple[str, ...] = ()
@@ -175,17 +177,22 @@ def _ten_clusters() -> Iterable[Case]:
 
 
 def _chronus() -> Iterable[Case]:
-    """Deadlines are worth something to ours, or must be met; the baselines do not ask."""
-    for must in (False, True):
-        yield Case(
-            name=f"chronus/{'must' if must else 'burst'}",
-            family="chronus",
-            group=f"Chronus' Philly mix 1, with clouds{', deadlines that must be met' if must else ''}",
-            trace="chronus_philly_mix1.csv.gz",
-            burst=True,
-            must=must,
-            schedulers=OURS if must else (),
-        )
+    """Deadlines are worth their work to ours, or each the same, or must be met; the baselines do not ask."""
+    yield _mix("burst", "")
+    for usd in STRICT_USD:
+        yield _mix(f"each{usd:g}", f", each deadline {usd:,.0f} USD", each_usd=usd, schedulers=OURS)
+    yield _mix("must", ", deadlines that must be met", must=True, schedulers=OURS)
+
+
+def _mix(what: str, title: str, **more: Any) -> Case:
+    return Case(
+        name=f"chronus/{what}",
+        family="chronus",
+        group=f"Chronus' Philly mix 1, with clouds{title}",
+        trace="chronus_philly_mix1.csv.gz",
+        burst=True,
+        **more,
+    )
 
 
 def _elasticflow() -> Iterable[Case]:
@@ -272,11 +279,9 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     rents = case.burst and name != "isolated"
     runs_as = "fifo" if name == "starburst" and not rents else name
     tightness = "" if name in DEADLINE_BLIND else str(case.deadline_k)
-    work = (
-        f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'} {case.must}"
-    )
+    work = f"{case.trace} {case.sites} {case.cluster} {case.elastic} {case.family == 'elasticflow'} {case.must} {case.worth} {case.each_usd}"
     if case.work:
-        work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience} {case.worth} {case.each_usd}"
+        work += f" {case.work if tightness else ''} {case.family} {case.spot} {case.patience}"
     return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
 
 
@@ -316,7 +321,7 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
     """The jobs as they are submitted, with their estimates, deadlines and values."""
     trace = read_trace(data / case.trace)
     if case.work:
-        trace = renting_jobs(case.work, trace, saves=case.family == "spot", each_usd=case.each_usd)
+        trace = renting_jobs(case.work, trace, saves=case.family == "spot")
     if case.family == "online":
         trace = [msgspec.structs.replace(job, queue=QUEUES_OF_BANDS[job.priority]) for job in trace]
         return prepared(trace, LoadOptions(length_s=length_s), case.seed, world)
@@ -326,6 +331,11 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
         trace = [job for job in trace if job.home == case.cluster]
     if case.elastic:
         trace = elastic(trace, data)
+    if case.each_usd is not None:
+        trace = [
+            msgspec.structs.replace(job, value_usd=None if job.deadline_s is None else case.each_usd)
+            for job in trace
+        ]
     offers = V100 if case.family == "chronus" else A100
     share = 1.0
     if case.work:

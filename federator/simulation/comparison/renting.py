@@ -95,14 +95,12 @@ def renting_world(name: str, data: Path, *, spot: bool) -> tuple[World, tuple[Of
     return replace(world, moods={offer.name: mood for offer in taken}), (*work.offers, *taken)
 
 
-def renting_jobs(
-    name: str, trace: Sequence[TraceJob], *, saves: bool, each_usd: float | None
-) -> list[TraceJob]:
-    """Those of its cluster, at home; they save themselves, if they shall, and each deadline is worth so much, if it is not to be worth what its work costs."""
+def renting_jobs(name: str, trace: Sequence[TraceJob], *, saves: bool) -> list[TraceJob]:
+    """Those of its cluster, at home; they save themselves, if they shall. A deadline is worth what its work costs, whatever the trace says."""
     cluster = WORKS[name].cluster
     saves_s = SAVES_S if saves else None
     return [
-        replace(job, home="home", saves_s=saves_s, value_usd=None if job.deadline_s is None else each_usd)
+        replace(job, home="home", saves_s=saves_s, value_usd=None)
         for job in trace
         if cluster in ("", job.home)
     ]

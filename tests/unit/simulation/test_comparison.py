@@ -35,7 +35,7 @@ def test_all_work_is_there() -> None:
     assert Counter(case.family for case in all_cases()) == {
         "online": 15,
         "ten clusters": 12,
-        "chronus": 2,
+        "chronus": 6,
         "elasticflow": 14,
         "spot": 6,
         "bursting": 60,
@@ -95,23 +95,44 @@ def test_values_and_prices_are_those_that_are_said(data: Path) -> None:
     assert first.estimate_s != first.run_s
 
 
-def test_deadlines_that_must_be_met_say_so_and_are_accounted_at_their_value(tmp_path: Path) -> None:
-    """A job of an hour that may take two, and one whose owner does not mind."""
+@pytest.fixture
+def two_of_chronus(tmp_path: Path) -> Path:
+    """A job of eight hours of GPUs that may take two hours, and one whose owner does not mind."""
     lines = [
         "job,vc,num_gpu,submit_min,duration_min,job_type,deadline_rel_min,soft_deadlines_rel_min,soft_values,model,iterations,interval",
         "1,vc,8,1,60,strict,120,120,10,resnet101,100,7",
         "2,vc,1,1,60,best,,,,resnet101,100,7",
     ]
     (tmp_path / "chronus_philly_mix1.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return tmp_path
+
+
+def test_deadlines_that_must_be_met_say_so_and_are_accounted_at_their_value(two_of_chronus: Path) -> None:
     (case,) = cases("chronus/must")
-    world = world_of(case, tmp_path)
-    strict, other = jobs_of(case, tmp_path, world)
+    world = world_of(case, two_of_chronus)
+    strict, other = jobs_of(case, two_of_chronus, world)
     assert (strict.must, other.must) == (True, False)
     assert strict.value_usd == pytest.approx(3 * usd_gpu_h(V100) * 8)
     assert request_of(strict, 0.0, {}).value_usd is None
     (run,) = runs_of([case], ("greedy", "starburst"))
     assert run.scheduler == "greedy", "others do not ask what a deadline is worth"
-    assert [row.finished for row in carried_out(run, tmp_path, None).rows] == [2]
+    assert [row.finished for row in carried_out(run, two_of_chronus, None).rows] == [2]
+
+
+def test_who_counts_misses_says_what_each_deadline_is_worth_and_that_is_another_simulation(
+    two_of_chronus: Path,
+) -> None:
+    found = cases("chronus/each3000", "chronus/each5000")
+    values = [
+        [job.value_usd for job in jobs_of(case, two_of_chronus, world_of(case, two_of_chronus))]
+        for case in found
+    ]
+    assert values == [[3000.0, None], [5000.0, None]]
+    runs = runs_of([*cases("chronus/burst"), *found], ("greedy", "starburst"))
+    assert [(run.scheduler, run.case.name) for run in runs] == [
+        ("greedy", "chronus/burst"), ("starburst", "chronus/burst"),
+        ("greedy", "chronus/each3000"), ("greedy", "chronus/each5000"),
+    ]  # fmt: skip
 
 
 def row(scheduler: str, seed: int, loss_usd: float, load: str = "0.9") -> Row:
