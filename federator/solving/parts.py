@@ -115,10 +115,7 @@ class _Line:
 
     def __init__(self, evaluator: Evaluator, decisions: Sequence[Starts]) -> None:
         self.evaluator, self.decisions = evaluator, decisions
-        grouped: dict[int, list[JobView]] = {}
-        for job in evaluator.world.jobs:
-            grouped.setdefault(evaluator.world.key(job), []).append(job)
-        self.classes = list(grouped.values())
+        self.classes = list(evaluator.world.alike.values())
         self.names: dict[str, int] = {}
         self.limit: Floats = np.empty(0)
         self.columns = 0

@@ -149,10 +149,10 @@ def pool_with(view: PoolView, change: Change) -> PoolView:
 
 def _offers_with(offers: tuple[OfferView, ...], change: Change) -> tuple[OfferView, ...]:
     """So many more machines of an offer are so many more with its GPU shared, and as much more of its stock."""
-    more = next(
-        (view.offer for view in offers if isinstance(change, MoreHosts) and view.key == change.key), None
-    )
-    if more is None or not isinstance(change, MoreHosts):
+    if not isinstance(change, MoreHosts):
+        return offers
+    more = next((view.offer for view in offers if view.key == change.key), None)
+    if more is None:
         return offers
     return tuple(replace(view, offer=_with_more(view.offer, more, change.hosts)) for view in offers)
 

@@ -10,7 +10,7 @@ import numpy as np
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
 from federator.planning.linear.growing import Floats, Ints, Terms
-from federator.planning.linear.hours import WIDTHS_H, Entry, alike
+from federator.planning.linear.hours import WIDTHS_H, Entry
 from federator.planning.places.yard import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
@@ -140,7 +140,8 @@ class CapRows:
 def _wanted(line: World, caps: Caps) -> Floats:
     """The most that all work of a line adds to each cap: infinite for money, which depends on where it runs."""
     wanted = np.array([0.0 if row.unit in QUEUE_UNITS else np.inf for row in caps.rows])
-    for job, count in alike(line):
+    for members in line.alike.values():
+        job, count = members[0], len(members)
         gpus = max(float(job.as_form(n).gpus_total) for n in range(1 + len(job.forms)))
         for number, row in caps.about(job):
             wanted[number] += count * (gpus if row.unit is CapUnit.GPUS else 1.0)

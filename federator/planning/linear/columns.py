@@ -159,10 +159,7 @@ class _Builder:
         self.named: dict[str, Terms] = {}
         self.entries: list[Entry] = []
         self.pile = Pile()
-        grouped: dict[object, list[JobView]] = {}
-        for job in self.world.jobs:
-            grouped.setdefault(self.world.key(job), []).append(job)
-        self.classes = list(grouped.values())
+        self.classes = list(self.world.alike.values())
         self.fit: list[_Asking] = []
 
     def build(self, *, in_use: bool) -> Columns:

@@ -4,11 +4,10 @@ GPU-hours are always a row. A start in the first buckets is expected in their mi
 there as there are GPUs. For what is proven (certificates), what is in use when such a bucket ends is a row, too. Turns go without it: with it, three days of the online family
 lost 4 % more (`docs/explanation/planning.md`).
 
- Cores and memory are one only where they could run out before the GPUs do: a place whose hosts have more of them for each GPU than any
+Cores and memory are one only where they could run out before the GPUs do: a place whose hosts have more of them for each GPU than any
 work asks for never lacks them. Most places are like that, and rows that cannot bind make a model slower for nothing.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -105,7 +104,8 @@ class Demand:
         """of those that ask for no GPU,"""
         self.per_gpu = {shared: np.zeros(len(KINDS)) for shared in (False, True)}
         """and the most that a job asks for beside each of its GPUs."""
-        for job, count in alike(line):
+        for members in line.alike.values():
+            job, count = members[0], len(members)
             forms = [job, *(job.as_form(n) for n in range(1, 1 + len(job.forms)))]
             asks = np.array([asked(form) for form in forms], dtype=np.float64)
             self.total += count * asks.max(axis=0)
@@ -123,12 +123,3 @@ class Demand:
         binding: Floats = np.minimum(whole, beside) > free * (1.0 + 1e-9)
         binding[0] = True
         return binding
-
-
-def alike(line: World) -> list[tuple[JobView, int]]:
-    """The first job of each class, and how many there are."""
-    first: dict[int, JobView] = {}
-    counts = Counter(map(line.key, line.jobs))
-    for job in line.jobs:
-        first.setdefault(line.key(job), job)
-    return [(job, counts[key]) for key, job in first.items()]

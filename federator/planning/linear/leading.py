@@ -21,6 +21,7 @@ from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.free_hours import hours_row
 from federator.planning.world.prices import cost, never_usd
+from federator.planning.world.problem import ClassKey
 
 WHOLE = 1e-6
 ROUNDED = 0.2
@@ -48,9 +49,6 @@ class _Leading:
         self._evaluator, self._world = evaluator, evaluator.world
         self._stocks = self._world.stocks.copy()
         self._place = {at.key: number for number, at in enumerate(self._world.places)}
-        self._members: dict[object, list[JobView]] = {}
-        for job in self._world.jobs:
-            self._members.setdefault(self._world.key(job), []).append(job)
         self._starts: dict[str, int] = {}
 
     def starts(self) -> dict[str, int]:
@@ -83,7 +81,7 @@ class _Leading:
     def _give(self, lead: Lead, count: int) -> int:
         """Rent for so many of its class, as far as they have a case and there is one to be had; for how many it is."""
         choice, given = self._choice(lead), 0
-        for job in self._members[self._world.key(self._world.by_id[lead.job])] if count else ():
+        for job in self._world.alike[self._world.key(self._world.by_id[lead.job])] if count else ():
             if given >= count:
                 break
             if job.id not in self._starts and self._may(job, choice):
@@ -108,11 +106,11 @@ class _Leading:
 
     # -- what the plan does not know ----------------------------------------------------------------------------------
 
-    def _rent_by_prices(self, led: set[object]) -> None:
+    def _rent_by_prices(self, led: set[ClassKey]) -> None:
         prices = _Prices(self._evaluator)
         found = [
             rental
-            for key, members in self._members.items()
+            for key, members in self._world.alike.items()
             if key not in led
             for rental in self._rentals(members, prices)
         ]

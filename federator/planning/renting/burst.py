@@ -29,7 +29,7 @@ from federator.planning.renting.gains import Gains, ready_at
 from federator.planning.renting.interruptions import Interruptions
 from federator.planning.renting.stopping import Least, Rented, put_off_s
 from federator.planning.rules.caps import Caps
-from federator.planning.rules.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
+from federator.planning.rules.permits import EAGER, admits, bill_usd, only_deadlines, rent_usd, worst_usd
 from federator.planning.wording import later_deadline, moment, span
 from federator.planning.world.chances import spread_of
 from federator.planning.world.problem import World
@@ -214,7 +214,7 @@ class Bursting:
         return NoCase("no-need", text, "give the job a deadline (finish_within)")
 
     def _threshold(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
-        after, waited = permit.after_wait_s or 0.0, self.world.waited_s(job)
+        after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
         if waited >= after:
             return self._required(permit, BurstMode.THRESHOLD, job, place)
         text = f"policy {permit.policy} rents after {span(after)} of waiting; so far {span(waited)}"
@@ -290,7 +290,7 @@ class Bursting:
             start_at=start,
             finish_at=finish,
             fallback_finish_at=finish + again_s if again_s else None,
-            cost_usd=rent_usd(job, at) + at.transfer(job).usd,
+            cost_usd=bill_usd(job, at),
             committed_usd=worst_usd(job, at),
         )
 

@@ -12,7 +12,7 @@ from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.renting.case import Case, HomeForecast, NoCase
 from federator.planning.renting.stopping import AtHome
-from federator.planning.rules.permits import rent_usd
+from federator.planning.rules.permits import bill_usd
 from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.wording import money
 from federator.planning.world.chances import late_share
@@ -53,19 +53,19 @@ class Gains:
         if at.offer is None or self.at_home(job).ahead_s <= 0.0:
             return False
         surer = self.weighed_risk(job) - late_share(job, ready_at(at, self.world.now), at.run_s(job))
-        return surer * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
+        return surer * self.world.book.value_usd(job) > bill_usd(job, at)
 
     def by_chance(self, job: JobView, at: Candidate) -> bool:
         """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
         chance = 1.0 - late_share(job, ready_at(at, self.world.now), at.run_s(job))
-        return chance * self.world.book.value_usd(job) > rent_usd(job, at) + at.transfer(job).usd
+        return chance * self.world.book.value_usd(job) > bill_usd(job, at)
 
     def if_it_pays(self, job: JobView, answer: Case | NoCase) -> Case | NoCase:
         """The same, unless it is a rental that costs more than it gains."""
         if isinstance(answer, NoCase) or self.world.places[answer.place].offer is None:
             return answer
-        bill_usd = part_of(job, self.world.places[answer.place]) * answer.cost_usd
-        return answer if bill_usd < self.usd(job, answer) else self.dear(job, answer)
+        its_part_usd = part_of(job, self.world.places[answer.place]) * answer.cost_usd
+        return answer if its_part_usd < self.usd(job, answer) else self.dear(job, answer)
 
     def usd(self, job: JobView, case: Case) -> float:
         """What the rental gains, in USD. A job that can never run at home is spared as long a wait as it would be charged for."""

@@ -64,13 +64,12 @@ class Interruptions:
 
     def on_demand(self, job: JobView) -> list[int]:
         """Offers on demand that the job may use, and that are to be had."""
-        places = self.world.places
+        world, places = self.world, self.world.places
         return [
             p
-            for p in self.world.offered(job)
+            for p in world.offered(job)
             if places[p].market is Market.ON_DEMAND
-            and (offer := places[p].offer)
-            and offer.offer.to_be_had >= machines(self.world.as_form(job, p), places[p])
+            and world.stocks.room(world.place_of(p)) >= machines(world.as_form(job, p), places[p])
         ]
 
     def fresh_s(self, job: JobView, place: int) -> float:

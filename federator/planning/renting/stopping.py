@@ -69,10 +69,10 @@ def put_off_s(
     late = share_late(job)
 
     def stops(after_s: float) -> bool:
-        risk = late(rented.start_at + after_s, rented.run_s)
-        grows_usd = value_usd * (late(rented.start_at + after_s + STEP_S, rented.run_s) - risk)
+        risk = late(rented.start_at + after_s, rented.run_s, 0.0)
+        grows_usd = value_usd * (late(rented.start_at + after_s + STEP_S, rented.run_s, 0.0) - risk)
         left_s = max(SLIDE_LEAST_S, min(home.ahead_s, FAR_S + after_s) - after_s)
-        at_home = late(now + after_s, rented.run_s if home.run_s == math.inf else home.run_s)
+        at_home = late(now + after_s, rented.run_s if home.run_s == math.inf else home.run_s, 0.0)
         saves_usd = max(0.0, rented.usd + value_usd * (risk - at_home))
         return grows_usd > SOON * STEP_S / left_s * saves_usd
 

@@ -166,6 +166,11 @@ def rent_usd(job: JobView, at: Candidate) -> float:
     )
 
 
+def bill_usd(job: JobView, at: Candidate) -> float:
+    """The same, and what moving its data there costs."""
+    return rent_usd(job, at) + at.transfer(job).usd
+
+
 def worst_usd(job: JobView, at: Candidate) -> float:
     """The most that the job can cost there: the rent of all its machines, and moving its data. What is owned has no rent."""
     return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd

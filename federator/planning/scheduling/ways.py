@@ -55,14 +55,11 @@ class Numbers:
         self.world = world
         self.index = {job.id: number for number, job in enumerate(world.jobs)}
         """Where a job stands in the published order."""
-        numbers: dict[object, int] = {}
-        self.klass = [numbers.setdefault(world.key(job), len(numbers)) for job in world.jobs]
+        numbers = {key: number for number, key in enumerate(world.alike)}
+        self.klass = [numbers[world.key(job)] for job in world.jobs]
         """Of each job."""
-        self.heads: list[JobView] = []
+        self.heads = [members[0] for members in world.alike.values()]
         """The first job of each class."""
-        for job, klass in zip(world.jobs, self.klass, strict=True):
-            if klass == len(self.heads):
-                self.heads.append(job)
         self.pairs: list[tuple[int, int, float]] = []
         self.places, self.hosts, self.releases, self.given, self.backs = self._capacity()
         self.ways, self.classes = self._ways()

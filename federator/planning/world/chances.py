@@ -25,14 +25,16 @@ SLIDE_LEAST_S = 600.0
 """As if each wait were longer by this, as far as its error goes: what starts next may be overtaken."""
 
 
-def share_late(job: JobView) -> Callable[[float, float], float]:
-    """`late_share` of one job, by start and run, without a wait: for who asks often."""
+def share_late(job: JobView) -> Callable[[float, float, float], float]:
+    """`late_share` of one job, by start, run and wait: for who asks often."""
     if job.deadline_at is None:
-        return lambda _start_at, _run_s: 0.0
+        return lambda _start_at, _run_s, _waits_s: 0.0
     deadline_at, (typical, steep) = job.deadline_at, spread_of(job)
     if steep == 0.0:
-        return lambda start_at, run_s: 1.0 if start_at + run_s > deadline_at else 0.0
-    return lambda start_at, run_s: chance(deadline_at - start_at, typical * run_s, steep)
+        return lambda start_at, run_s, _waits_s: 1.0 if start_at + run_s > deadline_at else 0.0
+    return lambda start_at, run_s, waits_s: chance(
+        deadline_at - start_at, typical * run_s, steep, max(0.0, waits_s)
+    )
 
 
 def late_share(job: JobView, start_at: float, run_s: float, waits_s: float = 0.0) -> float:
@@ -40,12 +42,7 @@ def late_share(job: JobView, start_at: float, run_s: float, waits_s: float = 0.0
 
     `run_low_s` and `run_high_s` hold 80 of 100 runs. Without a range, as planned: 0 or 1.
     """
-    if job.deadline_at is None:
-        return 0.0
-    typical, steep = spread_of(job)
-    if steep == 0.0:
-        return 1.0 if start_at + run_s > job.deadline_at else 0.0
-    return chance(job.deadline_at - start_at, typical * run_s, steep, max(0.0, waits_s))
+    return share_late(job)(start_at, run_s, waits_s)
 
 
 def chance(window_s: float, typical_s: float, steep: float, waits_s: float = 0.0) -> float:

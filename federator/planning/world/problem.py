@@ -105,6 +105,14 @@ class World:
         self.jobs: tuple[JobView, ...] = tuple(sorted(self.snapshot.jobs, key=self._order))
         self.by_id: dict[str, JobView] = {job.id: job for job in self.jobs}
 
+    @cached_property
+    def alike(self) -> dict[ClassKey, list[JobView]]:
+        """The jobs of each class, in order; the first of them say which class comes first."""
+        found: dict[ClassKey, list[JobView]] = {}
+        for job in self.jobs:
+            found.setdefault(self.key(job), []).append(job)
+        return found
+
     def without_rentals_for(self, job: str) -> "World":
         """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
         other = copy(self)
@@ -148,12 +156,9 @@ class World:
         whole, form = job.of or job, self.form_of(choice)
         if not whole.forms:
             return 0, 0
-        widths = [(whole.gpus_total, 1.0), *((_gpus(other), other.throughput) for other in whole.forms)]
-        gpus, rate = widths[form]
-        narrower = sum(less <= gpus and slower < rate for less, slower in widths)
         option = whole.forms[form - 1].option if form and whole.ordered else 0
-        rates = [throughput for _, throughput in widths]
-        return option * OPTION + narrower, LATE if min(rates) < max(rates) else 0
+        narrower, if_late = _narrowness(whole, form)
+        return option * OPTION + narrower, if_late
 
     def choices(self, job: JobView, place: int) -> list[int]:
         """The place with each of the job's forms."""
@@ -237,10 +242,6 @@ class World:
         if known is None:
             known = self._lots[place] = lot_of(self.places[place], self.now)
         return known.copy()
-
-    def waited_s(self, job: JobView) -> float:
-        """How long the job has waited."""
-        return max(0.0, self.now - job.submitted_at)
 
     @cached_property
     def stocks(self) -> Stocks:
@@ -357,6 +358,15 @@ class World:
         owed, band = job.id in self.owed, math.floor(self.book.standing(job) / BAND)
         turn = self.share.get(job.id, 0.0)
         return (not owed, -band, latest, turn, -density, job.submitted_at, job.id)
+
+
+def _narrowness(whole: JobView, form: int) -> tuple[int, int]:
+    """How many forms are narrower, and what being late adds."""
+    widths = [(whole.gpus_total, 1.0), *((_gpus(other), other.throughput) for other in whole.forms)]
+    gpus, rate = widths[form]
+    rates = [throughput for _, throughput in widths]
+    narrower = sum(less <= gpus and slower < rate for less, slower in widths)
+    return narrower, LATE if min(rates) < max(rates) else 0
 
 
 def _gpus(form: Form) -> float:
