@@ -35,7 +35,6 @@ from tests.support.worlds import (
     a_world,
     an_offer,
     bursting,
-    busy,
     changed,
     worlds_at_random,
 )
@@ -157,21 +156,17 @@ def test_offers_that_draw_on_one_stock_have_one_price_and_no_more_of_it_is_taken
 
 
 def test_what_is_led_to_is_dropped_where_greedy_is_cheaper() -> None:
-    """A plan of the whole line that is out of date costs nothing: the next stage is asked."""
+    """A machine for each of two, where both fit on one: the next stage is asked."""
     problem = late_work()
-    jobs = tuple(replace(job, value_usd=0.5) for job in problem.snapshot.jobs)
-    pool = a_pool(
-        nodes=1,
-        free=(),
-        busy=(busy("p", "j", gpus=4, cpus_milli=32_000, memory_mib=131_072, ends_at=NOW + HOUR),),
-    )
-    problem = replace(problem, snapshot=replace(problem.snapshot, jobs=jobs, pools=(pool,)))
+    jobs = tuple(replace(job, gpus=2, value_usd=9.0) for job in problem.snapshot.jobs[:2])
+    problem = changed(problem, jobs=jobs)
     offer = next(at.key for at in World(problem).places if at.offer is not None)
     problem = replace(problem, leads=(Lead("known-0", offer, 2.0),))
     assert rentals(problem) == {"known": 2}
     plan = decide(problem)
     assert plan.winner != "lead"
-    assert not plan.actions
+    assert [stage.stage for stage in plan.stages][:3] == ["greedy", "lead", "lp"]
+    assert sum(isinstance(action, Rent) for action in plan.actions) == 1
 
 
 @settings(max_examples=30, deadline=None)
