@@ -184,6 +184,8 @@ class PriceKind(StrEnum):
     """Value of a met deadline, per GPU-hour of the job's expected run."""
     WAIT = "wait-usd-per-gpu-h"
     """Price of waiting, per GPU asked for and hour waited."""
+    WAIT_JOB = "wait-usd-per-h"
+    """Price of waiting, per hour waited, however much is asked for: of who waits, not of what would be used. It comes on top."""
     POOL = "pool-usd-per-gpu-h"
     """Added to the price of the capacity that `pools` matches."""
 

@@ -95,6 +95,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a met deadline is worth, per GPU-hour of the job."""
     waiting_usd_per_gpu_hour: Usd | None = None
     """What waiting costs, per GPU asked for and hour waited."""
+    waiting_usd_per_hour: Usd | None = None
+    """What an hour of a job's waiting costs besides, however many GPUs it asks for: what the time of somebody who sits before it is worth, who is one person whatever is to start."""
     allow_must: bool = False
     """Whether jobs may say `value: must`. Not passed on to the queues below."""
 
@@ -105,7 +107,7 @@ class QueueKind:
     kind = "Queue"
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
-        """The queue's terms, its guarantee, its caps and its two prices."""
+        """The queue's terms, its guarantee, its caps and its prices."""
         given = decode(spec, QueueSpec, "$.spec")
         path = queue(name if given.path is None else given.path, "$.spec.path")
         policy = f"{self.kind}/{name}"
@@ -236,6 +238,7 @@ def _prices(policy: str, path: str, given: QueueSpec) -> list[Rule]:
     prices = (
         (PriceKind.MISS, given.met_deadline_usd_per_gpu_hour),
         (PriceKind.WAIT, given.waiting_usd_per_gpu_hour),
+        (PriceKind.WAIT_JOB, given.waiting_usd_per_hour),
     )
     return [
         PriceTerm(policy=policy, kind=what, usd=usd, scope=Scope(queues=(path,)))

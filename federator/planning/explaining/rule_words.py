@@ -140,6 +140,8 @@ def _price(rule: PriceTerm) -> str:
     about = f"{whose(rule.scope)}{when}"
     if rule.kind is PriceKind.POOL:
         return f"adds {money(rule.usd)} per GPU-hour: {about}; {where(rule.pools)}"
+    if rule.kind is PriceKind.WAIT_JOB:
+        return f"waiting costs {money(rule.usd)} per job and hour besides: {about}"
     what = "a met deadline is worth" if rule.kind is PriceKind.MISS else "waiting costs"
     return f"{what} {money(rule.usd)} per GPU-hour: {about}"
 

@@ -127,19 +127,15 @@ class RuleBook:
         return price * (job.priced_gpus or size(job)) * (job.priced_run_s or job.run_s) / 3600.0
 
     def wait_usd_h(self, job: JobView) -> float:
-        """What one hour of this job's waiting costs: its queue's price, its size in form 0, its aged priority, and who waits for it."""
-        job = job.of or job
-        price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
-        factor = math.exp2((self.aged_priority(job) - 50) / PRIORITY_DOUBLES_EVERY)
-        return (
-            price * (job.priced_gpus or size(job)) * factor * (INTERACTIVE_FACTOR if job.interactive else 1.0)
-        )
+        """What one hour of this job's waiting costs: its queue's prices, its size in form 0, its aged priority, and who waits for it."""
+        return self.fresh_wait_usd_h(job) * math.exp2((self.aged_priority(job) - 50) / PRIORITY_DOUBLES_EVERY)
 
     def fresh_wait_usd_h(self, job: JobView) -> float:
         """The same of such a job that has just arrived with the middle priority: equal for all that are alike."""
         job = job.of or job
-        price = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
-        return price * (job.priced_gpus or size(job)) * (INTERACTIVE_FACTOR if job.interactive else 1.0)
+        per_gpu = self._price(PriceKind.WAIT, job, DEFAULT_WAIT_USD_GPU_H)
+        price = per_gpu * (job.priced_gpus or size(job)) + self._price(PriceKind.WAIT_JOB, job, 0.0)
+        return price * (INTERACTIVE_FACTOR if job.interactive else 1.0)
 
     def aged_priority(self, job: JobView) -> float:
         """The job's priority, grown by its waiting."""

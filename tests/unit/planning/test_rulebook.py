@@ -83,6 +83,17 @@ def test_waiting_costs_by_size_priority_age_and_who_waits() -> None:
     )
 
 
+def test_a_price_of_who_waits_is_the_same_for_one_gpu_and_for_many() -> None:
+    """It comes on top of the price by GPUs, and counts more with age and priority as that does."""
+    book = RuleBook([PriceTerm("w", PriceKind.WAIT, 0.1), PriceTerm("w", PriceKind.WAIT_JOB, 2.0)], NOW)
+    assert book.wait_usd_h(a_job(gpus=1, submitted_at=NOW)) == pytest.approx(2.1)
+    assert book.wait_usd_h(a_job(gpus=4, submitted_at=NOW)) == pytest.approx(2.4)
+    assert book.wait_usd_h(a_job(gpus=4, nodes=8, submitted_at=NOW)) == pytest.approx(5.2)
+    assert book.wait_usd_h(a_job(gpus=4, priority=75, interactive=True, submitted_at=NOW)) == pytest.approx(
+        48.0
+    )
+
+
 def test_a_surcharge_is_added_where_it_is_meant() -> None:
     book = RuleBook([PriceTerm("p", PriceKind.POOL, 2.0, pools=PoolSelector(kinds=("cloud",)))], NOW)
     assert book.surcharge_usd_gpu_h(a_job(), of_offer(an_offer())) == 2.0

@@ -88,6 +88,10 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
         {"waiting_usd_per_gpu_hour": 0.5},
         (TERMS, PriceTerm(policy=P, kind=PriceKind.WAIT, usd=0.5, scope=Q)),
     ),
+    "waiting_usd_per_hour": (
+        {"waiting_usd_per_hour": 2},
+        (TERMS, PriceTerm(policy=P, kind=PriceKind.WAIT_JOB, usd=2.0, scope=Q)),
+    ),
     "allow_must": ({"allow_must": True}, (QueueTerms(policy=P, queue="q", allow_must=True),)),
 }  # fmt: skip
 
