@@ -25,6 +25,8 @@ from tests.support.dispatch import ADA, World, make_world
 RECORDED = Path(__file__).parent / "store-v1.db"
 LATER: dict[type, Path] = {Series: Path(__file__).parent / "series-v1.json"}
 """Kinds of rows that came after it, each as it was first written."""
+NOT_NEEDED = {"last_seen_at"}
+"""No longer written: it had a default then, and nobody read it."""
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ async def test_what_this_version_writes_the_recorded_one_could_read_back(path: P
         for item in page.items:
             before = msgspec.json.decode(item.value)
             now = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(item.value, type=kind)))
-            assert before.keys() <= now.keys(), item.key
+            assert before.keys() - NOT_NEEDED <= now.keys(), item.key
     await world.core.records.store.close()
 
 
