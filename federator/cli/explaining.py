@@ -2,20 +2,17 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from federator.cli.jobfiles import read_one
-from federator.cli.jobs import JobName
+from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
 from federator.cli.output import Output, facts, show, show_data, status, width, within
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL, JobStatus
@@ -42,9 +39,7 @@ def preview(
     file: Path | None = None,
     /,
     *,
-    job_file: Annotated[
-        Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")
-    ] = None,
+    job_file: JobFile = None,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -55,10 +50,7 @@ def preview(
     file:
         The job file; `-` for standard input.
     """
-    path = job_file or file
-    if path is None:
-        raise Invalid("no job file", field="FILE", remedy="write federator preview job.yaml")
-    job = read_one(path)
+    job = read_one(the_file(file, job_file, "preview"))
     with job.told_in_lines():
         answer, now = ask(connection, lambda client: client.preview(job.document))
     if output in ("json", "yaml"):
@@ -84,7 +76,10 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
             more = len(explanation.sites) - len(shown)
             parts.append(Text(f"  and {more} more: federator explain -o json", style="dim"))
     if len(explanation.curve) > 1:
-        parts += [Text("\nWhat an earlier finish costs", style="bold"), curve(explanation, now)]
+        parts += [
+            Text("\nWhat an earlier finish costs", style="bold"),
+            curve(explanation, now, BAR_CELLS if width >= NARROW else BAR_CELLS // 3),
+        ]
     if explanation.changes:
         parts.append(Text("\nWhat would change it", style="bold"))
         parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
@@ -148,23 +143,21 @@ def _price_of_deadline(explanation: Explanation) -> Text | str:
     return f"costs {usd(explanation.deadline_usd)} or more"
 
 
-def curve(explanation: Explanation, now: float) -> Table:
+def curve(explanation: Explanation, now: float, cells: int = BAR_CELLS) -> Table:
     """The small picture of price against time: a row for each finish, a bar for what it costs, and the deadline where it lies."""
     dearest = max(point.cost_usd for point in explanation.curve)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right")
     grid.add_column(justify="right")
     for _ in range(3):
-        grid.add_column()
+        grid.add_column(overflow="fold")
     due = explanation.deadline_at
     for number, point in enumerate(explanation.curve):
         before = explanation.curve[number - 1].finish_at if number else -math.inf
         if due is not None and before <= due < point.finish_at:
             grid.add_row(*_due(due, now))
         style = "cyan" if point.in_time is None else "green" if point.in_time else "yellow"
-        bar = (
-            BAR * max(1, round(BAR_CELLS * point.cost_usd / dearest)) if point.cost_usd >= CENT_USD else THIN
-        )
+        bar = BAR * max(1, round(cells * point.cost_usd / dearest)) if point.cost_usd >= CENT_USD else THIN
         where = f"{point.site}/{point.pool}" if point.site else "at home, in its turn"
         market = "" if point.market is Market.OWNED else f" ({point.market.value})"
         between = f"{when(point.finish_low_at, now)} .. {when(point.finish_high_at, now)}"

@@ -30,17 +30,25 @@ if TYPE_CHECKING:
 JobName = Annotated[
     str, Parameter(help="Id of a job, or a name: then the newest job of that name, your own first.")
 ]
+JobFile = Annotated[Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")]
 MANY = 20
 """So many jobs are told one by one; more are not."""
+
+
+def the_file(file: Path | None, job_file: Path | None, verb: str) -> Path:
+    """The one that was named, in whatever way. Raises `Invalid`."""
+    path = job_file or file
+    if path is None or (job_file and file):
+        what = "no job file" if path is None else "two job files"
+        raise Invalid(what, field="FILE", remedy=f"write federator {verb} job.yaml")
+    return path
 
 
 def submit(
     file: Path | None = None,
     /,
     *,
-    job_file: Annotated[
-        Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")
-    ] = None,
+    job_file: JobFile = None,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> int:
@@ -54,13 +62,7 @@ def submit(
     file:
         The job file; `-` for standard input.
     """
-    path = job_file or file
-    if path is None or (job_file and file):
-        raise Invalid(
-            "no job file" if path is None else "two job files",
-            field="FILE",
-            remedy="write federator submit job.yaml",
-        )
+    path = the_file(file, job_file, "submit")
     jobs = read_jobs(path)
     for note in list(dict.fromkeys(note for job in jobs for note in job.notes))[:MANY]:
         print(f"note: {plain(note)}", file=sys.stderr)

@@ -129,7 +129,7 @@ def simulate(
     done: list[Run] = []
     unwritten: list[Invalid] = []
     many = len(scheduler) * len(seed) > 1
-    looks_s = _duration_s(looks, "--looks")
+    looks_s = _interval_s(looks, "--looks")
     for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch, looks_s=looks_s):
         progress.end(run)
         done.append(run)
@@ -355,6 +355,13 @@ def _duration_s(text: str | None, option: str) -> float | None:
         return parse_duration_s(text)
     except ValueError as error:
         raise Invalid(str(error), field=option) from None
+
+
+def _interval_s(text: str | None, option: str) -> float | None:
+    every_s = _duration_s(text, option)
+    if every_s is not None and every_s <= 0:
+        raise Invalid("must be above 0", field=option, remedy="write for example 30m")
+    return every_s
 
 
 def _above_zero(value: float, option: str) -> float:

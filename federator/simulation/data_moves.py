@@ -18,6 +18,7 @@ from federator.model.rules import Rule
 from federator.planning.places.data import DataBook
 from federator.simulation.world import World
 from federator.wire import fields
+from federator.wire.faults import unreadable
 from federator_policies.documents import API_VERSION, compile_set, load
 
 NAME = "world"
@@ -109,7 +110,7 @@ def _table(path: Path, names: set[str]) -> list[dict[str, Any]]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise Invalid(f"the table of links cannot be read: {error}", field="$.links.table") from None
+        raise unreadable("the table of links", error, "$.links.table") from None
     rows = []
     for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
         if row.get("src") not in names or row.get("dst") not in names:

@@ -9,22 +9,21 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from federator.kernel.errors import Bug, Permanent
 from federator.model.capacity import Instance
 from federator.simulation.federation import Federation
 from federator.simulation.looks import Look, looks_at
+from federator.simulation.overhearing import overheard
 from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import Schedule
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.virtual_time import ORIGIN_AT, VirtualLoop, run
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
-from federator.telemetry import configure_logging
 
 PATIENCE_S = 60 * 86_400.0
 """So long after the last submission the simulation ends, whatever still waits."""
@@ -82,7 +81,7 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
     """
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
-    with _Faults() as faults:
+    with overheard(faults := _Faults()):
         refused: dict[str, str] | None = {} if tolerant else None
         looking = _Looking(looks_every_s)
         federation, schedule, reasons = run(
@@ -191,17 +190,3 @@ class _Faults(logging.Handler):
 
     def _give_up(self) -> None:
         raise Bug(f"the dispatcher fails again and again: {self.heard[0]}")
-
-    def __enter__(self) -> Self:
-        root = logging.getLogger()
-        self._before = (root.level, root.handlers[:], structlog.get_config())
-        configure_logging(level="error")
-        root.handlers[:] = [self]
-        root.setLevel(logging.ERROR)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
-        root.setLevel(self._before[0])
-        root.handlers[:] = self._before[1]
-        structlog.configure(**self._before[2])

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.wire.faults import unreadable
 
 FIELD = "events.file"
 COLUMNS = frozenset({"trace", "t_s", "event", "instances_after"})
@@ -79,7 +80,7 @@ def read_history(path: Path, trace: str, start_s: float = 0.0) -> SpotHistory:
         chosen = [row for row in listed if row["trace"] == trace]
         events = tuple(map(_event, chosen) if columns >= COLUMNS else _changes(chosen))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        raise Invalid(f"{path.name} cannot be read: {error}", field=FIELD) from None
+        raise unreadable(path.name, error, FIELD) from None
     if not any(event.taken_of for event in events):
         known = sorted({row["trace"] for row in listed})
         raise Invalid(

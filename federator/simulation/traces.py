@@ -16,6 +16,7 @@ from federator.kernel.quantities import parse_size_bytes
 from federator.model.datasets import BYTES_PER_GB
 from federator.model.jobs import Input
 from federator.simulation.work import TraceForm, TraceJob
+from federator.wire.faults import unreadable
 from federator.wire.inputs import read_uri
 
 Row = Mapping[str, str]
@@ -40,7 +41,7 @@ def read_trace(path: Path, *, gpus_per_node: int = GPUS_PER_NODE) -> list[TraceJ
         read = _reader(path, frozenset(reader.fieldnames or ()))
         jobs = list(_rows(reader, read, path, gpus_per_node))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise Invalid(f"the trace cannot be read: {error}", field="--trace") from None
+        raise unreadable(path, error, "--trace") from None
     if not jobs:
         raise Invalid(f"{path.name} has no jobs", field="--trace")
     return sorted(jobs, key=lambda job: (job.submit_s, job.name))
@@ -56,7 +57,7 @@ def _rows(rows: "csv.DictReader[str]", read: Reader, path: Path, gpus_per_node: 
             job = read(row, gpus_per_node)
         except (KeyError, ValueError, TypeError) as error:
             raise Invalid(
-                f"line {rows.line_num} is not a job: {error!r}",
+                f"line {rows.line_num} is not a job: {in_words(error)}",
                 field=path.name,
                 remedy="see the columns in docs/howto/simulate.md",
             ) from None
@@ -66,6 +67,27 @@ def _rows(rows: "csv.DictReader[str]", read: Reader, path: Path, gpus_per_node: 
             raise Invalid(f"line {rows.line_num} repeats the name {job.name!r}", field=path.name)
         names.add(job.name)
         yield job
+
+
+def in_words(error: Exception) -> str:
+    """What is wrong with a row, by what reading it has raised."""
+    return f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+
+
+def _number(row: Row, key: str) -> float:
+    """Raises `KeyError`, `ValueError`."""
+    text = row[key]
+    try:
+        return float(text or "")
+    except ValueError:
+        raise ValueError(f"{key} must be a number, not {text or 'nothing'}") from None
+
+
+def _whole(row: Row, key: str, default: int) -> int:
+    number = _number(row, key) if row.get(key) else float(default)
+    if not number.is_integer():
+        raise ValueError(f"{key} must be a whole number, not {row[key]}")
+    return int(number)
 
 
 def _reader(path: Path, columns: frozenset[str]) -> Reader:
@@ -89,17 +111,17 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
     del gpus_per_node
 
     def number(key: str) -> float | None:
-        return float(row[key]) if row.get(key) else None
+        return _number(row, key) if row.get(key) else None
 
     def whole(key: str, default: int) -> int:
-        return int(row[key]) if row.get(key) else default
+        return _whole(row, key, default)
 
     return _sensible(
         TraceJob(
             name=row["name"],
             family=row.get("family") or "",
-            submit_s=float(row["submit_s"]),
-            run_s=float(row["run_s"]),
+            submit_s=_number(row, "submit_s"),
+            run_s=_number(row, "run_s"),
             nodes=whole("nodes", 1),
             gpus=whole("gpus", 1),
             estimate_s=number("estimate_s"),

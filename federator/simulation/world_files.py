@@ -20,8 +20,10 @@ from federator.simulation.clouds import Mood
 from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
 from federator.simulation.spot_events import SpotHistory, read_history
+from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
+from federator.wire.faults import told_in, unreadable, with_line
 from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
 
@@ -44,8 +46,12 @@ def load_world(path: Path, policies: Path | None = None) -> World:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"the world file cannot be read: {error}", field="--world") from None
-    world = from_table(text, path.name) if path.suffix == ".csv" else from_yaml(text, path.parent)
+        raise unreadable(path, error, "--world") from None
+    if path.suffix == ".csv":
+        world = from_table(text, path.name)
+    else:
+        with told_in(path):
+            world = from_yaml(text, path.parent)
     if policies is not None:
         world = msgspec.structs.replace(world, policies=read_policies(policies))
     return world
@@ -59,12 +65,20 @@ def read_policies(path: Path) -> str:
     try:
         return "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"the policies cannot be read: {error}", field="--policies") from None
+        raise unreadable(path, error, "--policies") from None
 
 
 def from_yaml(text: str, folder: Path) -> World:
-    """A world file's text. `policies` in it is a path from `folder`. Raises `Invalid`."""
-    given = fields.mapping(read_document(text).value, "$")
+    """A world file's text. `policies` in it is a path from `folder`. Raises `Invalid` with the line."""
+    document = read_document(text)
+    try:
+        return _from_value(document.value, folder)
+    except Invalid as fault:
+        raise with_line(document, fault) if (fault.field or "").startswith("$") else fault from None
+
+
+def _from_value(value: object, folder: Path) -> World:
+    given = fields.mapping(value, "$")
     _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies", "links", "datasets"))
     sites = [_site(each, f"$.sites[{n}]") for n, each in enumerate(_list(given, "sites", "$"))]
     offers = [_offer(each, f"$.burst[{n}]", folder) for n, each in enumerate(_list(given, "burst", "$"))]
@@ -280,7 +294,7 @@ def from_table(text: str, name: str) -> World:
             mine = pools.setdefault(site, [])
             mine.append(host_pool(f"{model.lower()}-{len(mine)}" if mine else "main", model, nodes, gpus))
         except (KeyError, ValueError) as error:
-            raise Invalid(f"line {number} is not a pool: {error!r}", field=name) from None
+            raise Invalid(f"line {number} is not a pool: {in_words(error)}", field=name) from None
     sites = [
         WorldSite(
             name=site,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from federator.kernel.errors import FederatorError, Permanent
+from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.wire.yamltext import Document
 
 MOST = 20
@@ -62,11 +62,18 @@ def with_line(document: Document, error: ErrorType) -> ErrorType:
 
 @contextmanager
 def told_in(file: object) -> Iterator[None]:
-    """What is wrong inside is told with the name of the file in front."""
+    """What is wrong inside is told with the name of the file in front, and before the line where that is told."""
     try:
         yield
     except Permanent as error:
-        raise type(error)(f"{file}: {error.message}", field=error.field, remedy=error.remedy) from None
+        gap = "," if error.message.startswith("line ") else ":"
+        raise type(error)(f"{file}{gap} {error.message}", field=error.field, remedy=error.remedy) from None
+
+
+def unreadable(file: object, error: Exception, field: str) -> Invalid:
+    """A file that cannot be opened, or not be read as what it should be."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return Invalid(f"{file} cannot be read: {why}", field=field)
 
 
 def line_at(lines: Mapping[str, int], path: str | None) -> int:

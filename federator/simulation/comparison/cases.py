@@ -32,6 +32,7 @@ from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool, load_world
+from federator.wire.faults import unreadable
 
 INTERACTIVE = "interactive"
 VALUE_FACTOR = 3.0
@@ -362,4 +363,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path.name} cannot be read: {error}", field="--data") from None
+        raise unreadable(path.name, error, "--data") from None

@@ -18,6 +18,7 @@ from federator.simulation.traces import GPUS_PER_NODE, nodes_of
 from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool
+from federator.wire.faults import unreadable
 
 TRACE = "itp10_jobs_month1.csv.gz"
 CURVES = "elasticflow_throughput.csv"
@@ -91,5 +92,5 @@ def _rows(path: Path) -> list[dict[str, str]]:
         held = path.read_bytes()
         text = (gzip.decompress(held) if path.suffix == ".gz" else held).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path.name} cannot be read: {error}", field="--data") from None
+        raise unreadable(path.name, error, "--data") from None
     return list(csv.DictReader(io.StringIO(text)))

@@ -6,10 +6,8 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from typing import Self
 
 import msgspec
-import structlog
 
 from federator.simulation.faults.blows import calm, processes, strike
 from federator.simulation.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
@@ -17,7 +15,7 @@ from federator.simulation.faults.processes import FaultLoop
 from federator.simulation.faults.questions import Questions
 from federator.simulation.faults.truth import Finding
 from federator.simulation.faults.world import World
-from federator.telemetry import configure_logging
+from federator.simulation.overhearing import overheard
 
 STILL_S = 3 * 3600.0
 """The longest job runs for less: where nothing has been written for so long, nothing more will come."""
@@ -53,7 +51,7 @@ def play_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
     began_s = time.process_time()
     loop = FaultLoop()
     world = World(plan, loop, tell)
-    with _Errors(world):
+    with overheard(_Errors(world)):
         try:
             loop.run_until_complete(_play(world))
         finally:
@@ -141,17 +139,3 @@ class _Errors(logging.Handler):
         self._world.journal.note("log", record.getMessage()[:160] + (f": {error!r}" if error else ""))
         if error is not None:
             self._world.truth.find(0, f"the product has failed: {record.getMessage()}: {error!r}")
-
-    def __enter__(self) -> Self:
-        root = logging.getLogger()
-        self._before = (root.level, root.handlers[:], structlog.get_config())
-        configure_logging(level="error")
-        root.handlers[:] = [self]
-        root.setLevel(logging.ERROR)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
-        root.setLevel(self._before[0])
-        root.handlers[:] = self._before[1]
-        structlog.configure(**self._before[2])

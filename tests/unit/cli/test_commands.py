@@ -60,6 +60,10 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
     file.write_text("run: x\nworkdir: nowhere\n")
     assert "line 2: there is no folder" in federator("submit", str(file)).err
     assert "no job file" in federator("submit").err
+    for verb in ("submit", "preview"):
+        two = federator(verb, "a.yaml", "-f", "b.yaml")
+        assert "two job files" in two.err
+        assert f"federator {verb} job.yaml" in two.err
     assert federator("submit", str(tmp_path / "none.yaml")).code == 2
     assert fake.heard == []
 

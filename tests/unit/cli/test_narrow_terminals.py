@@ -9,8 +9,8 @@ from federator.cli.columns import job_columns, lease_columns, pool_columns
 from federator.cli.explaining import drawn
 from federator.cli.layout import table
 from federator.cli.money_columns import budget_columns
-from federator.model.capacity import Pool, Shape
-from federator.model.plans import Explanation, SiteReason
+from federator.model.capacity import Market, Pool, Shape
+from federator.model.plans import Explanation, PricePoint, SiteReason
 from federator.wire.http import BudgetRow, JobRow, LeaseRow, PoolRow
 
 NOW = 1_760_000_000.0
@@ -91,6 +91,23 @@ def test_figures_stand_above_a_reason_where_they_would_leave_it_no_room() -> Non
     assert narrow[-1].split() == ["a100", *site.text.split()]
     assert "now" in lines("PENDING", 120)[-1], "a plan is some seconds old"
     assert "8s ago" in lines("RUNNING", 120)[-1]
+
+
+def test_a_curve_is_whole_on_a_narrow_terminal() -> None:
+    def point(finish_s: float, cost_usd: float) -> PricePoint:
+        at = NOW + finish_s
+        return PricePoint(
+            site="cloud-of-the-district", pool="local/a2-highgpu-1g/on-demand", market=Market.ON_DEMAND, start_at=NOW,
+            finish_low_at=at - 600, finish_at=at, finish_high_at=at + 600, cost_usd=cost_usd,
+        )  # fmt: skip
+
+    told = Explanation(
+        job="job-1", status="PENDING", because="it waits", curve=(point(1500, 15.75), point(5400, 1.58)),
+    )  # fmt: skip
+    text = printed(*drawn(told, NOW, 80))
+    assert "…" not in text
+    assert text.count("█") == 8 + 1
+    assert printed(*drawn(told, NOW, 120), width=120).count("█") == 24 + 2
 
 
 LEASE = LeaseRow(

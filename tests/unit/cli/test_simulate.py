@@ -88,7 +88,8 @@ def test_it_says_how_far_it_is(
         (("--load", "0"), "above 0"),
         (("--start", "1"), "not a duration"),
         (("--start", "9d"), "no job of the trace"),
-        (("--policies", "nowhere.yaml"), "cannot be read"),
+        (("--looks", "0s"), "--looks: must be above 0"),
+        (("--policies", "nowhere.yaml"), "nowhere.yaml cannot be read: No such file or directory\n"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -395,13 +395,3 @@ async def test_a_running_job_enters_a_queue_only_within_its_limit(world: World) 
     assert world.job(large).queue == "default"
     await world.core.intake.update(ADA, fits, JobPatch(queue="small"))
     assert world.job(fits).queue == "small"
-
-
-async def test_a_decision_tells_tasks_of_an_array_apart() -> None:
-    world = await make_world()
-    await world.add_site("home", nodes=1, gpus=1)
-    await world.submit(name="sweep", array="0-1", resources={"gpus": 1}, estimate="1h")
-    await world.turn()
-    decisions = world.core.decisions
-    problem, _ = await decisions.load(decisions.rows()[0].id)
-    assert [job.name for job in problem.snapshot.jobs] == ["sweep[0]", "sweep[1]"]

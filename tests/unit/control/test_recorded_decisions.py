@@ -206,3 +206,13 @@ async def test_a_record_that_is_damaged_as_a_whole_says_so(stored: bytes) -> Non
     await world.core.records.commit(Transaction(puts=(Put("decision/dec-0001", stored),)))
     with pytest.raises(Damaged, match="cannot be read"):
         await log.load("dec-0001")
+
+
+async def test_a_decision_tells_tasks_of_an_array_apart() -> None:
+    world = await make_world()
+    await world.add_site("home", nodes=1, gpus=1)
+    await world.submit(name="sweep", array="0-1", resources={"gpus": 1}, estimate="1h")
+    await world.turn()
+    decisions = world.core.decisions
+    problem, _ = await decisions.load(decisions.rows()[0].id)
+    assert [job.name for job in problem.snapshot.jobs] == ["sweep[0]", "sweep[1]"]

@@ -89,6 +89,17 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     assert words in raised.value.describe()
 
 
+def test_a_fault_of_a_file_is_told_with_its_name_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: lab\nsites:\n  - name: a\n    pools: [{gpus: 8}]\n")
+    with pytest.raises(Invalid, match=f"{file}, line 4: there is no field 'gpus'"):
+        load_world(file)
+    with pytest.raises(Invalid, match="there is no 'gpus_per_node'"):
+        from_table("site,nodes\na,1\n", "bad.csv")
+    with pytest.raises(Invalid, match=r"cannot be read: No such file or directory$"):
+        load_world(tmp_path / "none.yaml")
+
+
 def test_a_table_of_clusters() -> None:
     world = from_table("cluster,sim_gpus,gpus_per_node\nitp01,104,8\nitp10,64,8\n", "x0.2.csv")
     assert [(site.name, site.pools[0].nodes) for site in world.sites] == [("itp01", 13), ("itp10", 8)]
