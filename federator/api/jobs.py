@@ -233,11 +233,11 @@ def _client_id(header: str | None, request: JobRequest) -> str | None:
 
 
 def _statuses(text: str) -> tuple[JobStatus, ...]:
-    try:
-        return tuple(JobStatus(word.strip().upper()) for word in text.split(",") if word.strip())
-    except ValueError as error:
+    words = [word.strip().upper() for word in text.split(",") if word.strip()]
+    if unknown := [word for word in words if word not in set(JobStatus)]:
         known = ", ".join(JobStatus)
-        raise Invalid(str(error), field="?status", remedy=f"known: {known}") from None
+        raise Invalid(f"there is no status {unknown[0][:80]!r}", field="?status", remedy=f"known: {known}")
+    return tuple(map(JobStatus, words))
 
 
 def _labels(pairs: tuple[str, ...]) -> dict[str, str]:

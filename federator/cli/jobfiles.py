@@ -36,8 +36,7 @@ class WrittenJob(NamedTuple):
 
     def where(self, field: str) -> str:
         """File and line where that field is written, or what would hold it."""
-        file = "standard input" if self.file == STDIN else self.file
-        return f"{file}, line {self.line_of(field)}"
+        return f"{_called(self.file)}, line {self.line_of(field)}"
 
     def line_of(self, field: str) -> int:
         """Where that field is written, or what would hold it."""
@@ -72,9 +71,9 @@ def read_jobs(path: Path) -> list[WrittenJob]:
                 faults.append(fault)
             except ExceptionGroup as group:
                 faults += group.exceptions  # type: ignore[arg-type]
-    raise_all([type(f)(f"{path}, {f.message}", field=f.field, remedy=f.remedy) for f in faults])
+    raise_all([type(f)(f"{_called(path)}, {f.message}", field=f.field, remedy=f.remedy) for f in faults])
     if not jobs:
-        raise Invalid(f"{path} holds no job", remedy="write at least 'run: …'")
+        raise Invalid(f"{_called(path)} holds no job", remedy="write at least 'run: …'")
     return jobs
 
 
@@ -82,7 +81,7 @@ def read_one(path: Path) -> WrittenJob:
     """The only job of a file."""
     jobs = read_jobs(path)
     if len(jobs) != 1:
-        raise Invalid(f"{path} holds {len(jobs)} jobs", remedy="name a file with one")
+        raise Invalid(f"{_called(path)} holds {len(jobs)} jobs", remedy="name a file with one")
     return jobs[0]
 
 
@@ -107,6 +106,10 @@ def checked(document: Document, folder: Path) -> WrittenJob:
     notes = read_job(document.value, now=0.0).notes
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
     return WrittenJob(kept, workdir, document.lines["$"], notes, document.lines)
+
+
+def _called(path: Path) -> str:
+    return "standard input" if path == STDIN else str(path)
 
 
 def _read(path: Path) -> tuple[str, Path]:

@@ -24,11 +24,11 @@ from federator.planning.wording import guaranteed, moment, money, span
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _UNITS = {
-    CapUnit.GPUS: "{:g} GPUs at once",
-    CapUnit.JOBS: "{:g} jobs at once",
+    CapUnit.GPUS: "{:g} GPU{} at once",
+    CapUnit.JOBS: "{:g} job{} at once",
     CapUnit.USD_PER_H: "{:.2f} USD per hour rented at once",
     CapUnit.USD: "{:.2f} USD spent and committed",
-    CapUnit.INSTANCES: "{:g} instances at once",
+    CapUnit.INSTANCES: "{:g} instance{} at once",
 }
 
 
@@ -116,7 +116,7 @@ def _cap(rule: CapRow) -> str:
     verb = "holds" if rule.hard else "only warns"
     alerts = ", ".join(f"{level:.0%}" for level in rule.alerts)
     told = f"; people are told at {alerts}" if alerts else ""
-    amount = _UNITS[rule.unit].format(rule.limit)
+    amount = _UNITS[rule.unit].format(rule.limit, "" if rule.limit == 1 else "s")
     return f"{verb} {each}{whose(rule.scope)} to {amount}{period} ({where(rule.pools)}){told}"
 
 

@@ -182,6 +182,7 @@ async def test_a_query_that_means_nothing_is_refused(rig: Rig, query: str, field
     answer = await rig.ask("GET", f"/v1/jobs?{query}")
     assert answer.status == 400
     assert answer.problem["field"] == field
+    assert "JobStatus" not in answer.problem["detail"]
 
 
 async def test_a_job_is_changed_held_released_and_cancelled(rig: Rig) -> None:

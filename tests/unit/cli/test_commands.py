@@ -356,6 +356,8 @@ def test_a_job_file_may_come_from_standard_input(
     ran = federator(*words)
     assert (ran.code, ran.err) == (0, "") or "heard" in ran.err
     assert b"echo from-here" in fake.heard[-1].body
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "standard input holds no job" in federator(*words).err
 
 
 def test_policies_may_come_from_standard_input(

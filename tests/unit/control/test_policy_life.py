@@ -33,6 +33,8 @@ async def test_a_diff_names_documents_and_what_will_hold() -> None:
     assert "Queue/paper: holds queue paper to 8 GPUs at once (everywhere)" in diff.added
     assert diff.removed == ("Queue/paper: holds queue paper to 4 GPUs at once (everywhere)",)
     assert world.core.records.policies.version == 1, "nothing is changed"
+    few = world.core.desk.diff(SECOND.replace("8", "1"))
+    assert "Queue/paper: holds queue paper to 1 GPU at once (everywhere)" in few.added
 
 
 async def test_a_comment_changes_a_document_and_nothing_else() -> None:
