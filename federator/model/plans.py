@@ -117,7 +117,7 @@ Action = Place | Rent | Preempt
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is not started by this plan, why, and what is expected of it.
 
-    `home_start_at` and `home_finish_at` are the forecast on owned capacity. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
+    `home_start_at`, `home_finish_at` and `home_usd` are the forecast on owned capacity, and what the run costs there. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
     """
 
     job: str
@@ -127,6 +127,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     expected_finish_at: float | None = None
     home_start_at: float | None = None
     home_finish_at: float | None = None
+    home_usd: float = 0.0
     change: str = ""
     reason: str = ""
     """The name of the filter or situation that keeps it; of a job that will miss its deadline, what keeps anything from being rented for it."""

@@ -191,7 +191,7 @@ class Aftermath:
     def _shared(self) -> Standing:
         """After all that the plan starts."""
         home = {
-            each.job: HomeForecast(each.job, "", each.home_start_at or at, at)
+            each.job: HomeForecast(each.job, "", each.home_start_at or at, at, each.home_usd)
             for each in self.plan.waiting
             if (at := each.home_finish_at) is not None
         }

@@ -249,6 +249,7 @@ class _Writer:
             expected_finish_at=finish,
             home_start_at=home.start_at if home else None,
             home_finish_at=home.finish_at if home else None,
+            home_usd=home.usd if home else 0.0,
             change=change,
             reason=reason,
         )

@@ -10,12 +10,13 @@ NOW_S = 1.0
 
 @dataclass(frozen=True)
 class HomeForecast:
-    """When and where a job is expected to run. `place` is the key of a pool."""
+    """When and where a job is expected to run. `place` is the key of a pool; `usd` is what its GPUs cost there."""
 
     job: str
     place: str
     start_at: float
     finish_at: float
+    usd: float = 0.0
 
 
 @dataclass(frozen=True)

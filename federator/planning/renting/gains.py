@@ -1,4 +1,4 @@
-"""What a rental gains the job that it is made for: its deadline, as far as that is likelier to be met, and the wait that it is spared.
+"""What a rental gains the job that it is made for: its deadline, as far as that is likelier to be met, the wait that it is spared, and what its run at home would cost.
 
 In economic mode its part of the bill must be less than this. Whether others pay for the rest of a machine is found by planning with it. That it also makes room for others is not counted: in a plan of a long line that is mostly chance, and of the many rentals that are
 tried each turn some always look good for everybody else, so that far too much would be rented (docs/explanation/schedulers-compared.md has the figures).
@@ -71,7 +71,8 @@ class Gains:
         """What the rental gains, in USD. A job that can never run at home is spared as long a wait as it would be charged for."""
         home, book = self.home.get(job.id), self.world.book
         spared_h = NEVER_WAIT_H if home is None else (home.start_at - self._begins_at(case)) / 3600.0
-        return self.surer(job, case) * book.value_usd(job) + book.wait_usd_h(job) * max(0.0, spared_h)
+        spared_usd = book.wait_usd_h(job) * max(0.0, spared_h) + (home.usd if home is not None else 0.0)
+        return self.surer(job, case) * book.value_usd(job) + spared_usd
 
     def surer(self, job: JobView, case: Case) -> float:
         """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""

@@ -180,8 +180,10 @@ def home_forecast(world: World) -> dict[str, HomeForecast]:
         if world.book.openings:
             late_s = max(late_s, _closed_s(world, job, booking))
         if late_s < math.inf:
-            place, start_at, finish_at = world.places[booking.place].key, booking.start_at, booking.finish_at
-            found[job] = HomeForecast(job, place, start_at + late_s, finish_at + late_s)
+            at, start_at, finish_at = world.places[booking.place], booking.start_at, booking.finish_at
+            gpus = world.by_id[job].gpus_total
+            usd = at.price_usd_gpu_h * gpus * (finish_at - start_at) / 3600.0
+            found[job] = HomeForecast(job, at.key, start_at + late_s, finish_at + late_s, usd)
     return found
 
 

@@ -54,10 +54,10 @@ spec: {waiting_usd_per_gpu_hour: 0.155}
 apiVersion: federator/v1
 kind: Queue
 metadata: {name: interactive}
-spec: {interactive: true, waiting_usd_per_gpu_hour: 1}
+spec: {interactive: true, waiting_usd_per_hour: 2, waiting_usd_per_gpu_hour: 0.2}
 """
 """What waiting costs is what the files say of their work, by the GPU-hour: they charge a job by the square root of its GPUs. Interactive work is to
-start at once: it costs four times what they say, and ten times that because it is interactive."""
+start at once: of that it is mostly the person who waits, and so by the job; all of it counts ten times because it is interactive."""
 PLAIN_POLICIES = f"""
 apiVersion: federator/v1
 kind: Queue

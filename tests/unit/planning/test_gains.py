@@ -1,6 +1,7 @@
 """What a rental has to gain: the job that it is made for must be better off by more than its bill, whatever others gain."""
 
 import pytest
+from msgspec.structs import replace
 
 from federator.model.capacity import Shape
 from federator.model.plans import Rent
@@ -64,3 +65,12 @@ def test_of_a_machine_that_others_may_share_a_job_has_to_pay_its_part() -> None:
         plan = plan_greedily(a_world(jobs, [FULL], [an_offer()], [bursting()]))
         rented.append(sum(isinstance(action, Rent) for action in plan.actions))
     assert rented == [0, 1]
+
+
+@pytest.mark.parametrize(("owned_usd", "pays"), [(0.0, False), (2.4, True)])
+def test_what_its_run_at_home_would_cost_is_gained_too(owned_usd: float, pays: bool) -> None:
+    """The bill is 11.67 USD, the deadline is worth 5."""
+    job = a_job(gpus=4, deadline_at=NOW + 1.17 * HOUR, value_usd=5.0)
+    world = World(a_world([job], [replace(FULL, price_usd_gpu_h=owned_usd)], [an_offer()], [bursting()]))
+    answer = Bursting(world, home_forecast(world)).case(job, world.offered(job)[0])
+    assert isinstance(answer, NoCase) is not pays
