@@ -17,21 +17,12 @@ from numpy.typing import NDArray
 
 from federator.control.record.records import Changes, Records
 from federator.control.reports.history import History
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import Job, JobSpec, PlacementConstraints, Resources
 from federator.model.snapshot import Lead, Outside, PoolView
 from federator.planning.scheduling.forecast import runtime_quantiles
+from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
 from federator.planning.world.outlook import Expected
-from federator.planning.world.window import (
-    FEWEST_GLANCES,
-    GLANCES,
-    Eligible,
-    Kind,
-    Kinds,
-    Line,
-    Window,
-    choose,
-    is_small,
-)
+from federator.planning.world.window import FEWEST_GLANCES, GLANCES, Window, choose, is_small
 
 SPARE = 10_000
 """Kinds and specs that no waiting job is of any more, beyond as many again as there are jobs: then everything is read anew."""
@@ -173,7 +164,7 @@ class WaitingLine:
         self._free: list[int] = []
         self._slots: dict[str, int] = {}
         self._kinds = Kinds()
-        self._sorts: dict[tuple[str, str, str, str | None], _Sort] = {}
+        self._sorts: dict[tuple[str, str, str, str | None, int | None], _Sort] = {}
         self._runs: dict[tuple[str, str] | float, int] = {}
         self._run_s = np.zeros(1024)
         self._alike: dict[int, str] = {}
@@ -246,23 +237,27 @@ class WaitingLine:
             self._free.append(slot)
 
     def _sort(self, job: Job) -> _Sort:
-        key = (job.spec_hash, job.queue, job.owner, job.resume_site)
+        key = (job.spec_hash, job.queue, job.owner, job.resume_site, job.form)
         known = self._sorts.get(key)
         if known is None:
             known = self._sorts[key] = self._new_sort(job, self._records.spec(job.spec_hash))
         return known
 
     def _new_sort(self, job: Job, spec: JobSpec) -> _Sort:
-        gpus, where = spec.resources.gpus, spec.placement
+        where = spec.placement
         sites = (job.resume_site,) if job.resume_site else where.sites
-        models, shared = (gpus.models, bool(gpus.share_milli)) if gpus.count else ((), None)
-        eligible = Eligible(models, sites, where.not_sites, where.kinds, shared)
-        memory_mib = spec.resources.memory_mib + spec.resources.shm_mib
-        kind = Kind(job.queue, eligible, spec.nodes, gpus.each, spec.resources.cpus_milli, memory_mib)
+        ways = [(spec.nodes, spec.resources), *((each.nodes, each.resources) for each in spec.forms or ())]
+        if job.form is not None:
+            ways = [ways[job.form]]
+        kind = Kind(job.queue, tuple(_form(nodes, each, where, sites) for nodes, each in ways))
         run = self._run((job.queue, job.kin) if spec.estimate_s is None else spec.estimate_s)
         others = (
             job.owner,
-            gpus.memory_mib,
+            job.form,
+            spec.resources.gpus.memory_mib,
+            spec.forms or (),
+            bool(spec.elastic),
+            bool(spec.ordered),
             tuple(sorted(spec.speed.items())),
             spec.spot_policy,
             tuple(sorted(where.labels.items())),
@@ -300,6 +295,7 @@ class WaitingLine:
             kind=rows["kind"],
             klass=rows["klass"],
             table=self._kinds.table(),
+            forms=self._kinds.forms(),
             queues=tuple(self._kinds.queues),
             eligibles=tuple(self._kinds.eligibles),
         )
@@ -314,3 +310,11 @@ class WaitingLine:
         self._alike = {
             klass: self._ids[slot] for klass, slot in zip(classes.tolist(), slots.tolist(), strict=True)
         }
+
+
+def _form(nodes: int, resources: Resources, where: PlacementConstraints, sites: tuple[str, ...]) -> Form:
+    """What a job asks for in one of its forms, and where that may be."""
+    gpus = resources.gpus
+    models, shared = (gpus.models, bool(gpus.share_milli)) if gpus.count else ((), None)
+    eligible = Eligible(models, sites, where.not_sites, where.kinds, shared)
+    return Form(eligible, nodes, gpus.each, resources.cpus_milli, resources.memory_mib + resources.shm_mib)

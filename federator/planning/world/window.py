@@ -15,7 +15,6 @@ the cost is some tens of milliseconds for 100,000 jobs, most of it sorting.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
 from federator.planning.world.budget import Budget
+from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, Expected, Plan, Told
 from federator.planning.world.problem import BAND, under, weighted
 
@@ -54,94 +54,6 @@ MOST_GROUPS = 16
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-T = TypeVar("T")
-
-
-class Eligible(NamedTuple):
-    """Which pools are for a job, as far as the window asks: too many only makes it larger. `models` empty: also for work without GPUs."""
-
-    models: tuple[str, ...] = ()
-    sites: tuple[str, ...] = ()
-    not_sites: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    shared: bool | None = None
-    """Whether it asks for parts of GPUs; None: it asks for none at all."""
-
-    def admits(self, pool: PoolView) -> bool:
-        """Whether the pool passes these few filters."""
-        return (
-            (not self.models or pool.model in self.models)
-            and (not self.sites or pool.site in self.sites)
-            and pool.site not in self.not_sites
-            and (not self.kinds or pool.kind in self.kinds)
-            and self.shared in (None, pool.shared)
-        )
-
-
-class Kind(NamedTuple):
-    """What many jobs have in common, as far as the window asks."""
-
-    queue: str
-    eligible: Eligible
-    nodes: int
-    gpus: int
-    """Per node, as are the next two."""
-    cpus_milli: int
-    memory_mib: int
-
-
-class Kinds:
-    """Kinds by number, in columns. They only grow: who has very many that no job is of any more begins anew."""
-
-    def __init__(self) -> None:
-        self.queues: list[str] = []
-        self.eligibles: list[Eligible] = []
-        self._numbers: dict[Kind, int] = {}
-        self._queues: dict[str, int] = {}
-        self._eligibles: dict[Eligible, int] = {}
-        self._rows: list[tuple[int, ...]] = []
-        self._table: Ints = np.empty((0, 6), dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def number(self, kind: Kind) -> int:
-        """The number of a kind, known or new."""
-        known = self._numbers.get(kind)
-        if known is None:
-            known = self._numbers[kind] = len(self._rows)
-            queue = _numbered(self._queues, self.queues, kind.queue)
-            eligible = _numbered(self._eligibles, self.eligibles, kind.eligible)
-            self._rows.append((queue, eligible, *kind[2:]))
-        return known
-
-    def table(self) -> Ints:
-        """One row per kind: numbers of its queue and of what is eligible, nodes, and per node GPUs, CPUs, memory."""
-        if len(self._table) != len(self._rows):
-            self._table = np.array(self._rows, dtype=np.int64)
-        return self._table
-
-
-@dataclass(frozen=True)
-class Line:
-    """The waiting jobs in columns, one entry per job, in order of submission. Times in seconds; infinite for no deadline."""
-
-    submitted_at: Floats
-    priority: Floats
-    deadline_at: Floats
-    run_s: Floats
-    ready_at: Floats
-    """Not before then: a retry's backoff."""
-    kind: Ints
-    """Row of `table`."""
-    klass: Ints
-    """Equal for jobs that are alike in all that planning sees."""
-    table: Ints
-    queues: Sequence[str]
-    eligibles: Sequence[Eligible]
-
-    def __len__(self) -> int:
-        return len(self.kind)
 
 
 @dataclass(frozen=True)
@@ -193,13 +105,8 @@ class _Choice:
     ) -> None:
         self.pools, self.book, self.now, self.recent = pools, RuleBook(rules, now), now, recent_gpus
         self.line, self.table, self.running = line, line.table, by_queue(pools)
-        self.nodes = self.table[:, 2]
-        parts = np.array([bool(each.shared) for each in line.eligibles], dtype=bool)[self.table[:, 1]]
-        self.gpus = self.nodes * self.table[:, 3] / np.where(parts, WHOLE_MILLI, 1)
-        """Of all nodes, parts as parts."""
-        self.asks = np.column_stack((self.gpus, *(self.nodes * self.table[:, part] for part in (4, 5))))
-        """GPUs, milli-cores and MiB of all nodes."""
-        self.size = np.where(self.gpus > 0, self.gpus, self.nodes * CPU_ONLY_SIZE)
+        gpus, nodes = self._asks(self.table)[:, 0], self.table[:, 2]
+        self.size = np.where(gpus > 0, gpus, nodes * CPU_ONLY_SIZE)
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         self.extra = INTERACTIVE_POINTS * np.isin(line.queues, list(interactive))[self.table[:, 0]]
         self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
@@ -238,6 +145,12 @@ class _Choice:
         told = NOTHING if plan is None else plan.told(self.klass[inside], self.order[inside])
         return Window(np.sort(self.order[inside]), behind_s, ahead, told)
 
+    def _asks(self, rows: Ints) -> Floats:
+        """GPUs (parts as parts), milli-cores and MiB of all nodes, of rows as `Kinds` has them."""
+        parts = np.array([bool(each.shared) for each in self.line.eligibles], dtype=bool)[rows[:, 1]]
+        of_all = rows[:, 2:3] * rows[:, 3:]
+        return np.column_stack((of_all[:, 0] / np.where(parts, WHOLE_MILLI, 1), of_all[:, 1:]))
+
     # -- the order ----------------------------------------------------------------------------------------------------
 
     def _order(self) -> Ints:
@@ -250,21 +163,30 @@ class _Choice:
         return np.lexsort([key for key in keys if np.any(key != key[0])] or keys[:1])
 
     def _owed(self) -> Bools:
-        """Jobs that their queue's guarantee covers, by priority and arrival until it is full."""
+        """Jobs that their queue's guarantee covers in some form, in the widest such, by priority and arrival until it is full."""
         line, owed = self.line, np.zeros(len(self.line), dtype=bool)
+        if not self.book.guarantees:
+            return owed
+        asks, in_turn = self._asks(line.forms), np.lexsort((line.submitted_at, -line.priority))
+        by_size = np.lexsort((*asks.T[::-1], line.forms[:, 0]))
+        forms, asks = line.forms[by_size], asks[by_size]
         for row in self.book.guarantees:
             due, used = due_of(row, self.pools).amount, in_use(row, self.running)
             free = np.array(due) * (1.0 + SLACK) - np.array(used)
             queues = np.array([under(queue, row.queue) for queue in line.queues])
             models = np.array([not row.model or row.model in each.models for each in line.eligibles])
-            covered = queues[self.table[:, 0]] & models[self.table[:, 1]]
-            mine = np.flatnonzero(covered[line.kind])
-            mine = mine[np.lexsort((line.submitted_at[mine], -line.priority[mine]))]
-            while len(mine := mine[(self.asks[line.kind[mine]] <= free).all(axis=1)]):
-                # As many as fit in a row; whoever is next is too large, and all of its size with it.
-                taken = mine[(np.cumsum(self.asks[line.kind[mine]], axis=0) <= free).all(axis=1)]
+            covered = queues[self.table[forms[:, 0], 0]] & models[forms[:, 1]]
+            mine = in_turn
+            while len(mine):
+                widest = np.full(len(self.table), -1)
+                fits = np.flatnonzero(covered & (asks <= free).all(axis=1))
+                widest[forms[fits, 0]] = fits  # of those of one kind the last
+                mine = mine[widest[line.kind[mine]] >= 0]
+                # As many as fit in a row; whoever is next is too large in this form, and all that are as wide with it.
+                wanted = asks[widest[line.kind[mine]]]
+                taken = mine[(np.cumsum(wanted, axis=0) <= free).all(axis=1)]
                 owed[taken] = True
-                free -= self.asks[line.kind[taken]].sum(axis=0)
+                free -= wanted[: len(taken)].sum(axis=0)
                 mine = mine[len(taken) :]
         return owed
 
@@ -318,19 +240,22 @@ class _Choice:
         return found[np.argsort(_nth(self.table[self.kind[found], 0]), kind="stable")]
 
     def _startable(self) -> Ints:
-        """Per kind, a bound on how many jobs of it the hosts that are free now could hold, all else being away."""
-        bound = np.zeros(len(self.table), dtype=np.int64)
+        """Per kind, a bound on how many jobs of it the hosts that are free now could hold, all else being away: in whichever form most, of what is for each."""
+        bound, forms = np.zeros(len(self.table), dtype=np.int64), self.line.forms
         used = np.zeros(len(self.table), dtype=bool)
         used[self.line.kind] = True
-        for number in np.unique(self.table[used, 1]):
-            mine = np.flatnonzero(used & (self.table[:, 1] == number))
+        used = used[forms[:, 0]]
+        for number in np.unique(forms[used, 1]):
+            mine = forms[used & (forms[:, 1] == number)]
             hosts = self._free(self.line.eligibles[number])
             ranks = np.full((len(mine), len(hosts)), MOST_JOBS)
             for resource in range(3):
-                need = self.table[mine, 3 + resource][:, np.newaxis]
+                need = mine[:, 3 + resource][:, np.newaxis]
                 fits = hosts[:, resource] // np.maximum(need, 1)
                 ranks = np.where(need > 0, np.minimum(ranks, fits), ranks)
-            bound[mine] = np.minimum(MOST_JOBS, ranks @ hosts[:, 3]) // self.nodes[mine]
+            most = np.zeros_like(bound)
+            np.maximum.at(most, mine[:, 0], np.minimum(MOST_JOBS, ranks @ hosts[:, 3]) // mine[:, 2])
+            bound += most
         return bound
 
     def _free(self, eligible: Eligible) -> Ints:
@@ -386,11 +311,3 @@ def _nth(words: Ints) -> Ints:
     nth = np.empty(len(words), dtype=np.int64)
     nth[by_word] = np.arange(len(words)) - np.repeat(starts, lengths)
     return nth
-
-
-def _numbered(numbers: dict[T, int], words: list[T], word: T) -> int:
-    """The word's number; a new one is added."""
-    if word not in numbers:
-        numbers[word] = len(words)
-        words.append(word)
-    return numbers[word]

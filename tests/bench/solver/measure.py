@@ -25,9 +25,10 @@ from federator.planning.explaining.explain import Aftermath
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
 from federator.planning.renting.case import NoCase
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
 from federator.planning.world.outlook import Expected, expected
 from federator.planning.world.problem import World
-from federator.planning.world.window import MOST_JOBS, Eligible, Kind, Kinds, Line, choose
+from federator.planning.world.window import MOST_JOBS, choose
 from federator.solving.certify import Certified, certify
 from federator.solving.decide import decide
 from federator.solving.judging import starts_of
@@ -240,19 +241,17 @@ def _line(problem: Problem) -> Line:
         deadline_at=np.array([np.inf if job.deadline_at is None else job.deadline_at for job in jobs]),
         run_s=np.array([job.run_s for job in jobs]),
         ready_at=np.zeros(len(jobs)),
-        kind=np.array(
-            [
-                kinds.number(
-                    Kind(job.queue, Eligible(job.models), job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
-                )
-                for job in jobs
-            ]
-        ),
+        kind=np.array([kinds.number(Kind(job.queue, (_form(job),))) for job in jobs]),
         klass=np.array([int(job.name.rpartition("-")[2]) for job in jobs]),
         table=kinds.table(),
+        forms=kinds.forms(),
         queues=tuple(kinds.queues),
         eligibles=tuple(kinds.eligibles),
     )
+
+
+def _form(job: JobView) -> Form:
+    return Form(Eligible(job.models), job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
 
 
 class _Decided(NamedTuple):

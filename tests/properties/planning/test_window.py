@@ -9,14 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from federator.model import jobs as jobs_model
 from federator.model.capacity import Shape
+from federator.model.jobs import Accelerators, Resources
 from federator.model.plans import Place
 from federator.model.rules import GuaranteeRow, QueueTerms, Rule
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem, Snapshot
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.world import window
+from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
 from federator.planning.world.problem import World
-from federator.planning.world.window import Eligible, Kind, Kinds, Line, Window, choose
+from federator.planning.world.window import Window, choose
 from tests.support.worlds import HOUR, NOW, a_job, a_pool
 
 
@@ -24,16 +27,7 @@ def a_line(jobs: Sequence[JobView]) -> Line:
     """The columns of these jobs."""
     kinds = Kinds()
     numbers = [
-        kinds.number(
-            Kind(
-                job.queue,
-                Eligible(job.models if job.gpus else (), job.sites, job.not_sites, job.kinds),
-                job.nodes,
-                job.gpus,
-                job.cpus_milli,
-                job.memory_mib,
-            )
-        )
+        kinds.number(Kind(job.queue, tuple(_form(job.as_form(n)) for n in range(1 + len(job.forms)))))
         for job in jobs
     ]
     world = World(Problem(snapshot=Snapshot(taken_at=NOW, incarnation="i", revision=1, jobs=tuple(jobs))))
@@ -47,9 +41,15 @@ def a_line(jobs: Sequence[JobView]) -> Line:
         kind=np.array(numbers),
         klass=np.array([classes.setdefault(world.key(job), len(classes)) for job in jobs]),
         table=kinds.table(),
+        forms=kinds.forms(),
         queues=tuple(kinds.queues),
         eligibles=tuple(kinds.eligibles),
     )
+
+
+def _form(job: JobView) -> Form:
+    eligible = Eligible(job.models if job.gpus else (), job.sites, job.not_sites, job.kinds)
+    return Form(eligible, job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
 
 
 def seen(jobs: Sequence[JobView], pools: Sequence[PoolView], rules: Sequence[Rule] = ()) -> list[JobView]:
@@ -74,11 +74,20 @@ def tight(monkeypatch: pytest.MonkeyPatch, *, jobs: int, glances: int, margin: i
     monkeypatch.setattr(window, "MARGIN", margin)
 
 
+def _of(nodes: int, gpus: int, *models: str) -> jobs_model.Form:
+    each = Resources(Accelerators(count=gpus, models=models), cpus_milli=1000, memory_mib=1024)
+    return jobs_model.Form(nodes, each)
+
+
+FORMS = ((_of(1, 1),), (_of(2, 4), _of(1, 2)), (_of(1, 8), _of(1, 2, "H100")), (_of(1, 3, "A100"),))
+"""As quick as the others, so that deadlines press alike."""
+
+
 @st.composite
 def lines(
-    draw: st.DrawFn, *, most_nodes: int = 2, gpus_of: tuple[int, ...] = (0, 1, 1, 2, 4)
+    draw: st.DrawFn, *, most_nodes: int = 2, gpus_of: tuple[int, ...] = (0, 1, 1, 2, 4), forms: bool = True
 ) -> list[JobView]:
-    """Up to forty jobs of a few classes, in several queues."""
+    """Up to forty jobs of a few classes, in several queues; some in several forms."""
     jobs = []
     for number in range(draw(st.integers(1, 40))):
         gpus = draw(st.sampled_from(gpus_of))
@@ -95,6 +104,7 @@ def lines(
                 run_s=draw(st.sampled_from((60.0, HOUR, 3 * HOUR))),
                 sites=draw(st.sampled_from(((), (), (), ("lab",)))),
                 not_before_at=draw(st.sampled_from((None, None, None, NOW + 60.0))),
+                forms=draw(st.sampled_from(((), *FORMS))) if gpus and forms else (),
             )
         )
     return jobs
@@ -129,7 +139,7 @@ def test_one_of_each_class_more_than_could_start_is_enough(
 
 
 @settings(max_examples=40, deadline=None)
-@given(jobs=lines(most_nodes=1, gpus_of=(0, 1, 1)), pools=fleets())
+@given(jobs=lines(most_nodes=1, gpus_of=(0, 1, 1), forms=False), pools=fleets())
 def test_turn_by_turn_a_tight_window_leaves_nothing_idle(jobs: list[JobView], pools: list[PoolView]) -> None:
     """What one window does not start the next one does, until the whole line could start nothing more.
 
@@ -262,6 +272,15 @@ def test_one_queue_does_not_hide_another(monkeypatch: pytest.MonkeyPatch) -> Non
     crowd = [a_job(f"job-{n:03d}", queue="loud", priority=90, run_s=60.0 + n) for n in range(300)]
     quiet = a_job("job-999", queue="quiet", priority=1)
     assert "job-999" in {job.id for job in seen([*crowd, quiet], [a_pool(free=())])}
+
+
+def test_what_could_start_in_another_of_its_forms_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but these fits, and a fifth of a window is for what does."""
+    tight(monkeypatch, jobs=20, glances=200)
+    crowd = [a_job(f"job-{n:03d}", gpus=8, priority=90, run_s=60.0 + n) for n in range(40)]
+    narrow = [a_job(f"narrow-{n}", gpus=8, forms=(_of(1, 1, "A100"),), priority=20) for n in range(20)]
+    inside = seen([*crowd, *narrow], [a_pool()])
+    assert len(started(inside, [a_pool()])) == 4
 
 
 def test_work_that_uses_other_places_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

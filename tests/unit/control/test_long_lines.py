@@ -1,5 +1,6 @@
 """A line that is longer than what a turn looks at: work goes on, everyone has a reason, and what is not seen is not forgotten."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -153,14 +154,24 @@ spec: {max_priority: 100}
 """
 
 
+def _data(number: int) -> dict[str, Any]:
+    return {"inputs": [f"s3://data/{number}"]}
+
+
+def _forms(number: int) -> dict[str, Any]:
+    return {"min_nodes": 1, "max_nodes": 2, "scaling": {1: 1.0, 2: 1.5 + number / 100}}
+
+
+@pytest.mark.parametrize("fields", [_data, _forms])
 @pytest.mark.parametrize(("apart", "looked_at"), [(False, 5), (True, 7)])
-async def test_jobs_that_read_other_data_are_of_other_kinds(apart: bool, looked_at: int) -> None:
-    """Of one kind only so many are looked at as could start, and one more; these all differ, as their data does."""
+async def test_jobs_that_read_other_data_or_have_other_forms_are_of_other_kinds(
+    fields: Callable[[int], dict[str, Any]], apart: bool, looked_at: int
+) -> None:
+    """Of one kind only so many are looked at as could start, and one more; these all differ, as their data does, or how well they scale."""
     world = await make_world()
     await world.add_site("home", gpus=4)
     for number in range(30):
-        inputs = [f"s3://data/{number if apart else 0}"]
-        await world.submit(resources={"gpus": "A100:1"}, estimate="1h", inputs=inputs)
+        await world.submit(resources={"gpus": "A100:1"}, estimate="1h", **fields(number * apart))
     plan = await world.core.turn.once()
     assert plan is not None
     assert len(plan.waiting) + len(plan.actions) == looked_at
