@@ -4,25 +4,29 @@ A YAML file gives `Settings`; `FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDER
 both. Every error points at its key.
 """
 
+import math
 import os
 import re
 from pathlib import Path
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
 from federator.settings import ServerSettings, Settings
+from federator.solving.frames import STAGES
+from federator.wire.faults import told_in, with_line
 from federator.wire.records import decode
+from federator.wire.yamltext import read_document
 
 MIN_PROMISE_S = 7 * 86400.0
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without a URL of its own
 LARGEST_CA_BYTES = 8192
 """Clouds take some 16 KiB with a machine, and there is more to say."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
+PAUSES = frozenset({"heartbeat_s", "look_s", "poll_s", "report_every_s", "sweep_s"})
+"""What lies between two rounds of a loop."""
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 
 
@@ -30,7 +34,36 @@ def load_settings(
     path: Path | None = None, *, state_dir: str | None = None, port: int | None = None
 ) -> Settings:
     """The settings in force. Raises `Invalid`, naming file and key."""
-    settings = _read(path) if path is not None else Settings()
+    if path is None:
+        settings = _overridden(Settings(), state_dir, port)
+        check(settings)
+        return settings
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise Invalid(
+            f"cannot read {path}: {error.strerror}", remedy="give --config a file that exists"
+        ) from error
+    with told_in(path):
+        document = read_document(text)
+        try:
+            written = decode(document.value or {}, Settings, "$")
+        except Invalid as error:
+            remedy = error.remedy or "docs/reference/settings.md lists every key"
+            raise with_line(document, Invalid(error.message, field=error.field, remedy=remedy)) from None
+    settings = _overridden(written, state_dir, port)
+    try:
+        check(settings)
+    except Invalid as error:
+        if error.field not in document.lines:  # it is not from there
+            raise
+        with told_in(path):
+            raise with_line(document, error) from None
+    return settings
+
+
+def _overridden(settings: Settings, state_dir: str | None, port: int | None) -> Settings:
+    """With what the environment and the command line say in place of the file."""
     for variable, name in ENVIRONMENT.items():
         if variable in os.environ:
             settings = msgspec.structs.replace(settings, **{name: os.environ[variable]})
@@ -39,27 +72,9 @@ def load_settings(
     if state_dir is not None:
         settings = msgspec.structs.replace(settings, state_dir=state_dir)
     if port is not None:
-        settings = msgspec.structs.replace(
-            settings, server=msgspec.structs.replace(settings.server, port=port)
-        )
-    check(settings)
+        server = msgspec.structs.replace(settings.server, port=port)
+        settings = msgspec.structs.replace(settings, server=server)
     return settings
-
-
-def _read(path: Path) -> Settings:
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text())
-    except OSError as error:
-        raise Invalid(
-            f"cannot read {path}: {error.strerror}", remedy="give --config a file that exists"
-        ) from error
-    except YAMLError as error:
-        raise Invalid(f"{path} is not YAML: {error}") from error
-    try:
-        return decode(document or {}, Settings, "$")
-    except Invalid as error:
-        remedy = error.remedy or "docs/reference/settings.md lists every key"
-        raise Invalid(f"{error.message} in {path}", field=error.field, remedy=remedy) from error
 
 
 def _port(text: str) -> int:
@@ -80,6 +95,13 @@ def check(settings: Settings) -> None:
             field="$.log_level",
             remedy=f"one of {', '.join(LOG_LEVELS)}",
         )
+    _check_numbers(settings, "$")
+    if unknown := [stage for stage in settings.turn.stages if stage not in STAGES]:
+        raise Invalid(
+            f"there is no stage {unknown[0]!r}",
+            field="$.turn.stages",
+            remedy=f"there are {', '.join(STAGES)}",
+        )
     _check_server(settings.server)
     _check_retention(settings)
     _check_etcd(settings)
@@ -94,6 +116,20 @@ def check(settings: Settings) -> None:
             raise Invalid(
                 "the cloud site that its instances join is missing", field=f"$.providers.{name}.site"
             )
+
+
+def _check_numbers(record: msgspec.Struct, path: str) -> None:
+    """No limit and no time is below nothing; what is done again and again is not done without a pause."""
+    for field in msgspec.structs.fields(record):
+        value, where = getattr(record, field.name), f"{path}.{field.name}"
+        if isinstance(value, msgspec.Struct):
+            _check_numbers(value, where)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            least = "above 0" if field.name in PAUSES else "at least 0"
+            if not 0 <= value < math.inf or (value == 0 and field.name in PAUSES):
+                raise Invalid(
+                    f"must be {least}, not {value}", field=where, remedy=f"{field.default} if left out"
+                )
 
 
 def _check_server(server: ServerSettings) -> None:
@@ -148,8 +184,6 @@ def _check_retention(settings: Settings) -> None:
                 field=f"$.retention.{name}",
                 remedy="write retention.promised_s or more",
             )
-    if retention.sweep_s <= 0:
-        raise Invalid("is not a time between two sweeps", field="$.retention.sweep_s", remedy="write 60")
 
 
 def _check_etcd(settings: Settings) -> None:

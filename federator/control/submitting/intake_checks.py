@@ -76,7 +76,8 @@ class QueueBook:
 def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
     """Raise the refusal of a submission of so many tasks, while so many jobs are queued."""
     if queued + tasks > limits.queued_jobs:
-        raise TooMany(f"{limits.queued_jobs} jobs are queued already", retry_after_s=60.0)
+        most = f"at most {limits.queued_jobs} may be (limits.queued_jobs)"
+        raise TooMany(f"queued jobs would be {queued + tasks}, and {most}", retry_after_s=60.0)
     if tasks > limits.array_tasks:
         raise Invalid(
             f"{tasks} tasks are more than {limits.array_tasks}", field="$.array", remedy="split the array"

@@ -148,6 +148,7 @@ async def test_over_the_limit_on_queued_jobs_submission_is_refused_for_a_while(r
     await rig.submit()
     answer = await rig.ask("POST", "/v1/jobs", json={"run": "true"})
     assert answer.status == 429
+    assert "queued jobs would be 2, and at most 1 may be" in answer.problem["detail"]
     assert int(answer.headers["Retry-After"]) > 0
 
 

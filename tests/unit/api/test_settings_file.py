@@ -1,0 +1,57 @@
+"""What a dispatcher's file may say: numbers that something can be done with."""
+
+from pathlib import Path
+
+import pytest
+
+from federator.config import load_settings
+from federator.kernel.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        ("turn: {certify_every: -1}", "$.turn.certify_every", "at least 0, not -1 (100 if left out)"),
+        ("turn: {minimum_gap_s: .nan}", "$.turn.minimum_gap_s", "must be a number, not a text"),
+        ("retention: {jobs_s: 1e999}", "$.retention.jobs_s", "at least 0, not inf"),
+        ("leases: {poll_s: 0}", "$.leases.poll_s", "above 0"),
+        ("turn: {stages: [greedy, magic]}", "$.turn.stages", "there is no stage 'magic' (there are greedy,"),
+    ],
+)
+def test_numbers_and_stages_that_mean_nothing_are_refused(
+    tmp_path: Path, text: str, field: str, words: str
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text(f"# ours\n{text}\n")
+    with pytest.raises(Invalid) as raised:
+        load_settings(file)
+    assert raised.value.field == field
+    assert f"{file}, line 2: " in raised.value.message
+    assert words in raised.value.describe()
+
+
+def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("turn: {}\nturn: {}\n")
+    with pytest.raises(Invalid, match=f"{file}, line 2: "):
+        load_settings(file)
+
+
+def test_what_means_never_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("turn: {certify_every: 0}\nretention: {decisions: 0}")
+    assert load_settings(file).turn.certify_every == 0
+
+
+def test_what_is_said_elsewhere_counts_and_is_not_looked_for_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("retention: {promised_s: 60}\n")
+    monkeypatch.setenv("FEDERATOR_CLOCK", "scaled:60@1760000000")
+    assert load_settings(file, port=7).server.port == 7
+    monkeypatch.setenv("FEDERATOR_CLOCK", "broken")
+    with pytest.raises(Invalid) as raised:
+        load_settings(file)
+    assert raised.value.field == "$.clock"
+    assert "dispatcher.yaml" not in raised.value.message
