@@ -1,6 +1,8 @@
 """Tables that fit the terminal, and where they cannot, lose what matters least.
 
 Figures are never cut: names wrap, columns are left out (which is said below), and the last text is cut. With `-o wide`, and in a pipe, everything is there.
+
+Why not by `rich` alone: it draws these tables, but of one that is too wide it cuts off the right edge, through figures as well, and knows no column that may be left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
