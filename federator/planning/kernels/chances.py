@@ -16,6 +16,8 @@ def opened(way, at):
 @compiled
 def missed(klass, way, at, waits_s):
     """The value of a job of the class, times the chance that it ends too late where it starts then, after such a wait for others: `chances.late_share`."""
+    if klass.value == 0.0:
+        return 0.0
     if klass.steep == 0.0:
         return klass.value if is_late(klass, way, at) else 0.0
     window, typical, steep = (

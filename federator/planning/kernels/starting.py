@@ -248,7 +248,10 @@ def cheaper_later(s, job, klass, at, start, usd):
             continue
         state.attempts += 1
         no_choice = kind.forms != 0 and (way.place == here.place or way.option > here.option)
-        if no_choice or rank_usd(s, job, way, at, missed(kind, way, at, at - state.now)) >= best_usd:
+        # The chance of missing only adds, and takes powers: it is asked of the few that could do without it.
+        if no_choice or rank_usd(s, job, way, at, 0.0) >= best_usd:
+            continue
+        if rank_usd(s, job, way, at, missed(kind, way, at, at - state.now)) >= best_usd:
             continue
         state.epoch += 1
         until = s.jobs[job].patient_until if s.places[here.place].kind == OWNED else np.inf
