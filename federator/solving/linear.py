@@ -88,7 +88,8 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
         steps = [first.values, *_dive(model, columns, first)]
     now = steps[-1][columns.committed]
     whole = bool((np.abs(now - np.rint(now)) <= WHOLE).all())
-    above = float(columns.cost @ steps[-1]) - bound_usd
+    # A product of that length would wake the threads of the linear algebra library, which then spin; and its last digit would depend on how many there are.
+    above = float((columns.cost * steps[-1]).sum()) - bound_usd
     short = max(0.0, above) / max(bound_usd, 1e-9) if whole else math.inf
     rounds = []
     for step in reversed(steps):
