@@ -189,7 +189,7 @@ def _best_round(
 def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> tuple[Scored, Evaluator]:
     """The cheapest of these starts with one of these futures, and rentals that pay besides."""
     tried: list[dict[str, int]] = []
-    best: tuple[Scored, Evaluator] | None = None
+    best: tuple[Scored, Evaluator, dict[str, int]] | None = None
     for starts in trials:
         if starts in tried or (best is not None and best[1].work.spent):
             continue
@@ -197,9 +197,10 @@ def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> t
         for judge in futures:
             scored = judge.score(starts)
             if best is None or scored.total < best[0].total - EPSILON_USD:
-                best = scored, judge
+                best = scored, judge, starts
     assert best is not None, "there is something to try"
-    return choose(best[1], best[0].starts), best[1]
+    scored, judge, asked = best
+    return choose(judge, scored.starts, scored if scored.starts == asked else None), judge
 
 
 def _integer(

@@ -67,9 +67,11 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
     return write_starts(Evaluator(world, home={}), scored, QUICK, seed)
 
 
-def choose(evaluator: Evaluator, fixed: Mapping[str, int] | None = None) -> Scored:
-    """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper."""
-    best, trials = evaluator.score(fixed or {}), 0
+def choose(
+    evaluator: Evaluator, fixed: Mapping[str, int] | None = None, known: Scored | None = None
+) -> Scored:
+    """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper. `known`: what the fixed ones come to."""
+    best, trials = known or evaluator.score(fixed or {}), 0
     for job in evaluator.world.jobs:
         if trials >= TRIALS or evaluator.work.spent:
             break
