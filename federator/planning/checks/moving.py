@@ -32,15 +32,22 @@ class Moving:
         self._links = [rule for rule in snapshot.rules if isinstance(rule, LinkRule)]
         self._regions = {offer.site: offer.offer.region for offer in snapshot.offers}
         self._regions.update((pool.site, pool.region) for pool in snapshot.pools)
+        self._registered: dict[str, DatasetRule | None] = {}
+        self._moved: dict[tuple[tuple[Input, ...], str, str], Moved] = {}
 
     def moved(self, job: JobView, site: str, region: str) -> Moved:
         """All inputs of the job, to that site."""
-        each = [self._one(wanted, Spot(site, region)) for wanted in job.inputs]
-        counts, spans, prices = zip(*each, strict=True) if each else ((), (), ())
-        return Moved(sum(counts), sum(spans), sum(prices))
+        asked = job.inputs, site, region
+        if asked not in self._moved:
+            each = [self._one(wanted, Spot(site, region)) for wanted in job.inputs]
+            counts, spans, prices = zip(*each, strict=True) if each else ((), (), ())
+            self._moved[asked] = Moved(sum(counts), sum(spans), sum(prices))
+        return self._moved[asked]
 
     def _one(self, wanted: Input, to: Spot) -> Moved:
-        dataset = dataset_of(self.datasets, wanted.uri)
+        if wanted.uri not in self._registered:
+            self._registered[wanted.uri] = dataset_of(self.datasets, wanted.uri)
+        dataset = self._registered[wanted.uri]
         count = wanted.size_bytes if wanted.size_bytes is not None or dataset is None else dataset.size_bytes
         best = Moved(seconds=math.inf, usd=math.inf)
         for spot in dataset.replicas if dataset else ():

@@ -83,6 +83,7 @@ class DataBook:
         self.datasets = tuple(rule for rule in rules if isinstance(rule, DatasetRule))
         self.links = tuple(rule for rule in rules if isinstance(rule, LinkRule))
         self._regions = regions
+        self._registered: dict[str, DatasetRule | None] = {}
         self._known: dict[tuple[tuple[Input, ...], str, str], Transfer] = {}
 
     def transfer(self, job: JobView, site: str, region: str) -> Transfer:
@@ -116,7 +117,9 @@ class DataBook:
 
     def _cheapest(self, each: Input, to: Spot) -> Carried | None:
         """The best of its replicas; None where nobody knows where it is, how much it is, or how it would get there."""
-        dataset = dataset_of(self.datasets, each.uri)
+        if each.uri not in self._registered:
+            self._registered[each.uri] = dataset_of(self.datasets, each.uri)
+        dataset = self._registered[each.uri]
         if dataset is None:
             return None
         size = each.size_bytes if each.size_bytes is not None else dataset.size_bytes

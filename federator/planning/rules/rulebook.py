@@ -87,7 +87,7 @@ class RuleBook:
                 for r in self.denials
                 if matches(r.scope, job)
                 and candidate.selected_by(r.pools) is not r.beyond
-                and concerns_data(r.data, self.datasets, job.inputs, every=False)
+                and (r.data is None or concerns_data(r.data, self.datasets, job.inputs, every=False))
             ),
             None,
         )
@@ -99,7 +99,7 @@ class RuleBook:
 
     def leaves_with(self, permit: Filter, job: JobView) -> bool:
         """Whether the job reads nothing but data that the burst policy lets leave."""
-        return concerns_data(permit.data, self.datasets, job.inputs, every=True)
+        return permit.data is None or concerns_data(permit.data, self.datasets, job.inputs, every=True)
 
     def kept_by(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place but for its data, which they do not let leave."""
