@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, MissingArgumentError
 
 from federator.cli import (
     bench,
@@ -100,7 +100,8 @@ def run_command(words: Sequence[str]) -> int:
             _with_input(words), exit_on_error=False, print_error=False, result_action="return_value"
         )
     except CycloptsError as error:
-        say_error(f"{plain(str(error)).rstrip('.')} (see federator {_verb(words)}--help)")
+        verb = " ".join(("federator", *(error.command_chain or ()), "--help"))
+        say_error(f"{_what(error)} (see {verb})")
         return USAGE
     except FederatorError as error:
         return _say_faults([error])
@@ -137,8 +138,14 @@ def _with_input(words: Sequence[str]) -> list[str]:
     return ["./-" if word == "-" else word for word in words]
 
 
-def _verb(words: Sequence[str]) -> str:
-    return f"{words[0]} " if words and not words[0].startswith("-") else ""
+def _what(error: CycloptsError) -> str:
+    """What is wrong; what may be written without its option is told as `--help` has it."""
+    missing = error.argument if isinstance(error, MissingArgumentError) else None
+    if missing is None:
+        text = plain(str(error))
+        return text if text.endswith("...") else text.removesuffix(".")
+    bare = missing.field_info.kind is not missing.field_info.KEYWORD_ONLY
+    return f"{missing.name.removeprefix('--').upper() if bare else missing.name}: is missing"
 
 
 def _version() -> str:

@@ -58,11 +58,7 @@ def read_jobs(path: Path) -> list[WrittenJob]:
     """All jobs of a file. Raises `Invalid` with file and line, or an ExceptionGroup of all that is wrong."""
     text, folder = _read(path)
     jobs: list[WrittenJob] = []
-    faults: list[Permanent] = []
-    try:
-        documents = _lines(text) if path.suffix in LINES else read_documents(text)
-    except Permanent as fault:
-        documents, faults = [], [fault]
+    documents, faults = _lines(text) if path.suffix in LINES else _documents(text)
     for document in documents:
         if document.value is not None:
             try:
@@ -121,12 +117,24 @@ def _read(path: Path) -> tuple[str, Path]:
         raise Invalid(f"{path} is not text", remedy="write YAML in UTF-8") from None
 
 
-def _lines(text: str) -> list[Document]:
-    documents = []
+def _documents(text: str) -> tuple[list[Document], list[Permanent]]:
+    try:
+        return read_documents(text), []
+    except Permanent as fault:
+        return [], [fault]
+
+
+def _lines(text: str) -> tuple[list[Document], list[Permanent]]:
+    documents: list[Document] = []
+    faults: list[Permanent] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 documents.append(Document(json.loads(line), {"$": number}))
             except ValueError as error:
-                raise Invalid(f"line {number}: this is not JSON: {error}") from None
-    return documents
+                # Its own text has a line of its own, which is always 1.
+                why = (
+                    f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+                )
+                faults.append(Invalid(f"line {number}: this is not JSON: {why}"))
+    return documents, faults

@@ -65,6 +65,13 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
         assert "two job files" in two.err
         assert f"federator {verb} job.yaml" in two.err
     assert federator("submit", str(tmp_path / "none.yaml")).code == 2
+    for words, told in (
+        (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
+        (("bench", "solver"), "--jobs: is missing (see federator bench solver --help)"),
+        (("decisions", "nope"), "replay, list, show (see federator decisions --help)"),
+        (("nope",), "logs, ... (see federator --help)"),
+    ):
+        assert told in federator(*words).err
     assert fake.heard == []
 
 
@@ -83,6 +90,19 @@ def test_many_jobs_of_a_file_go_as_lines(federator: Command, fake: FakeDispatche
         == f"error: $.value: {file}, line 30: too dear\n29 of 30 accepted; refused: the job that begins at line 30\n"
     )
     assert len(fake.of("POST /v1/jobs")[0].body.splitlines()) == 30
+
+
+def test_all_that_is_wrong_with_many_lines_is_told(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.ndjson"
+    file.write_text('{"run": 3}\nno\n{"run": "x"}\n{"run"}\n')
+    told = federator("submit", str(file)).err.splitlines()
+    assert [f"{file}, line {line}: " in text for line, text in zip((2, 4, 1), told, strict=True)] == [
+        True
+    ] * 3
+    assert "line 4: this is not JSON: Expecting ':' delimiter, column 7" in told[1]
+    assert fake.heard == []
 
 
 def test_a_refused_job_is_named_by_its_line_in_the_file(
