@@ -49,7 +49,7 @@ class Bursting:
         self.world = world
         self.home = home
         self._cases: dict[tuple[str, int], Case | NoCase] = {}
-        self._of_class: dict[tuple[object, int, int], Case | NoCase] = {}
+        self._of_class: dict[tuple[object, ...], Case | NoCase] = {}
         self._modes = {permit.mode for permit in world.book.permits}
         self.interruptions = Interruptions(world)
         self.gains = Gains(world, home)
@@ -73,17 +73,30 @@ class Bursting:
         return self._cases[index]
 
     def _made(self, job: JobView, place: int) -> Case | NoCase:
-        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about: what is said of it is true of all."""
+        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about, and of offers that are alike, one: what is said of it is true of all."""
         voice = self.voice(job)
         if voice is None:
             return self._make(self.world.as_form(job, place), place)
-        alike = (self.world.key(job), voice, place)
+        alike = (self.world.key(job), voice, self._make_of(job, place))
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
-        found = self._of_class[alike]
+        found = _at_place(self._of_class[alike], place)
         if isinstance(found, NoCase) and found.situation == "approval":  # which is given job by job
             return replace(found, change=how_to_approve(job))
         return found
+
+    def _make_of(self, job: JobView, place: int) -> object:
+        """All that a case for the job depends on of the place: the make and price of an offer, and the policies; of what stands, and of what data is moved to, where it is."""
+        at = self.world.places[place]
+        if at.offer is None or job.inputs:
+            return place
+        offer = at.offer.offer
+        return (
+            self.world.form_of(place),
+            (at.market, at.model, at.gpus, at.cpus_milli, at.memory_mib, at.instance_usd_h),
+            (offer.delay_s, offer.minimum_billing_s, offer.teardown_s, at.offer.slack_s),
+            tuple(map(id, self._permits_for(job, place))),
+        )
 
     def voice(self, job: JobView) -> int | None:
         """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
@@ -299,6 +312,14 @@ def approved(permit: Filter, job: JobView, case: Case) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _at_place(found: Case | NoCase, place: int) -> Case | NoCase:
+    """What was said of an offer, of another one that is like it."""
+    if isinstance(found, Case):
+        return found if found.place == place else replace(found, place=place)
+    dear = found.dear
+    return found if dear is None or dear.place == place else replace(found, dear=replace(dear, place=place))
 
 
 def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:

@@ -1,15 +1,17 @@
-"""Rentals for what is planned in time at home but may be late, as the checker has them; and whom one is approved for, of several that are alike."""
+"""Rentals for what is planned in time at home but may be late, as the checker has them; and what is said at once of jobs, or of offers, that are alike."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from federator.model.capacity import Shape
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Input
 from federator.model.plans import Rent
+from federator.model.rules import Filter, PoolSelector
+from federator.model.snapshot import JobView
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import NoCase
+from federator.planning.renting.case import Case, NoCase
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
@@ -48,3 +50,30 @@ def test_of_jobs_that_are_alike_each_is_told_to_have_itself_approved() -> None:
         assert refusal.change.endswith(f"`federator burst approve {job.id}`")
     said = {each.job: each.change for each in plan_greedily(world.problem).waiting}
     assert all(f"approve {job}" in change for job, change in said.items()), said
+
+
+class _Counting(Bursting):
+    """Keeps what it is asked under which policy."""
+
+    asked: ClassVar[list[tuple[str, int]]] = []
+
+    def under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+        self.asked.append((permit.policy, place))
+        return super().under(permit, job, place)
+
+
+def test_of_offers_that_are_alike_one_is_asked_about_and_each_has_its_own_case() -> None:
+    policies = [bursting(site, pools=PoolSelector(sites=(site,))) for site in ("eu", "us")]
+    offers = [an_offer(f"{site}/{n}", site=site) for site in ("eu", "us") for n in range(3)]
+    offers.append(an_offer("eu/dear", site="eu", price_usd_h=20.0))
+    for inputs, asked in (((), 3), ((DATA,), 7)):  # what data is moved to depends on where it is
+        job = a_job(deadline_at=NOW + 2 * HOUR, value_usd=500.0, inputs=inputs)
+        world = World(a_world([job], offers=offers, rules=[*policies, *DATA_RULES]))
+        counting = _Counting(world, home_forecast(world))
+        counting.asked.clear()
+        for place in world.offered(world.jobs[0]):
+            at, case = world.places[place], counting.case(world.jobs[0], place)
+            alone = Bursting(world, counting.home).case(world.jobs[0], place)
+            assert isinstance(case, Case)
+            assert (case, case.place, case.policy) == (alone, place, at.site)
+        assert len(counting.asked) == asked
