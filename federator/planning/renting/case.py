@@ -10,7 +10,7 @@ NOW_S = 1.0
 
 @dataclass(frozen=True)
 class HomeForecast:
-    """When and where a job is expected to run. `place` is the key of a pool; `usd` is what its GPUs cost there."""
+    """When and where a job is expected to run. `place` is the key of a pool; `usd` is what its GPUs cost there, with what the room is worth to others."""
 
     job: str
     place: str

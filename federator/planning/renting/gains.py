@@ -1,7 +1,8 @@
-"""What a rental gains the job that it is made for: its deadline, as far as that is likelier to be met, the wait that it is spared, and what its run at home would cost.
+"""What a rental gains the job that it is made for: its deadline, as far as that is likelier to be met, the wait that it is spared, and what its run at home would cost: its GPUs, and by the
+linear model's prices what others would do with the room.
 
-In economic mode its part of the bill must be less than this. Whether others pay for the rest of a machine is found by planning with it. That it also makes room for others is not counted: in a plan of a long line that is mostly chance, and of the many rentals that are
-tried each turn some always look good for everybody else, so that far too much would be rented (docs/explanation/schedulers-compared.md has the figures).
+In economic mode its part of the bill must be less than this. Whether others pay for the rest of a machine is found by planning with it. What others gain in that plan does not justify it: in a long line that is mostly chance, and of the many rentals that are
+tried each turn some always look good for everybody else, so that far too much would be rented (docs/decisions/0030-a-rental-pays-for-its-own-job.md).
 """
 
 import math

@@ -17,6 +17,7 @@ from federator.planning.scheduling.bookings import Booking
 from federator.planning.scheduling.listed import at_home
 from federator.planning.wording import span
 from federator.planning.world.problem import World
+from federator.planning.world.room import Room
 
 SPREAD = 0.4
 """How far estimates are off until something is known of their kind: the standard deviation of ln(run / estimate)."""
@@ -172,17 +173,18 @@ def home_forecast(world: World) -> dict[str, HomeForecast]:
     """The counterfactual of every rental: nothing is rented, and no lease is used.
 
     Where prices have chosen the window, not all that stand first are in it: a job that could start now only because they are not, waits for them here.
-    And who would have his turn at a place while a calendar has it closed, waits until it opens.
+    What the room is worth to others there is by the prices that the problem brings along. And who would have his turn at a place while a calendar has it closed, waits until it opens.
     """
-    priced, found = bool(world.problem.outside), {}
+    priced, room, found = bool(world.problem.outside), Room(world.problem.warm_prices), {}
     for job, booking in at_home(world).items():
         late_s = world.by_id[job].behind_s if priced and booking.start_at <= world.now else 0.0
         if world.book.openings:
             late_s = max(late_s, _closed_s(world, job, booking))
         if late_s < math.inf:
             at, start_at, finish_at = world.places[booking.place], booking.start_at, booking.finish_at
-            gpus = world.by_id[job].gpus_total
-            usd = at.price_usd_gpu_h * gpus * (finish_at - start_at) / 3600.0
+            begin_h, end_h = (start_at - world.now) / 3600.0, (finish_at - world.now) / 3600.0
+            usd_gpu = at.price_usd_gpu_h * (end_h - begin_h) + room.usd(at.key, begin_h, end_h)
+            usd = world.by_id[job].gpus_total * usd_gpu
             found[job] = HomeForecast(job, at.key, start_at + late_s, finish_at + late_s, usd)
     return found
 

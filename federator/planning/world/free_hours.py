@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from federator.planning.places.yard import Lot
 from federator.planning.world.buckets import BUCKETS_H
+from federator.planning.world.room import GPU_HOURS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-GPU_HOURS = "hours"
 KINDS = ((GPU_HOURS, 1.0), ("core-hours", 1e-3), ("gib-hours", 1.0 / 1024.0))
 """Names of the rows, and their units in what hosts are counted in: GPUs, milli-cores, MiB. Small numbers, since solvers like them alike."""
 EDGES_H = np.array(BUCKETS_H)

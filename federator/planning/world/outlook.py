@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Lead, Outside
-from federator.planning.world.free_hours import GPU_HOURS, Floats, Ints
+from federator.planning.world.free_hours import Floats, Ints
+from federator.planning.world.room import GPU_HOURS
 
 Bools = NDArray[np.bool_]
 

@@ -67,6 +67,19 @@ def test_of_a_machine_that_others_may_share_a_job_has_to_pay_its_part() -> None:
     assert rented == [0, 1]
 
 
+def test_so_is_the_room_that_others_could_use_by_the_prices_of_the_model_before() -> None:
+    """Four GPUs for the hour from two to three hours ahead; what a later one is worth is not asked."""
+    job = a_job(gpus=4, deadline_at=NOW + 1.17 * HOUR, value_usd=5.0)
+    problem = a_world([job], [FULL], [an_offer()], [bursting()])
+    for usd, pays in ((0.5, False), (4.0, True)):
+        world = World(
+            replace(problem, warm_prices={f"hours/{FULL.key}/2h": -usd, f"hours/{FULL.key}/4h": -99.0})
+        )
+        home = home_forecast(world)
+        assert home[job.id].usd == pytest.approx(4 * usd)
+        assert isinstance(Bursting(world, home).case(job, world.offered(job)[0]), NoCase) is not pays
+
+
 @pytest.mark.parametrize(("owned_usd", "pays"), [(0.0, False), (2.4, True)])
 def test_what_its_run_at_home_would_cost_is_gained_too(owned_usd: float, pays: bool) -> None:
     """The bill is 11.67 USD, the deadline is worth 5."""
