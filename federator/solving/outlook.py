@@ -25,10 +25,15 @@ AT_ONCE = (Kind.NOW, Kind.RENT, Kind.SHARE)
 DIGITS = 6
 MOST_CHOICES = 400_000
 """Classes × places of a line, up to which it is looked at: some 1.5 million columns, and 2 GB."""
+MOST_JOBS = 200_000
+"""Jobs of a line, up to which it is looked at: some 8 KB each."""
 
 
 def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
     """What to expect of a line of so many jobs like each of the problem's; None where it is too long for that, or a solve hit its limit."""
+    heads = World(problem)
+    if not heads.jobs or len(heads.places) * len(counts) > MOST_CHOICES or sum(counts) > MOST_JOBS:
+        return None
     jobs: list[JobView] = []
     number_of: dict[str, int] = {}
     for number, (job, count) in enumerate(zip(problem.snapshot.jobs, counts, strict=True)):
@@ -37,10 +42,7 @@ def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
             number_of[name] = number
             jobs.append(replace(job, id=name, behind_s=0.0))
     world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=tuple(jobs)), outside={}))
-    evaluator = Evaluator(world)
-    if not jobs or len(world.places) * len(counts) > MOST_CHOICES:
-        return None
-    table = cut.build(evaluator)
+    table = cut.build(Evaluator(world))
     found = linear.relaxed(table, problem.warm_prices)
     return None if found is None else _told(table, found, number_of, world)
 

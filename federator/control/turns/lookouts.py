@@ -100,7 +100,11 @@ class Lookouts:
         found = await self._lookout.look_ahead(asked.problem, asked.counts, limit_s=LIMIT_S)
         took_s = _now_s() - began_s
         known = None if found is None else expected(found, asked.words)
-        self._keep(found, classes, f"has {classes} classes: too many for its places, or it took too long")
+        self._keep(
+            found,
+            classes,
+            f"has {sum(asked.counts)} jobs of {classes} classes: too many for its places, or it took too long",
+        )
         self._observer.line.expect(known)
         return took_s
 

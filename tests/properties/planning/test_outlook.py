@@ -139,10 +139,12 @@ def test_without_a_plan_the_window_is_that_of_the_published_order() -> None:
     assert plain.told == NOTHING
 
 
-def test_a_line_that_is_too_long_has_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_has_no_outlook_and_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of each of so many jobs would not fit in any machine."""
+    assert look_ahead(a_world([a_job()], POOLS), [10**12]) is None
+    assert look_ahead(a_world([], POOLS), []) is None
     monkeypatch.setattr("federator.solving.outlook.MOST_CHOICES", 1)
     assert look_ahead(a_world([a_job()], POOLS), [3]) is None
-    assert look_ahead(a_world([], POOLS), []) is None
 
 
 def test_a_decision_of_such_a_window_repeats_itself_from_what_is_recorded() -> None:
