@@ -48,6 +48,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     wait_usd: float
     owned_usd: float
     rented_usd: float
+    used_usd: float
+    """Of the rent, for the GPUs and hours that jobs had: the rest went into booting, idling, and GPUs that nobody used."""
     egress_usd: float
     loss_usd: float
     """Value of missed deadlines, and all money."""
@@ -126,7 +128,8 @@ def _usd(schedule: Schedule, missed: Sequence[TraceJob]) -> dict[str, Any]:
         "rented_usd": sum(lease.cost_usd for lease in schedule.leases),
         "egress_usd": sum(row.egress_usd for row in schedule.attempts),
     }
-    return {**parts, "loss_usd": sum(parts.values())}
+    used_usd = sum(row.price_usd for row in schedule.attempts if row.market != "owned")
+    return {**parts, "loss_usd": sum(parts.values()), "used_usd": used_usd}
 
 
 def violations(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Iterator[str]:

@@ -36,6 +36,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     met_gpu_h_pct: float
     """Deadlines met, by GPU-hours."""
     burst_usd: float
+    burst_used_usd: float
+    """Of it, for the GPUs and hours that jobs had."""
     total_usd: float
     """Owned GPUs at their marginal price, rent, and egress."""
     egress_usd: float
@@ -105,6 +107,7 @@ def _row(
         missed_value_pct=100.0 * found.missed_value_usd / value if value else 0.0,
         met_gpu_h_pct=100.0 * found.met_share_by_gpu_h,
         burst_usd=found.rented_usd,
+        burst_used_usd=found.used_usd,
         total_usd=found.owned_usd + found.rented_usd + found.egress_usd,
         egress_usd=found.egress_usd,
         loss_usd=found.loss_usd,

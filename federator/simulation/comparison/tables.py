@@ -46,7 +46,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MEASURES = (
-    "jobs", "missed_pct", "missed_value_pct", "met_gpu_h_pct", "burst_usd", "total_usd", "egress_usd", "loss_usd", "wait_mean_h", "wait_p95_h",
+    "jobs", "missed_pct", "missed_value_pct", "met_gpu_h_pct", "burst_usd", "burst_used_usd", "total_usd", "egress_usd", "loss_usd", "wait_mean_h", "wait_p95_h",
     "interactive_wait_mean_h", "interactive_wait_p95_h",
 )  # fmt: skip
 COLUMNS: tuple[tuple[str, str, float, int], ...] = (
@@ -55,6 +55,7 @@ COLUMNS: tuple[tuple[str, str, float, int], ...] = (
     ("missed_value_pct", "missed value %", 1.0, 2),
     ("met_gpu_h_pct", "met by GPU-hours %", 1.0, 2),
     ("burst_usd", "burst USD", 1.0, 0),
+    ("burst_used_usd", "of it used", 1.0, 0),
     ("egress_usd", "egress USD", 1.0, 0),
     ("total_usd", "total USD", 1.0, 0),
     ("loss_usd", "loss USD", 1.0, 0),

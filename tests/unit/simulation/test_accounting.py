@@ -148,12 +148,20 @@ def test_figures() -> None:
     assert (counted.jobs, counted.finished, counted.deadlines, counted.missed) == (3, 3, 2, 1)
     assert (counted.missed_share, counted.met_share_by_gpu_h) == (0.5, 0.25)
     assert (counted.owned_usd, counted.rented_usd, counted.missed_value_usd) == (5.0, 10.0, 11.0)
-    assert counted.loss_usd == 26.0
+    assert (counted.loss_usd, counted.used_usd) == (26.0, 0.0)
     assert counted.wait_mean_s == pytest.approx((0.0 + 100.0 + 3600.0) / 3)
     assert (counted.wait_median_s, counted.wait_usd) == (100.0, 2.0)
     assert counted.slowdown_mean == pytest.approx((1.0 + 3700.0 / 3600.0 + 2.0) / 3)
     assert counted.utilisation == pytest.approx((1 + 3 + 1) / (4 * 2))
     assert not counted.violations
+
+
+def test_rent_that_nobody_used_is_told() -> None:
+    """Of 10 USD of rent, one GPU was used for an hour at 4."""
+    rented = attempt("free", HOUR_S, 2 * HOUR_S, price_usd=4.0, market="on-demand")
+    counted = figures(outcome(*ROWS[:2], rented, leases=(LEASE,), charged=10.0), WORLD, JOBS)
+    assert (counted.owned_usd, counted.rented_usd, counted.used_usd) == (4.0, 10.0, 4.0)
+    assert counted.loss_usd == 4.0 + 10.0 + 11.0
 
 
 PRICED = """

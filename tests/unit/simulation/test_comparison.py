@@ -147,6 +147,7 @@ def row(scheduler: str, seed: int, loss_usd: float, load: str = "0.9") -> Row:
         missed_value_pct=4.0,
         met_gpu_h_pct=90.0,
         burst_usd=10.0,
+        burst_used_usd=8.0,
         total_usd=50.0,
         egress_usd=2.0,
         loss_usd=loss_usd,
