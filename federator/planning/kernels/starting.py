@@ -260,7 +260,7 @@ def cheaper_later(s, job, klass, at, start, usd):
             continue
         begins += place.awaited_s + (alike - 1) * kind.size * way.run_s / max(kind.size, place.all_gpus)
         then_usd = rank_usd(s, job, way, begins, missed(kind, way, begins, begins - state.now))
-        if then_usd < best_usd:
+        if begins <= until and then_usd < best_usd:
             best, best_usd, best_at = number, then_usd, begins
     if best < 0:
         return FREE

@@ -54,7 +54,7 @@ def test_as_many_wait_as_the_place_can_serve_in_time() -> None:
 
 def test_what_starts_of_a_long_line_does_not_depend_on_how_long_it_is() -> None:
     tasks = [a_job(f"job-{n:03}", gpus=4) for n in range(200)]
-    few, some, all_of_them = (starts(plan_greedily(two_places(*tasks[:count]))) for count in (20, 40, 200))
+    few, some, all_of_them = (starts(plan_greedily(two_places(*tasks[:count]))) for count in (10, 40, 200))
     assert few == []
     assert some == all_of_them == ["job-000", "job-001"], "nothing idles beside a long line"
     assert len({patience.MOST_ALIKE, tables.MOST_ALIKE, window.MARGIN}) == 1
@@ -69,6 +69,20 @@ def test_work_of_others_takes_what_a_job_declines() -> None:
 def test_it_waits_until_half_a_day_after_it_was_submitted_and_no_longer(waited_s: float) -> None:
     world = two_places(a_job(gpus=4, submitted_at=NOW - waited_s))
     assert starts(plan_greedily(world)) == ([] if waited_s + 600.0 <= 12 * HOUR else ["job-a"])
+
+
+@pytest.mark.parametrize(("others_run_s", "goes"), [(5 * HOUR, []), (10 * HOUR, ["job-c"])])
+def test_the_line_for_the_place_counts_towards_half_a_day(others_run_s: float, goes: list[str]) -> None:
+    """Home is free in ten minutes, but two hours have passed, and others are to run there first."""
+    first = a_job("job-b", gpus=4, run_s=others_run_s, submitted_at=NOW - 3 * HOUR)
+    second = a_job("job-c", gpus=4, submitted_at=NOW - 2 * HOUR)
+    assert starts(plan_greedily(two_places(first, second))) == goes
+
+
+@pytest.mark.parametrize(("waited_s", "go"), [(600.0, 0), (2 * HOUR, 1)])
+def test_so_do_those_that_are_alike(waited_s: float, go: int) -> None:
+    tasks = [a_job(f"job-{n}", gpus=4, run_s=5 * HOUR, submitted_at=NOW - waited_s) for n in range(3)]
+    assert len(starts(plan_greedily(two_places(*tasks)))) == go
 
 
 def test_a_stream_of_others_that_take_the_place_does_not_hold_it_for_ever() -> None:
