@@ -20,7 +20,7 @@ GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
 """Units of caps; those before `USD` are given back when work ends."""
 FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT, CHEAPER = 0, 1, 2, 3, 4, 5, 6, 7
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later, a cheaper place later."""
-LEAST_GAIN = 1e9
+LEAST_GAIN = 1e8
 """`patience.LEAST_GAIN_USD`, in billionths of a USD."""
 MOST_ALIKE = 32
 """As in `patience`."""

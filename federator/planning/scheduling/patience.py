@@ -18,8 +18,9 @@ from federator.planning.scheduling.blocks import Block, cheaper_elsewhere
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import OPTION, World
 
-LEAST_GAIN_USD = 1.0
-"""What waiting must save for a job not to start where it fits."""
+LEAST_GAIN_USD = 0.1
+"""What waiting must save for a job not to start where it fits. With a dollar, small work filled the GPUs that are dear
+(`docs/explanation/schedulers-compared.md`)."""
 PATIENT_S = 12 * 3600.0
 """What a job waits for must be free for it by so long after it was submitted, the line for that place and those before it that are alike included. Of a line at high load most have waited for hours anyway: with one hour a simulation at load 0.7 lost 14 % more."""
 MOST_ALIKE = 32

@@ -40,7 +40,7 @@ def test_it_waits_for_the_cheaper_place_and_says_so() -> None:
 
 
 def test_a_little_is_not_worth_waiting_for() -> None:
-    assert starts(plan_greedily(two_places(a_job(gpus=4), dear=1.2))) == ["job-a"]
+    assert starts(plan_greedily(two_places(a_job(gpus=4), dear=1.02))) == ["job-a"]
 
 
 def test_whom_waiting_costs_more_starts_at_once() -> None:
@@ -124,7 +124,7 @@ def otherwise(gpus: int, throughput: float, **fields: Any) -> Form:
 
 def test_a_job_of_several_forms_waits_for_a_cheaper_place_too() -> None:
     assert starts(plan_greedily(two_places(choosy(otherwise(2, 0.55))))) == []
-    assert starts(plan_greedily(two_places(choosy(otherwise(2, 0.55)), dear=1.2))) == ["job-a"]
+    assert starts(plan_greedily(two_places(choosy(otherwise(2, 0.55)), dear=1.02))) == ["job-a"]
 
 
 def test_it_does_not_wait_where_it_is_for_room_to_be_wide() -> None:
