@@ -107,6 +107,19 @@ async def test_nonsense_of_any_sort_costs_the_solver_its_plan_and_no_job_its_sta
     assert {world.placement(job).winner for job in jobs} == {"greedy"}
 
 
+async def test_who_waits_is_told_why_under_fallback_too() -> None:
+    """Nothing of an explanation comes from the solver: place by place it is why not, and what would help."""
+    world = await _world(Mad(NONSENSE["everything twice"]))
+    first, second = [await world.submit(nodes=2, resources={"gpus": 3}, estimate="1h") for _ in range(2)]
+    await world.turn()
+    assert world.placement(first).winner == "greedy"
+    found = await world.core.views.explain(world.job(second))
+    assert found.status is JobStatus.PENDING
+    assert {(site.site, site.filter) for site in found.sites} == {("lab", "busy"), ("attic", "gpus-per-node")}
+    assert found.expected_start_at is not None
+    assert found.changes
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_the_solver_does_all_jobs_are_done_and_never_more_than_fit(seed: int) -> None:
     world = await _world(Unreliable(seed))
