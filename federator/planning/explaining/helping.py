@@ -4,12 +4,12 @@ Reckoned, not planned again: from what the plan left free, what waits before the
 counted in, so that the change is enough for this job and not for its rivals only; that, and no more, is why it may be larger than the job.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
 from federator.model.jobs import in_gpus
 from federator.model.snapshot import JobView
-from federator.planning.explaining.renting_helps import past_all
+from federator.planning.explaining.renting_helps import anywhere_else, past_all
 from federator.planning.explaining.scenes import Scene, caps_at
 from federator.planning.places.yard import Lot, need_of
 from federator.planning.rules.feasibility import FILTERS
@@ -139,6 +139,46 @@ def _until_start(found: Scene) -> Remedy | None:
     return _wait(found.waiting.expected_start_at, found)
 
 
+def _here(found: Scene) -> Remedy | None:
+    """It could start, and waits for another place because that is cheaper: asked for by name, the place where it can start is the only one there is, and it goes at once. Of several the cheapest, and of those that are full by now the one that was free to it."""
+    world, job = found.world, found.job
+    open_ = (*world.home(job), *world.leases(job))
+    ranked: list[tuple[bool, float, int]] = []
+    for place in open_:
+        view, at = world.as_form(job, place), world.places[place]
+        if world.lot(place).fits(need_of(view), view.nodes):
+            ranked.append((not _fits(found, place), cost(world.book, view, at, world.now).total, place))
+    for _, _, place in sorted(ranked):
+        asked = _only(found, place, open_)
+        if asked:
+            at = world.places[place]
+            words = "; and ".join(f"{_WRITTEN[each.field]}: [{', '.join(_listed(each))}]" for each in asked)
+            return Remedy(f"{words}: {at.shown} alone, where it starts now though that is dearer", asked)
+    return None
+
+
+def _only(found: Scene, place: int, open_: Sequence[int]) -> tuple[AskFor, ...]:
+    """What the job has to ask for so that of all places that it may use that one is left; nothing where there is no way to say so."""
+    world, job, at = found.world, found.job, found.world.places[place]
+    others = [world.places[p] for p in open_ if world.place_of(p) != world.place_of(place)]
+    beside = [other for other in others if other.site == at.site]
+    asked: list[AskFor] = []
+    if len(beside) < len(others):
+        asked.append(AskFor(job.id, "sites", (at.site,)))
+    if beside:
+        if job.forms or not at.model or any(other.model == at.model for other in beside):
+            return ()
+        asked.append(AskFor(job.id, "models", (at.model,)))
+    return tuple(asked)
+
+
+def _listed(change: AskFor) -> tuple[str, ...]:
+    return change.value if isinstance(change.value, tuple) else ()
+
+
+_WRITTEN = {"sites": "placement.sites", "models": "resources.gpus.models"}
+
+
 def _put_off(found: Scene) -> Remedy | None:
     """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
     last = max((case.rent_at for case in found.standing.bursting.cases(found.job)), default=None)
@@ -211,18 +251,19 @@ def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
-    "busy": (_more_hosts,),
+    "busy": (_more_hosts, anywhere_else),
     "held": (_shorter, _more_hosts),
     "queue-limit": (_caps, past_all),
     "budget": (_caps, past_all),
     "not-before": (_backoff,),
     "not-yet": (_put_off, _later_deadline),
-    "cheaper-elsewhere": (_until_start,),
+    "cheaper-elsewhere": (_here, _until_start),
     "better-elsewhere": (_later_deadline, _until_start, _more_hosts),
     "reclaiming": (),
-    **{test.name: (past_all, _more_hosts) for test in FILTERS},
+    **{test.name: (past_all, anywhere_else, _more_hosts) for test in FILTERS},
     **dict.fromkeys(
-        ("no-need", "too-late", "no-gain", "approval", "sold-out", "booting"), (past_all, _more_hosts)
+        ("no-need", "too-late", "no-gain", "approval", "sold-out", "booting"),
+        (past_all, anywhere_else, _more_hosts),
     ),
 }
 """By the name of a reason, what to try in this order."""

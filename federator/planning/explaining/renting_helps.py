@@ -2,7 +2,7 @@
 # ruff: noqa: ARG001 - every step is asked with the same four arguments, whichever it needs
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -43,18 +43,37 @@ def past_all(found: Scene) -> Remedy | None:
     reasons = {place: found.standing.reason(job, place) for place in places}
     name = found.waiting.reason
     near = [place for place in found.standing.in_order(job, places) if reasons[place].filter == name]
-    if not near:
+    return _least_of(found, near)
+
+
+def anywhere_else(found: Scene) -> Remedy | None:
+    """Where nothing is known for the places that it is kept from for the plan's reason: past all that keeps it from another, to where it runs at once."""
+    world, job, name = found.world, found.job, found.waiting.reason
+    others = [
+        place
+        for place in found.standing.in_order(job, range(len(world.places)))
+        if found.standing.reason(job, place).filter != name
+    ]
+    return _least_of(found, others, to_the_end=True)
+
+
+def _least_of(found: Scene, places: Sequence[int], *, to_the_end: bool = False) -> Remedy | None:
+    """Of these places' ways, those whose filters ask little, the one that in all asks least."""
+    if not places:
         return None
-    ways = [smallest_way(world, job, place) for place in near]
+    world, job = found.world, found.job
+    ways = [smallest_way(world, job, place) for place in places]
     closed = [(way, choice) for way, choice in ways if way.changes]
     if not closed:
-        return _past_all_at(found, next(iter(ways))[1])
+        return _past_all_at(found, ways[0][1], to_the_end=to_the_end)
     nearest = sorted(closed, key=lambda each: burden(job, each[0].changes, world.now))[:MOST_PLACES]
-    asked = [remedy for _, choice in nearest if (remedy := _past_all_at(found, choice)) is not None]
-    return min(asked, key=lambda remedy: burden(job, remedy.changes, world.now), default=None)
+    asked = [_past_all_at(found, choice, to_the_end=to_the_end) for _, choice in nearest]
+    known = [remedy for remedy in asked if remedy is not None]
+    return min(known, key=lambda remedy: burden(job, remedy.changes, world.now), default=None)
 
 
-def _past_all_at(found: Scene, choice: int) -> Remedy | None:
+def _past_all_at(found: Scene, choice: int, *, to_the_end: bool = False) -> Remedy | None:
+    """`to_the_end`: nothing but what leaves the place free to it."""
     job, standing = found.job, found.standing
     # Of the jobs only this one matters from here on: a long line need not be looked through at each step.
     problem = replace(found.problem, snapshot=replace(found.problem.snapshot, jobs=(job,)))
@@ -70,7 +89,7 @@ def _past_all_at(found: Scene, choice: int) -> Remedy | None:
             break  # what is left comes by itself
         words.append(text)
         made += changes
-        if not found.world.home(job) and not standing.world.places[choice].rented:
+        if not to_the_end and not found.world.home(job) and not standing.world.places[choice].rented:
             break
         try:
             problem = apply(problem, changes)
@@ -81,7 +100,7 @@ def _past_all_at(found: Scene, choice: int) -> Remedy | None:
         choice = _there(standing.world, at.key, form)
         if choice < 0:
             break
-    if not made:
+    if not made or (to_the_end and (choice < 0 or standing.reason_in(job, choice).filter)):
         return None
     return Remedy("; and ".join(words), tuple(made), (f"{at.site}/{at.pool}",))
 

@@ -323,7 +323,7 @@ class _Writer:
         text = (
             f"{block.text}; that misses its deadline, and {near.site}/{near.pool} is not rented: {near.text}"
         )
-        reason = near.filter if block.situation == "busy" else block.situation
+        reason = near.filter or block.situation if block.situation == "busy" else block.situation
         return Block(kind, reason, text, near.change or block.change)
 
 

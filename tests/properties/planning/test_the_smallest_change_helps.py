@@ -1,12 +1,12 @@
-"""Advice to a waiting job keeps its word: whoever does what it says and plans again finds the reason gone, in at least 95 of 100 random cases.
+"""Advice to a waiting job keeps its word: whoever does what it says and plans again finds the reason gone, in at least 95 of 100 random cases, whether greedy alone plans or all stages do.
 
 Gone means that the job starts, or that something of another kind keeps it. It is not a theorem: what is added is reckoned from what the plan left, and the
 next plan may give it to others. Half of the cases are of odd little worlds, in which every filter and policy occurs, half of crowded ones, in which jobs
-wait for each other. `docs/explanation/planning.md` has the figures by kind of reason.
+wait for each other. Who is advised nothing is counted, too. `docs/explanation/planning.md` has the figures by kind of reason, which `pytest -rP` prints.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,6 +17,7 @@ from federator.model.snapshot import Problem
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
+from federator.solving.decide import decide
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import worlds_at_random
 
@@ -26,52 +27,69 @@ MOST_ALIKE = 80
 """So many of one reason are tried in little worlds: those that only time lifts are many, and say little."""
 ROOM = {"busy", "held"}
 """Two words for one reason."""
+NOTHING_TO_DO = {"", "reclaiming"}
+"""No site is connected and nothing is for rent; or others make room already."""
+MOST_UNTOLD = 25
+"""Beside 500 with advice so many may have none: no way is known that ends at a place with room."""
+Planner = Callable[[Problem], Plan]
+both = pytest.mark.parametrize("planner", [plan_greedily, decide])
 the_same_worlds = settings(
     max_examples=600, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )  # fmt: skip
 pytestmark = pytest.mark.timeout(900)
-"""A thousand plans and explanations take half a minute of a processor, and many times that where others use it too."""
+"""Five hundred plans and explanations take a minute of a processor by all stages, and many times that where others use it too."""
 
 
 @dataclass
 class Kept:
-    """What was advised, by reason; how often the reason was gone then, and how often the job started."""
+    """What was advised, by reason; how often the reason was gone then, and how often the job started; and for which reasons nothing was."""
 
+    planner: Planner
     told: Counter[str] = field(default_factory=Counter)
     gone: Counter[str] = field(default_factory=Counter)
     started: Counter[str] = field(default_factory=Counter)
+    untold: Counter[str] = field(default_factory=Counter)
 
     def hold(self, problem: Problem, plan: Plan, waiting: Waiting) -> None:
         """Do what the job is advised to, and plan again."""
         found = explain_waiting(problem, plan, waiting.job)
         advice = next((each for each in found.remedies if not each.certain), None)
         if advice is None:
+            self.untold[waiting.reason] += 1
             return
         assert any(advice.text in line for line in found.changes)
         reason = waiting.reason
-        again = plan_greedily(apply(problem, advice.changes))
+        assert reason, waiting
+        again = self.planner(apply(problem, advice.changes))
         now = next((each.reason for each in again.waiting if each.job == waiting.job), None)
         self.told[reason] += 1
         self.started[reason] += now is None
         self.gone[reason] += now != reason and not {now, reason} <= ROOM
 
     def judge(self, kinds: int) -> None:
-        """At least 95 of 100, over enough cases of enough kinds."""
-        shares = {name: f"{self.gone[name]} of {count}" for name, count in self.told.most_common()}
+        """At least 95 of 100, over enough cases of enough kinds, and hardly anybody without advice."""
+        shares = {
+            name: f"{self.gone[name]} of {count}, {self.started[name]} start"
+            for name, count in self.told.most_common()
+        }
+        print(f"{self.gone.total()} of {self.told.total()}, {self.started.total()} start:", shares)  # noqa: T201 - the figures of the docs
+        print("without advice:", dict(self.untold))  # noqa: T201 - likewise
         assert self.told.total() == CASES
         assert len(self.told) >= kinds, shares
         assert self.gone.total() >= 0.95 * CASES, shares
+        assert sum(self.untold[name] for name in self.untold.keys() - NOTHING_TO_DO) <= MOST_UNTOLD
 
 
-def test_in_odd_little_worlds() -> None:
-    kept = Kept()
+@both
+def test_in_odd_little_worlds(planner: Planner) -> None:
+    kept = Kept(planner)
 
     @the_same_worlds
     @given(worlds_at_random(most_jobs=12))
     def try_one(problem: Problem) -> None:
         if kept.told.total() == CASES:
             return
-        plan = plan_greedily(problem)
+        plan = planner(problem)
         for waiting in plan.waiting:
             if kept.told.total() < CASES and kept.told[waiting.reason] < MOST_ALIKE:
                 kept.hold(problem, plan, waiting)
@@ -80,10 +98,11 @@ def test_in_odd_little_worlds() -> None:
     kept.judge(kinds=15)
 
 
-def test_in_crowded_worlds() -> None:
-    kept = Kept()
+@both
+def test_in_crowded_worlds(planner: Planner) -> None:
+    kept = Kept(planner)
     for problem in _crowded():
-        plan = plan_greedily(problem)
+        plan = planner(problem)
         for waiting in plan.waiting[::2]:
             if kept.told.total() < CASES:
                 kept.hold(problem, plan, waiting)

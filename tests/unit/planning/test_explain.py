@@ -298,3 +298,28 @@ def test_of_a_place_that_is_full_it_is_said_until_when() -> None:
     assert home.filter == "busy"
     assert "room at about 23:13" in home.text
     assert home.change == "wait until 23:13, or more hosts there"
+
+
+def test_where_other_hardware_would_have_to_be_bought_another_place_is_advised() -> None:
+    """The closest place has no GPUs, which no advice can change; the other is forbidden by the job itself, and has room."""
+    job = a_job("whole", gpus=1, not_sites=("away",))
+    problem = a_world([job], [a_pool("home", model="", gpus_per_node=0, gpu_memory_mib=0), a_pool("away")])
+    found = explain_waiting(problem, plan_greedily(problem), "whole")
+    assert found.remedies[0].changes == (AskFor("whole", "not_sites", ()),)
+    again = plan_greedily(apply(problem, found.remedies[0].changes))
+    assert [action.job for action in again.actions] == ["whole"]
+    assert not found.remedies[0].certain
+
+
+def test_an_own_rental_is_advised_to_who_waits_beside_one() -> None:
+    """Nothing at home is for it: it waits for what is left of another's machine."""
+    first = a_job("first", gpus=2, models=("A100",), deadline_at=NOW + 1.5 * HOUR, value_usd=500.0)
+    beside = a_job("beside", gpus=2, models=("A100",), deadline_at=NOW + 5 * HOUR, value_usd=5.0)
+    problem = a_world([first, beside], [EDGE], [an_offer()], [bursting()])
+    plan = plan_greedily(problem)
+    assert [type(action) for action in plan.actions] == [Rent]
+    assert plan.waiting[0].reason == "busy"
+    found = explain_waiting(problem, plan, "beside")
+    told = next(remedy for remedy in found.remedies if not remedy.certain)
+    again = plan_greedily(apply(problem, told.changes))
+    assert "beside" in [action.job for action in again.actions]

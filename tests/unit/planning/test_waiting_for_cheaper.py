@@ -6,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
+from federator.model.changes import AskFor, Remedy, WaitUntil
 from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Plan
 from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
+from federator.planning.explaining.changes import apply
+from federator.planning.explaining.explain import explain_waiting
 from federator.planning.kernels import tables
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling import patience
@@ -108,6 +111,44 @@ def test_an_end_that_is_sure_is_waited_for_beside_work_that_is_overdue() -> None
     assert waiting.expected_start_at is not None
     assert NOW < waiting.expected_start_at <= NOW + 600.0
     assert waiting.reason == "cheaper-elsewhere"
+
+
+def advice_to(world: Problem, job: str) -> Remedy:
+    """What it is told first."""
+    return explain_waiting(world, plan_greedily(world), job).remedies[0]
+
+
+def test_who_waits_is_told_how_to_start_now() -> None:
+    world = two_places(a_job(gpus=4))
+    advice = advice_to(world, "job-a")
+    assert advice.changes == (AskFor("job-a", "sites", ("away",)),)
+    assert advice.text.startswith("placement.sites: [away]")
+    assert starts(plan_greedily(apply(world, advice.changes))) == ["job-a"]
+
+
+def test_of_one_site_the_model_says_where() -> None:
+    old = busy("place-1", "job-old", **SOON)
+    soon = a_pool("home", pool="slow", nodes=1, model="T4", free=(), busy=(old,), price_usd_gpu_h=1.0)
+    world = a_world([a_job(gpus=4)], [soon, a_pool("home", nodes=2, price_usd_gpu_h=5.0)])
+    advice = advice_to(world, "job-a")
+    assert advice.changes == (AskFor("job-a", "models", ("A100",)),)
+    assert starts(plan_greedily(apply(world, advice.changes))) == ["job-a"]
+
+
+def test_where_nothing_tells_the_places_apart_it_is_told_how_long_it_waits() -> None:
+    old = busy("place-1", "job-old", **SOON)
+    soon = a_pool("home", pool="cheap", nodes=1, free=(), busy=(old,), price_usd_gpu_h=1.0)
+    world = a_world([a_job(gpus=4)], [soon, a_pool("home", nodes=2, price_usd_gpu_h=5.0)])
+    assert advice_to(world, "job-a").changes == (WaitUntil(NOW + 600.0),)
+
+
+def test_who_was_overtaken_by_work_that_took_the_place_is_told_the_same() -> None:
+    """In its turn it was free."""
+    local = a_job("job-b", gpus=4, nodes=2, sites=("away",))
+    world = two_places(a_job(gpus=4, priority=60), local)
+    assert starts(plan_greedily(world)) == ["job-b"]
+    advice = advice_to(world, "job-a")
+    assert starts(plan_greedily(apply(world, advice.changes))) == ["job-a"]
 
 
 def choosy(*forms: Form, **fields: Any) -> JobView:
