@@ -74,7 +74,7 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     certify_every: int = 100
     """Once in so many turns, while a core is idle, a process of its own proves how good the last decision was: `federator_decision_gap_ratio`, `federator_decision_bound_usd`, and `federator decisions show` for that decision. 0: never."""
     learn: bool = True
-    """Whether estimates are corrected by how earlier ones of the same name and owner have turned out."""
+    """Whether estimates are corrected by how earlier ones of the same name and owner have turned out, and speeds by how long runs on other GPU models took."""
     heartbeat_s: float = 30.0
     """A turn happens at least this often (clock seconds), events or not."""
 

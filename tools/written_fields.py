@@ -34,7 +34,7 @@ JOB_FILE = (
     Written("resources", "a mapping", "one CPU", "What each node needs; see below."),
     Written("max_duration", "`4h`", "the queue's", "The job is ended after this time, in which its set-up counts too. Without any, capacity cannot be rented for it."),
     Written("estimate", "`3h`", "learned", "Expected run time on the first GPU model named; else the history of the same name and queue is used."),
-    Written("speed", "`{A100: 1.0, H100: 1.9}`", "equal", "Relative throughput by GPU model."),
+    Written("speed", "`{A100: 1.0, H100: 1.9}`", "equal", "Relative throughput by GPU model; corrected by how long jobs of its name took on several models."),
     Written("deadline", "`2026-12-01T08:00:00Z`", "the queue's budget", "When it should be finished. Missing it is recorded, not punished: the job goes on."),
     Written("finish_within", "`12h`", "–", "The same, counted from submission. One of the two."),
     Written("value", "`200 USD`, or `must`", "the queue's price", "What meeting the deadline is worth; `must`, where the queue allows it: any permitted price."),

@@ -66,7 +66,7 @@ class Expectations:
         now = self._clock.now()
         spec = self._records.spec(placement.spec_hash)
         pace = spec.pace(placement.form, placement.model)
-        forecast = self._jobs.forecast(job, spec)
+        forecast = self._jobs.forecast(job, spec, placement.model)
         since_at = placement.started_at
         if since_at is None:
             # How long its data or its machine takes is part of the plan.

@@ -136,9 +136,9 @@ class Holdings:
         self,
         records: Records,
         view_of: Callable[[Job, JobSpec], JobView],
-        whole_run: Callable[[Job, JobSpec], RunForecast | None],
+        whole_run: Callable[[Job, JobSpec, str], RunForecast | None],
     ) -> None:
-        """`view_of` says how a job would wait, `whole_run` how long it runs in all."""
+        """`view_of` says how a job would wait, `whole_run` how long it runs in all on a GPU model."""
         self._records = records
         self._view_of, self._whole_run = view_of, whole_run
         self._changed: dict[str, None] | None = None
@@ -255,10 +255,11 @@ class Holdings:
 
     def _runs(self, placement: Placement, job: Job, spec: JobSpec, pace: float) -> _Runs | None:
         """The forecast of a job that runs: not of one whose data is still on its way, or whose machine boots."""
-        if placement.started_at is None or self._whole_run(job, spec) is None:
+        whole = partial(self._whole_run, job, spec, placement.model)
+        if placement.started_at is None or whole() is None:
             return None
         limit_s = spec.limit_s(job.max_duration_s, placement.form)
-        return _Runs(placement.started_at, job.saved_s, pace, limit_s, partial(self._whole_run, job, spec))
+        return _Runs(placement.started_at, job.saved_s, pace, limit_s, whole)
 
     def _waits_as(self, placement: Placement, job: Job, spec: JobSpec) -> JobView | None:
         """An elastic job that runs and can save itself, as it would wait if it were stopped, where it has saved itself."""

@@ -24,6 +24,8 @@ from federator.planning.scheduling.forecast import (
     outlasting,
     runtime_quantiles,
 )
+from federator.planning.scheduling.speeds import Speeds
+from federator.planning.scheduling.speeds import in_words as speeds_in_words
 from federator.wire.needs import needs_of
 
 TELLING = -0.2
@@ -48,6 +50,7 @@ class _Kept(NamedTuple):
     """Their version."""
     runs: int
     errors: Leaning
+    speeds: Speeds
     view: JobView
 
 
@@ -93,27 +96,35 @@ class JobViews:
 
     def run_time(self, job: Job, spec: JobSpec) -> str:
         """How long it is planned to run, and how that is known."""
-        runs, errors = self._history.runs(job.queue, job.kin), self._errors(job)
+        speeds = self._speeds(job, spec)
+        runs, errors = self._history.runs(job.queue, job.kin, speeds), self._errors(job, spec)
         found = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
-        return in_words(found, job.max_duration_s)
+        told = (in_words(found, job.max_duration_s), speeds_in_words(speeds, spec.speed))
+        return "; ".join(filter(None, told))
 
-    def whole_run(self, job: Job, spec: JobSpec) -> RunForecast | None:
-        """How long it is expected to run in all, by what is known now, in seconds of form 0 at speed 1; None where nothing is to be learned."""
-        return self.forecast(job, spec) if self._history.corrects else None
+    def whole_run(self, job: Job, spec: JobSpec, model: str) -> RunForecast | None:
+        """How long it is expected to run in all on that GPU model, by what is known now, in seconds of form 0 that its declared speed there makes of them; None where nothing is to be learned."""
+        return self.forecast(job, spec, model) if self._history.corrects else None
 
-    def forecast(self, job: Job, spec: JobSpec) -> RunForecast:
+    def forecast(self, job: Job, spec: JobSpec, model: str) -> RunForecast:
         """The same, where nothing is to be learned by what its user says."""
-        errors = self._history.leaning(job.queue, job.kin, job.owner)
-        return runtime_quantiles(spec.estimate_s, self._history.runs(job.queue, job.kin), errors=errors)
+        speeds = self._speeds(job, spec)
+        errors = self._history.leaning(job.queue, job.kin, job.owner, spec.speed)
+        found = runtime_quantiles(
+            spec.estimate_s, self._history.runs(job.queue, job.kin, speeds), errors=errors
+        )
+        off = spec.speed.get(model, 1.0) / speeds.on(model)
+        return found._replace(run_s=off * found.run_s, low_s=off * found.low_s, high_s=off * found.high_s)
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""
+        speeds = self._speeds(job, spec)
         view = view_of_job(
             job,
             spec,
             revision=self._records.revision_of(job),
-            runs=self._history.runs(job.queue, job.kin),
-            errors=self._errors(job),
+            runs=self._history.runs(job.queue, job.kin, speeds),
+            errors=self._errors(job, spec),
             interactive=job.queue in self._interactive_queues(),
             without_checkpoint=self._without_checkpoint(job),
         )
@@ -122,6 +133,7 @@ class JobViews:
             _kept_to(view, job.form),
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
+            speed=dict(speeds.factors),
             saves=spec.checkpoint is not None,
             repeats_s=_repeats_s(spec),
             approved_usd=job.approved_usd,
@@ -135,18 +147,23 @@ class JobViews:
         return tuple(m.id for m in members if m.site == job.resume_site and m.id not in job.resume_members)
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
-        runs, errors = self._history.learned(job.queue, job.kin), self._errors(job)
-        made_of = (job, self._records.revision_of(job), policies, runs, errors)
+        spec = self._records.spec(job.spec_hash)
+        runs, errors = self._history.learned(job.queue, job.kin), self._errors(job, spec)
+        made_of = (job, self._records.revision_of(job), policies, runs, errors, self._speeds(job, spec))
         kept = self._kept.get(job.id)
-        if kept is None or kept.job is not job or kept[1:5] != made_of[1:]:
+        if kept is None or kept.job is not job or kept[1:-1] != made_of[1:]:
             kept = _Kept(*made_of, self.of(job))
         if kept.view.behind_s != behind_s:
             kept = kept._replace(view=msgspec.structs.replace(kept.view, behind_s=behind_s))
         return kept
 
-    def _errors(self, job: Job) -> Leaning:
+    def _speeds(self, job: Job, spec: JobSpec) -> Speeds:
+        """How fast it goes on each GPU model, by what is known now."""
+        return self._history.speeds(job.queue, job.kin, job.owner, spec.speed)
+
+    def _errors(self, job: Job, spec: JobSpec) -> Leaning:
         """How estimates like this one turn out. While no namesake has ended, those that still run tell something, too."""
-        known = self._history.leaning(job.queue, job.kin, job.owner)
+        known = self._history.leaning(job.queue, job.kin, job.owner, spec.speed)
         least = self._lasting.get((job.queue, job.kin))
         return known if least is None or known.runs else outlasting(known, least)
 
@@ -160,7 +177,8 @@ class JobViews:
             spec = self._records.spec(placement.spec_hash)
             if not spec.estimate_s or job.epoch > 1:
                 continue
-            ran_s = (now - placement.started_at) * spec.pace(placement.form, placement.model)
+            pace = spec.throughput(placement.form) * self._speeds(job, spec).on(placement.model)
+            ran_s = (now - placement.started_at) * pace
             beyond = math.floor(math.log(ran_s / spec.estimate_s) / STEP) * STEP
             if beyond >= TELLING:
                 key = (job.queue, job.kin)

@@ -153,7 +153,7 @@ async def test_what_runs_of_a_series_is_forecast_by_its_runs_before() -> None:
     run = msgspec.structs.replace(world.job(job), name="nightly-3", series="nightly")
     alone = msgspec.structs.replace(run, name="weekly-3", series="weekly")
     spec = world.core.records.spec(run.spec_hash)
-    found, other = views.whole_run(run, spec), views.whole_run(alone, spec)
+    found, other = views.whole_run(run, spec, ""), views.whole_run(alone, spec, "")
     assert found is not None
     assert other is not None
     assert found.run_s < other.run_s

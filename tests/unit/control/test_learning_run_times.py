@@ -68,9 +68,9 @@ async def test_run_times_are_compared_at_speed_one() -> None:
     record = world.job(job)
     (run_s,) = world.core.history.runs(record.queue, "train")
     assert run_s == pytest.approx(HOUR, rel=0.01)
-    assert world.core.history.leaning(record.queue, "train", record.owner).shift == pytest.approx(
-        0.0, abs=0.01
-    )
+    assert world.core.history.leaning(
+        record.queue, "train", record.owner, {"A100": 2.0}
+    ).shift == pytest.approx(0.0, abs=0.01)
 
 
 async def test_what_was_learned_is_there_after_a_restart() -> None:
@@ -80,7 +80,7 @@ async def test_what_was_learned_is_there_after_a_restart() -> None:
     again = History()
     again.load(world.core.records)
     record = world.job(first)
-    key = (record.queue, record.name, record.owner)
+    key: tuple[str, str, str, dict[str, float]] = (record.queue, record.name, record.owner, {})
     assert again.leaning(*key) == world.core.history.leaning(*key)
     assert again.leaning(*key).shift > 0.3
 
@@ -90,8 +90,8 @@ async def test_a_thousand_tasks_of_one_name_are_one_mistake_of_their_owner() -> 
     world.clock.advance(2 * HOUR)
     await world.sites["lab"].finish(first)
     record = world.job(first)
-    one = world.core.history.leaning(record.queue, "another", record.owner)
+    one = world.core.history.leaning(record.queue, "another", record.owner, {})
     for number in range(20):
         world.core.history.learn(replace(record, id=f"again-{number}"), world.core.records)
-    assert world.core.history.leaning(record.queue, "another", record.owner) == one
+    assert world.core.history.leaning(record.queue, "another", record.owner, {}) == one
     assert 0.0 < one.shift < 0.1
