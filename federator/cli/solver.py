@@ -69,14 +69,16 @@ def run(
         show_data(plan, "json")
         return
     output.write_bytes(write(plan, packed=output.suffix == PACKED))
-    say(f"{output}: {_summary(plan)}")
+    gap = plan.certificate.gap if plan.certificate is not None else None
+    certified = f", decision gap {100 * gap:.2f} %" if gap is not None else ""
+    say(f"{output}: {_summary(plan)}{certified}")
 
 
 @app.command
 def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
-    """Judge a plan file by its problem file; exits 1 if it breaks a rule or its objective is not what it says.
+    """Judge a plan file by its problem file; exits 1 if it breaks a rule, or if its objective or its certificate is not what it says.
 
-    The checker shares no code with the solver, and the objective is reckoned from these two files alone.
+    The checker shares no code with the solver, and the objective is reckoned from these two files alone. A certificate is proven again, which takes as long as it took; where the plan has none, nothing is proven.
     """
     from federator.solving.judging import judge
 
@@ -92,6 +94,7 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
             "findings": verdict.findings,
             "objective": verdict.objective,
             "differences": verdict.differences,
+            "certificate": verdict.certificate,
         }
         show_data(answer, "yaml" if output == "yaml" else "json")
     else:
@@ -106,20 +109,18 @@ def _read(path: Path, read: Callable[[bytes], T]) -> T:
 
 def _summary(plan: PlanFile) -> str:
     counts = {what: sum(each.does == what for each in plan.assignments) for what in ("start", "rent", "wait")}
-    gap = plan.certificate.gap if plan.certificate is not None else None
-    certified = f", decision gap {100 * gap:.2f} %" if gap is not None else ""
     what = f"{counts['start']} start, {counts['rent']} rented for, {counts['wait']} wait"
-    return f"{what}; {usd(plan.objective.total_usd)} by {plan.winner}{certified}"
+    return f"{what}; {usd(plan.objective.total_usd)} by {plan.winner}"
 
 
 def _drawn(plan: PlanFile, verdict: "Verdict", fatal: list[Finding], *, wide: bool) -> list[RenderableType]:
     """The verdict first, then what is wrong, then what the plan costs."""
     word = f"not valid: {counted(len(fatal), 'violation')}" if fatal else "valid"
     remarks = counted(len(verdict.findings) - len(fatal), "remark")
-    money = "as the plan says" if not verdict.differences else "not what the plan says"
-    parts: list[RenderableType] = [
-        facts([("plan", f"{word}, {remarks}"), ("does", _summary(plan)), ("objective", money)])
-    ]
+    wrong = [name for name in verdict.differences if name.startswith("certificate")]
+    money = "as the plan says" if wrong == [*verdict.differences] else "not what the plan says"
+    lines = [("plan", f"{word}, {remarks}"), ("does", _summary(plan)), ("objective", money)]
+    parts: list[RenderableType] = [facts([*lines, ("certificate", _proven(plan, verdict, wrong))])]
     if verdict.findings:
         parts += [
             Text("\nFindings", style="bold"),
@@ -127,6 +128,19 @@ def _drawn(plan: PlanFile, verdict: "Verdict", fatal: list[Finding], *, wide: bo
         ]
     rows = [_Term(name, plan.objective, verdict) for name in Objective.__struct_fields__]
     return [*parts, Text("\nObjective", style="bold"), table(rows, TERMS, width=width(), wide=wide)]
+
+
+def _proven(plan: PlanFile, verdict: "Verdict", wrong: list[str]) -> str:
+    """What is proven of the plan, whatever it says."""
+    if plan.certificate is None:
+        return "none: nothing is proven"
+    found = verdict.certificate
+    if found is None:
+        return "not proven: the model is not solved within its limit"
+    above = "no gap to tell" if found.gap is None else f"decision gap {100 * found.gap:.2f} %"
+    told = f"{above} over the proven bound of {usd(found.bound_usd)}"
+    fields = ", ".join(name.removeprefix("certificate.") for name in wrong)
+    return f"{told}; not what the plan says: {fields}" if fields else f"{told}, as the plan says"
 
 
 class _Term:

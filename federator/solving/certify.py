@@ -34,9 +34,14 @@ class Certified:
     @property
     def gap(self) -> float | None:
         """The decision gap: 0.01 is one per cent. None where it is not defined."""
-        if self.completed_usd is None or self.bound_usd <= 0.0:
-            return 0.0 if self.completed_usd is not None and self.completed_usd <= self.bound_usd else None
-        return max(0.0, self.completed_usd / self.bound_usd - 1.0)
+        return gap_of(self.bound_usd, self.completed_usd)
+
+
+def gap_of(bound_usd: float, completed_usd: float | None) -> float | None:
+    """How far a completion is above a bound, as a share of that; None where there is none to tell."""
+    if completed_usd is None or bound_usd <= 0.0:
+        return 0.0 if completed_usd is not None and completed_usd <= bound_usd else None
+    return max(0.0, completed_usd / bound_usd - 1.0)
 
 
 def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certified, ...] | None:

@@ -1,6 +1,6 @@
 """Judges a plan file by its problem: what the independent checker holds against it, and what its starts are really worth.
 
-Nothing is asked of the plan but what it does now, and in which order it means those that wait to go on (else the published one); so a plan by any
+What the file claims to be proven is proven again; without a claim that is not done, for it takes far longer than the rest. Nothing is asked of the plan but what it does now, and in which order it means those that wait to go on (else the published one); so a plan by any
 program can be judged, and two programs be compared by one measure.
 """
 
@@ -17,22 +17,25 @@ from federator.planning.checks import check
 from federator.planning.places.data import data_book
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
-from federator.solving.certify import certify
-from federator.wire.solver_plan import Assignment, Objective, PlanFile, Rental
+from federator.solving.certify import certify, gap_of
+from federator.wire.solver_plan import Assignment, Certificate, Objective, PlanFile, Rental
 
 TOLERANCE_USD = 0.01
 """An objective that differs by less, or by less than a millionth, is the same."""
+TOLERANCE_PROOF = 1e-3
+"""A bound that is higher by less than this part of it is the same: on another build other prices may prove a little more."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy", "displaced")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the checker found, what the plan's starts are really worth, and where the file says something else."""
+    """What the checker found, what the plan's starts are really worth, what is proven of them where the file claims that something is, and where the file says something else."""
 
     findings: tuple[Finding, ...]
     objective: Objective
     differences: tuple[str, ...]
-    """Terms of the objective that the file has wrong."""
+    """Terms of the objective and fields of the certificate that the file has wrong."""
+    certificate: Certificate | None = None
 
 
 def judge(problem: Problem, file: PlanFile) -> Verdict:
@@ -41,10 +44,51 @@ def judge(problem: Problem, file: PlanFile) -> Verdict:
     plan = _plan(problem, file)
     world = World(problem)
     evaluator = Evaluator(world).in_order(turns_of(world, file.order))
-    found = objective_of(evaluator.score(starts_of(evaluator.world, plan.actions)))
+    starts = starts_of(evaluator.world, plan.actions)
+    found = objective_of(evaluator.score(starts))
     names = ("total_usd", *(f"{term}_usd" for term in TERMS))
     wrong = tuple(name for name in names if not _same(getattr(file.objective, name), getattr(found, name)))
-    return Verdict(check(problem, plan), found, wrong)
+    if file.certificate is None:
+        return Verdict(check(problem, plan), found, wrong)
+    proven = certificate_of(evaluator, starts)
+    return Verdict(check(problem, plan), found, (*wrong, *_overstated(file.certificate, proven)), proven)
+
+
+def certificate_of(evaluator: Evaluator, starts: Mapping[str, int]) -> Certificate | None:
+    """What can be proven of these starts; None where the model was not solved within its limit."""
+    found = certify(evaluator, starts)
+    if found is None:
+        return None
+    (only,) = found
+    return Certificate(
+        bound_usd=only.bound_usd,
+        completed_usd=only.completed_usd,
+        gap=only.gap,
+        columns=only.columns,
+        rows=only.rows,
+    )
+
+
+def _overstated(said: Certificate, proven: Certificate | None) -> tuple[str, ...]:
+    """What a certificate claims beyond what is proven: a higher bound, a cheaper completion, or a gap that does not follow from the two. Who claims less is right, too."""
+    if proven is None:
+        return ("certificate",)
+    wrong = []
+    if said.bound_usd > proven.bound_usd + _slack(proven.bound_usd):
+        wrong.append("certificate.bound_usd")
+    completed = proven.completed_usd
+    if said.completed_usd is not None and (
+        completed is None or said.completed_usd < completed - _slack(completed)
+    ):
+        wrong.append("certificate.completed_usd")
+    follows = gap_of(said.bound_usd, said.completed_usd)
+    if said.gap is not None and (follows is None or abs(said.gap - follows) > 1e-6):
+        wrong.append("certificate.gap")
+    return tuple(wrong)
+
+
+def _slack(usd: float) -> float:
+    return max(TOLERANCE_USD, TOLERANCE_PROOF * abs(usd))
 
 
 def prove(problem: Problem, plan: Plan) -> Proof | None:

@@ -17,14 +17,12 @@ from federator.planning.explaining.ranges import ranges
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.problem import World
-from federator.solving.certify import certify
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
-from federator.solving.judging import objective_of, starts_of, turns_of
+from federator.solving.judging import certificate_of, objective_of, starts_of, turns_of
 from federator.wire.solver_plan import (
     FORMAT,
     Assignment,
-    Certificate,
     DataMoved,
     PlanFile,
     Range,
@@ -52,7 +50,7 @@ def run(
     scored = evaluator.score(starts)
     expected = _expected(evaluator.world, scored)
     laps.begin()
-    certificate = _certificate(evaluator, starts) if proven else None
+    certificate = certificate_of(evaluator, starts) if proven else None
     laps.ended("certificate")
     if certificate is not None:
         certificate = replace(certificate, wall_s=laps.wall_s["certificate"])
@@ -105,20 +103,6 @@ def _stage(report: StageReport, wall_s: Mapping[str, float]) -> StageRun:
         work=report.work,
         note=report.note,
         wall_s=wall_s.get(report.stage, 0.0),
-    )
-
-
-def _certificate(evaluator: Evaluator, starts: Mapping[str, int]) -> Certificate | None:
-    found = certify(evaluator, starts)
-    if found is None:
-        return None
-    (only,) = found
-    return Certificate(
-        bound_usd=only.bound_usd,
-        completed_usd=only.completed_usd,
-        gap=only.gap,
-        columns=only.columns,
-        rows=only.rows,
     )
 
 

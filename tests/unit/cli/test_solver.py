@@ -43,6 +43,7 @@ def test_what_is_run_passes_the_check(federator: Command, problem: Path, tmp_pat
     assert checked.code == 0, checked.out
     assert "valid" in checked.out
     assert "as the plan says" in checked.out
+    assert "decision gap 0.00 % over the proven bound" in checked.out
 
 
 def test_without_a_file_the_plan_is_printed(federator: Command, problem: Path) -> None:
@@ -78,6 +79,22 @@ def test_a_wrong_objective_alone_fails_the_check(federator: Command, problem: Pa
     checked = federator("solver", "check", str(problem), str(plan))
     assert checked.code == 1
     assert "not what the plan says" in checked.out
+
+
+def test_a_false_certificate_alone_fails_the_check(federator: Command, problem: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    federator("solver", "run", str(problem), "-o", str(plan))
+    assert "none: nothing is proven" in federator("solver", "check", str(problem), str(plan)).out
+    told = json.loads(plan.read_bytes())
+    told["certificate"] = {"bound_usd": 1e9, "gap": -1.0}
+    plan.write_text(json.dumps(told))
+    checked = federator("solver", "check", str(problem), str(plan))
+    assert checked.code == 1
+    assert "not what the plan says: bound_usd, gap" in checked.out
+    assert "-100" not in checked.out
+    answer = json.loads(federator("solver", "check", str(problem), str(plan), "-o", "json").out)
+    assert answer["differences"] == ["certificate.bound_usd", "certificate.gap"]
+    assert answer["certificate"]["gap"] == 0.0
 
 
 def test_bad_input_is_told_with_its_field(federator: Command, problem: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from federator.planning.explaining.ranges import ranges
 from federator.planning.linear import columns as cut
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
-from federator.solving import linear
+from federator.solving import judging, linear
 from federator.solving.certify import certify, proven_bound
 from federator.solving.judging import judge
 from federator.solving.offline import run
@@ -157,6 +157,41 @@ def test_a_plan_that_flatters_itself_is_found_out() -> None:
     flattered = replace(plan, objective=replace(plan.objective, wait_usd=0.0))
     assert plan.objective.wait_usd > 0.01
     assert judge(problem, flattered).differences == ("wait_usd",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, ()),
+        ({"bound_usd": 1e-3}, ("certificate.gap",)),
+        ({"bound_usd": 1e9}, ("certificate.bound_usd",)),
+        ({"bound_usd": 1e9, "gap": None}, ("certificate.bound_usd",)),
+        ({"gap": -1.0}, ("certificate.gap",)),
+        ({"completed_usd": 0.5}, ("certificate.completed_usd",)),
+        ({"completed_usd": None}, ("certificate.gap",)),
+        ({"completed_usd": None, "gap": None, "bound_usd": -1e6}, ()),
+    ],
+)
+def test_no_certificate_is_believed(changes: dict[str, float | None], wrong: tuple[str, ...]) -> None:
+    """Who claims less than is proven is right, too."""
+    problem = _crowded()
+    plan = _run(problem, proven=True)
+    assert plan.certificate is not None
+    verdict = judge(problem, replace(plan, certificate=replace(plan.certificate, **changes)))
+    assert verdict.differences == wrong
+    assert verdict.certificate == replace(plan.certificate, wall_s=0.0)
+
+
+def test_what_is_not_claimed_is_not_proven() -> None:
+    assert judge(_crowded(), _run(_crowded())).certificate is None
+
+
+def test_what_cannot_be_proven_again_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = _crowded()
+    plan = _run(problem, proven=True)
+    monkeypatch.setattr(judging, "certify", lambda *_: None)
+    verdict = judge(problem, plan)
+    assert (verdict.differences, verdict.certificate) == (("certificate",), None)
 
 
 def test_doing_nothing_is_a_valid_plan_that_is_told_what_it_costs() -> None:
