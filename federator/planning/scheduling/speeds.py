@@ -109,13 +109,13 @@ def _compared(known: dict[str, _Log], seen: Mapping[str, _Log]) -> dict[str, _Lo
         return known
     weight = {model: 1.0 / (known[model].variance + log.variance) for model, log in seen.items()}
     total = sum(weight.values())
-    common = sum(weight[model] * (log.mean - known[model].mean) for model, log in seen.items()) / total
+    offset = sum(weight[model] * (log.mean - known[model].mean) for model, log in seen.items()) / total
     found = dict(known)
     for model, log in seen.items():
         mean, variance = known[model]
         trust = variance * weight[model]
         left = variance - trust * variance + trust**2 / total
-        found[model] = _Log(mean + trust * (log.mean - mean - common), left)
+        found[model] = _Log(mean + trust * (log.mean - mean - offset), left)
     return found
 
 

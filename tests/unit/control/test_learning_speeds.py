@@ -156,7 +156,7 @@ async def test_what_ran_in_another_form_tells_nothing_of_speeds() -> None:
     """It may be that form's throughput that is off."""
     world = await two_sites()
     history = History()
-    forms = {"resources": {"any_of": [{"gpus": 4}, {"gpus": 2}]}}
+    forms: dict[str, Any] = {"resources": {"any_of": [{"gpus": 4}, {"gpus": 2}]}}
     jobs = [world.job(await run(world, site, 1.0, **forms)) for site in ("old", "new")]
     for job in jobs:
         await world.put(replace(world.placement(job.id), form=1))

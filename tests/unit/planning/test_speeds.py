@@ -102,7 +102,7 @@ def test_corrections_are_told_with_what_they_are_from() -> None:
 
 
 @given(DECLARED, RUNS, st.floats(-3.0, 3.0))
-def test_what_is_common_to_all_runs_is_no_speed(
+def test_what_all_runs_share_is_no_speed(
     declared: dict[str, float], runs: list[tuple[str, float]], longer: float
 ) -> None:
     """An estimate that is wrong changes no speed: that is the estimate's correction alone."""
