@@ -115,6 +115,20 @@ def test_ours_rents_only_for_a_deadline_that_home_would_miss() -> None:
     assert not late.schedule.leases
 
 
+def test_a_gang_that_no_machine_holds_is_rented_several() -> None:
+    found = run(
+        renting_world(), job("gang", nodes=2, gpus=4, deadline_s=2 * HOUR_S, value_usd=1000.0), by="ours"
+    )
+    gang = row(found, "gang")
+    assert (gang.site, gang.nodes, gang.gpus, gang.price_usd, gang.outcome) == (
+        "rented",
+        2,
+        8,
+        20.0,
+        "succeeded",
+    )
+
+
 def test_nobody_rents_where_no_policy_permits_it_and_isolated_never_does() -> None:
     jobs = [job("long", run_s=4 * HOUR_S, gpus=4, home="lab"), job("next", 60.0, gpus=4, home="lab")]
     assert not run(msgspec.structs.replace(renting_world(), policies=""), *jobs).schedule.leases
