@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from federator.model import rules
+from federator.model import datasets, rules
 from federator.wire import solver_parts, solver_plan, solver_problem
+from federator.wire.solver_parts import MOST_FORMS
 from tools.record_docs import Record, one_line, page, records
 
 TYPES = {
@@ -17,7 +18,16 @@ TYPES = {
     "Market": "`owned`, `on-demand` or `spot`", "tuple[str, ...]": "list of texts", "tuple[float, ...]": "list of numbers",
     "dict[str, str]": "mapping of texts", "dict[str, float]": "mapping to numbers", "tuple[Rule, ...]": "list of [rules](#rules)",
     "Ratio": "number above 0", "dict[str, Ratio]": "mapping to numbers above 0", "dict[str, Amount]": "mapping to numbers from 0", "Annotated[float, Meta(ge=0)]": "number from 0",
+    "Annotated[float, Meta(ge=0, le=1)]": "number from 0 to 1", "Annotated[int, Meta(ge=0)]": "whole number from 0", "Annotated[int, Meta(ge=1)]": "whole number from 1",
+    "Annotated[tuple[ProblemForm, ...], Meta(max_length=MOST_FORMS)]": f"list of up to {MOST_FORMS} [ProblemForm](#problemform)",
+    "tuple[int, ...]": "list of whole numbers", "tuple[Market, ...]": "list of `owned`, `on-demand` or `spot`", "dict[str, Any]": "a plan as the dispatcher keeps it",
 }  # fmt: skip
+
+
+ENUMS = (rules.Effect, rules.BurstMode, rules.CapUnit, rules.Period, rules.Each, rules.PriceKind)
+TYPES |= {kind.__name__: " or ".join(f"`{each.value}`" for each in kind if each.value) for kind in ENUMS}
+RULES = records(datasets) | records(rules)
+"""Rules, and what they are made of."""
 
 
 def solver_files() -> str:
@@ -44,7 +54,7 @@ def solver_files() -> str:
 
 def problem_schema() -> str:
     """JSON Schema of a problem file."""
-    return schema(solver_problem.ProblemFile, solver_problem, solver_parts, rules)
+    return schema(solver_problem.ProblemFile, solver_problem, solver_parts, datasets, rules)
 
 
 def plan_schema() -> str:
@@ -82,19 +92,26 @@ def rule_tables() -> list[str]:
     """The kinds of rules, and what they are made of."""
     wanted = (
         "Filter",
+        "Opening",
         "CapRow",
         "GuaranteeRow",
         "PriceTerm",
         "PreemptRule",
         "QueueTerms",
+        "DatasetRule",
+        "LinkRule",
         "Scope",
         "PoolSelector",
         "Window",
+        "DataSelector",
+        "Spot",
+        "Link",
+        "LinkRow",
     )
-    known = records(rules)
+    known = RULES
     text = []
     for name in wanted:
-        record, kind = known[name], getattr(rules, name)
+        record, kind = known[name], getattr(rules, name, None) or getattr(datasets, name)
         tag = f"`type: {kind.__struct_config__.tag}`. " if kind.__struct_config__.tag else ""
         text += [f"### {name}", f"{tag}{record.doc}", _rows(record, known)]
     return text  # fmt: skip

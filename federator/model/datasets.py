@@ -18,7 +18,9 @@ class Spot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Somewhere that data is, or is brought to. A replica without a site is of the whole region, as an object store is."""
 
     site: str = ""
+    """The site's name."""
     region: str = ""
+    """The region's name, where it lies beside sites."""
 
     @property
     def shown(self) -> str:
@@ -30,34 +32,48 @@ class DatasetRule(msgspec.Struct, frozen=True, tag="dataset", forbid_unknown_fie
     """Data that lies at `replicas`: what `uri` names, and all below it. `size_bytes` is of the whole, for inputs that do not say."""
 
     policy: str
+    """Name of the policy that registers it."""
     uri: str
+    """Its address; what lies below it belongs to it."""
     size_bytes: int | None = None
+    """How large it is, in bytes; left out: not known."""
     replicas: tuple[Spot, ...] = ()
+    """Where it lies."""
     labels: dict[str, str] = {}
+    """By which other policies select it."""
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A way for data. `gbit_s` in 10^9 bits per second, None: nothing is known of its speed, and plans take it for instant."""
 
     gbit_s: float | None = None
+    """Gigabits a second; left out: not known, so it takes no time."""
     usd_per_gb: float = 0.0
+    """USD for each gigabyte (10^9 bytes)."""
 
 
 class LinkRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The link from one place to another; each is the name of a site or of a region."""
 
     src: str
+    """Site or region that data comes from."""
     dst: str
+    """Site or region that it goes to."""
     link: Link
+    """How fast, and for how much."""
 
 
 class LinkRule(msgspec.Struct, frozen=True, tag="links", forbid_unknown_fields=True):
     """What is known of links: single ones, and what holds where no row does."""
 
     policy: str
+    """Name of the policy that it is from."""
     within_region: Link | None = None
+    """Between sites of one region."""
     between_regions: Link | None = None
+    """Between sites of different regions."""
     rows: tuple[LinkRow, ...] = ()
+    """Between two that are named: before the other two."""
 
 
 class Moves(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -74,7 +90,9 @@ class DataSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which data a rule is about: what lies at or below one of `uris`, and is registered with all of `labels`; empty fields admit all."""
 
     uris: tuple[str, ...] = ()
+    """At or below one of these addresses."""
     labels: dict[str, str] = {}
+    """Registered with all of these labels."""
     none: bool = False
     """No data at all."""
 

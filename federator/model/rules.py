@@ -17,8 +17,11 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs a rule is about; an empty field admits all. A queue admits itself and all below it."""
 
     queues: tuple[str, ...] = ()
+    """Jobs of these queues, or below them."""
     owners: tuple[str, ...] = ()
+    """Jobs of these users."""
     labels: dict[str, str] = {}
+    """Jobs that have all of these labels."""
     not_queues: tuple[str, ...] = ()
     """Not the jobs of these queues, or below them."""
 
@@ -27,19 +30,28 @@ class PoolSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which capacity a rule is about; an empty field admits all."""
 
     sites: tuple[str, ...] = ()
+    """Of these sites, by name."""
     kinds: tuple[str, ...] = ()
+    """Of sites of these kinds: `onprem`, `cloud`, `edge`."""
     providers: tuple[str, ...] = ()
+    """Rented from these providers."""
     regions: tuple[str, ...] = ()
+    """In these regions."""
     markets: tuple[Market, ...] = ()
+    """Of these markets: `owned`, `on-demand`, `spot`."""
     models: tuple[str, ...] = ()
+    """With GPUs of these models."""
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hours of the week, UTC, in which a rule holds: days 0 (Monday) to 6, minutes of the day, end exclusive."""
 
     days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+    """Days of the week: 0 (Monday) to 6."""
     from_minute: int = 0
+    """Minute of the day from which on it holds, 0 to 1,439, UTC."""
     to_minute: int = 1440
+    """Minute of the day up to which it holds, that one not included; 1,440 is midnight."""
     first_at: float | None = None
     """Not before that moment, seconds since the epoch."""
     until_at: float | None = None
@@ -71,16 +83,25 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
     """
 
     policy: str
+    """Name of the policy that it is from."""
     effect: Effect
+    """`allow` or `deny`."""
     scope: Scope = Scope()
+    """Which jobs it is about."""
     pools: PoolSelector = PoolSelector()
+    """Which capacity it is about."""
     window: Window | None = None
+    """When it holds; left out: always."""
     mode: BurstMode | None = None
+    """Where it allows what is rented: when. In `economic` mode for what renting gains, in `threshold` mode after a wait, `always`, or not now (`off`)."""
     for_waiting: bool = False
+    """In economic mode, whether a wait that is saved justifies renting as a deadline does."""
     after_wait_s: float | None = None
+    """In threshold mode, seconds of waiting after which it lets rent."""
     max_price_usd_h: float | None = None
     """Dearest instance, per hour, that it admits."""
     reason: str = ""
+    """Why, in the policy's own words; people are told."""
     data: DataSelector | None = None
     """It is about jobs with such inputs only: where it denies, those that read any of it; where it allows, those that read nothing else."""
     beyond: bool = False
@@ -99,10 +120,15 @@ class Opening(msgspec.Struct, frozen=True, tag="opening", forbid_unknown_fields=
     """
 
     policy: str
+    """Name of the policy that it is from."""
     pools: PoolSelector
+    """Which capacity it is about."""
     windows: tuple[Window, ...] = ()
+    """When it takes work; none: always."""
     closed: tuple[Window, ...] = ()
+    """When it does not, whatever `windows` say."""
     stops: bool = False
+    """Whether what runs there is stopped when it closes."""
 
 
 class CapUnit(StrEnum):
@@ -141,12 +167,19 @@ class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True)
     """
 
     policy: str
+    """Name of the policy that it is from."""
     unit: CapUnit
+    """What it counts: `gpus` or `jobs` in use, `usd-per-h` of rent, `usd` of rent over its period, rented `instances`."""
     limit: float
+    """How much at most, in `unit`."""
     scope: Scope = Scope()
+    """Which jobs it is about."""
     pools: PoolSelector = PoolSelector()
+    """Which capacity it is about."""
     period: Period = Period.NOW
+    """Over what USD are summed: calendar `day`, `week` or `month`, UTC; `total`; `now` is what is in use at once."""
     each: Each = Each.TOGETHER
+    """Whom it is for: all together (empty), each `owner`, or each `job`."""
     share: str = ""
     """Which of the policy's several caps of one period it is: the queue or owner that it is for."""
     hard: bool = True
@@ -163,14 +196,23 @@ class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_
     """
 
     policy: str
+    """Name of the policy that it is from."""
     queue: str
+    """Whose guarantee it is."""
     gpus: int
+    """GPUs that it has by right."""
     model: str = ""
+    """Of this model; empty: of any."""
     weight: float = 1.0
+    """Its share of what nobody is guaranteed, against its neighbours'."""
     borrowing_limit: int | None = None
+    """GPUs above the guarantee that it may use while their owners do not; left out: any number."""
     lending_limit: int | None = None
+    """GPUs of the guarantee that others may use while it does not; left out: all."""
     reclaim_s: float = 300.0
+    """Seconds within which what was lent is given back."""
     shortfall_usd_gpu_h: float = 20.0
+    """USD that an hour of each GPU it is short of counts as a cost."""
     cpus_milli: int = 0
     """0: as large a part of the cores as the GPUs are of all owned GPUs (of its model)."""
     memory_mib: int = 0
@@ -194,21 +236,32 @@ class PriceTerm(msgspec.Struct, frozen=True, tag="price", forbid_unknown_fields=
     """A price that steers the optimizer. The most specific queue's term wins."""
 
     policy: str
+    """Name of the policy that it is from."""
     kind: PriceKind
+    """What it is the price of, with its unit: `miss-usd-per-gpu-h`, a met deadline per GPU-hour of the expected run; `wait-usd-per-gpu-h`, an hour of waiting per GPU asked for; `wait-usd-per-h`, an hour of waiting, on top; `pool-usd-per-gpu-h`, a GPU-hour of what `pools` matches, on top."""
     usd: float
+    """USD, by the unit that `kind` names."""
     scope: Scope = Scope()
+    """Which jobs it is about."""
     pools: PoolSelector = PoolSelector()
+    """Which capacity it is about."""
     window: Window | None = None
+    """When it holds; left out: always."""
 
 
 class PreemptRule(msgspec.Struct, frozen=True, tag="preempt", forbid_unknown_fields=True):
     """Jobs in `who` may displace jobs in `victims` that have run at least `minimum_run_s`."""
 
     policy: str
+    """Name of the policy that it is from."""
     who: Scope
+    """Jobs that may displace others."""
     victims: Scope
+    """Jobs that may be displaced."""
     minimum_run_s: float = 0.0
+    """Who has run for less, in seconds, is left alone."""
     minimum_priority_gap: int = 1
+    """By so much the priority of who is displaced must be lower at least."""
     patience_s: float = 60.0
     """A job displaces others only when it would otherwise start later than this."""
     cool_down_s: float = 0.0
@@ -219,13 +272,21 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     """That a queue exists, and what intake gives a job that does not say: no decision row, but stored with the same set."""
 
     policy: str
+    """Name of the policy that it is from."""
     queue: str
+    """The queue's path."""
     interactive: bool = False
+    """Whether its jobs take the fast path."""
     deadline_budget_s: float | None = None
+    """A job without a deadline should be finished so many seconds after it was submitted."""
     max_duration_s: float | None = None
+    """A job that does not say is ended after so many seconds."""
     max_priority: int = 100
+    """Highest priority that a job may claim."""
     max_value_usd: float | None = None
+    """Highest value of a deadline that a job may claim, in USD; left out: any."""
     allow_must: bool = False
+    """Whether jobs may say that their deadline must be met."""
     usage_half_life_s: float | None = None
     """In its turn by weight, past use counts half after so long; None: only what is in use now counts."""
     usage_weights: dict[str, float] = {}

@@ -99,7 +99,9 @@ class ProblemOutside(_Part, frozen=True, kw_only=True):
     """What jobs that the file leaves out are expected to use of a row: `used` in its unit; `usd`: what one unit less would cost them."""
 
     used: Used
+    """So much of the row they are expected to use, in its unit."""
     usd: Amount
+    """USD that one unit less would cost them."""
 
 
 class ProblemLead(_Part, frozen=True, kw_only=True):
