@@ -114,7 +114,34 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
 Action = Place | Rent | Preempt
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class ReservedFor(StrEnum):
+    """Why free owned GPUs may idle beside a job that fits them."""
+
+    CHEAPER = "cheaper"
+    """Another owned place costs less, the wait for it included."""
+    DEADLINE = "deadline"
+    """Where it fits it would miss its deadline, and there it meets it."""
+    RENTAL = "rental"
+    """The same of what is to be rented."""
+    GANG = "gang"
+    """They are held for another job."""
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What free owned GPUs idle for beside a job that fits them, as it was weighed."""
+
+    why: ReservedFor
+    place: str
+    """The pool (of several members, the first one's) or the offer, by its key: that is waited for, or that is held."""
+    until_at: float
+    """By then at the latest the job starts there, with all that wait for that place before it; is the offer rented; or does the gang start."""
+    saves_usd: float = 0.0
+    """What a cheaper place saves, all told."""
+    for_job: str = ""
+    """Whom they are held for."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job that is not started by this plan, why, and what is expected of it.
 
     `home_start_at`, `home_finish_at` and `home_usd` are the forecast on owned capacity, and what the run costs there, with what the room is worth to others. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
@@ -131,6 +158,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     change: str = ""
     reason: str = ""
     """The name of the filter or situation that keeps it; of a job that will miss its deadline, what keeps anything from being rented for it."""
+    reserved: Reservation | None = None
+    """Why it does not start on free owned GPUs that it fits; None: there are none."""
 
 
 class ProposalKind(StrEnum):

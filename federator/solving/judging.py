@@ -11,7 +11,17 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.datasets import Moves
 from federator.model.outlook import Proof
-from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Waiting
+from federator.model.plans import (
+    Action,
+    Finding,
+    Place,
+    Plan,
+    Preempt,
+    Rent,
+    Reservation,
+    ReservedFor,
+    Waiting,
+)
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.checks import check
 from federator.planning.places.data import data_book
@@ -152,7 +162,7 @@ def _plan(problem: Problem, file: PlanFile) -> Plan:
         elif each.does == "rent" and each.rental is not None:
             actions.append(_rent(problem, jobs[each.job], each, each.rental))
         else:
-            waiting.append(Waiting(job=each.job, kind=each.reason_kind or "capacity", because=each.reason))
+            waiting.append(_waiting(each))
     running = {busy.placement: busy for pool in problem.snapshot.pools for busy in pool.busy}
     for stop in file.stops:
         victim = running.get(stop.placement)
@@ -177,6 +187,22 @@ def _plan(problem: Problem, file: PlanFile) -> Plan:
         actions=tuple(actions),
         waiting=tuple(waiting),
     )
+
+
+def _waiting(told: Assignment) -> Waiting:
+    kept = told.reserved
+    reserved = (
+        None
+        if kept is None
+        else Reservation(
+            why=ReservedFor(kept.why),
+            place=kept.place,
+            until_at=kept.until_at,
+            saves_usd=kept.saves_usd,
+            for_job=kept.for_job,
+        )
+    )
+    return Waiting(job=told.job, kind=told.reason_kind or "capacity", because=told.reason, reserved=reserved)
 
 
 def _place(problem: Problem, pools: Mapping[str, PoolView], job: JobView, told: Assignment) -> Place:

@@ -27,6 +27,7 @@ from federator.wire.solver_plan import (
     PlanFile,
     Range,
     Rental,
+    Reserved,
     StageRun,
     Stop,
 )
@@ -229,6 +230,20 @@ def _waits(world: World, job: JobView, entry: Waiting, when: _Expected | None) -
         reason=entry.because,
         reason_kind=entry.kind,
         change=entry.change,
+        reserved=_reserved(entry),
+    )
+
+
+def _reserved(entry: Waiting) -> Reserved | None:
+    kept = entry.reserved
+    if kept is None:
+        return None
+    return Reserved(
+        why=kept.why.value,
+        place=kept.place,
+        until_at=kept.until_at,
+        saves_usd=kept.saves_usd,
+        for_job=kept.for_job,
     )
 
 

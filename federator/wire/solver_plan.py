@@ -71,6 +71,21 @@ class DataMoved(_Part, frozen=True, kw_only=True):
     """From where, for people."""
 
 
+class Reserved(_Part, frozen=True, kw_only=True):
+    """What free owned GPUs idle for beside a job that fits them. The checker looks into each."""
+
+    why: Literal["cheaper", "deadline", "rental", "gang"]
+    """Another owned place costs less, the wait included; or meets the deadline that is missed where it fits; so does something that is to be rented; or another job is to have them."""
+    place: str
+    """What it waits for, or what is held: `site/member/pool` (of several members the first one's), or `provider/offer`."""
+    until_at: float
+    """By then at the latest it starts there, something is rented, or the other job starts. Seconds since the epoch, UTC."""
+    saves_usd: Annotated[float, Meta(ge=0)] = 0.0
+    """What a cheaper place saves, all told, in USD."""
+    for_job: str = ""
+    """Of GPUs that are held: for whom, by id."""
+
+
 class Assignment(_Part, frozen=True, kw_only=True):
     """What becomes of one job."""
 
@@ -104,6 +119,8 @@ class Assignment(_Part, frozen=True, kw_only=True):
     """Of one that waits: `capacity`, `quota`, `budget`, `filter`, `time` or `later`."""
     change: str = ""
     """Of one that waits: the smallest change that would help."""
+    reserved: Reserved | None = None
+    """Of one that waits beside free owned GPUs that it fits: what they idle for."""
     rental: Rental | None = None
     """For a rental: what and why."""
     moves: DataMoved | None = None

@@ -16,7 +16,7 @@ after dropping all blamed actions is valid as it stands. No action may count on 
 | 6 budgets | `money` | worst case recomputed from the offer; caps on USD, USD per hour and instances; the job's own `max_cost` |
 | 10 reasons | `completeness` | every job has an action or a reason (remark) |
 | 11 rentals pay | `completeness` | nobody is rented for while owned capacity would do in time (remark) |
-| 13 no idle GPU | `completeness` | no free, owned, permitted GPUs beside a waiting job that fits them (remark) |
+| 13 no idle GPU | `completeness`, `reserving` | no free, owned, permitted GPUs beside a waiting job that fits them, but for a reservation that holds (remark) |
 | 0 permission | `permission`, `evidence`, `identity` | the job's own constraints, what sites lend, filters, burst modes and their evidence, backoff |
 
 Promise 0 is this module's word for permission: what users, sites and policies forbid has no number of its own in the list of promises.

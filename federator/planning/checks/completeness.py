@@ -1,18 +1,20 @@
 """Promises 10, 11 and 13, as remarks: every job has a reason, no rental without need, and no idle GPU beside a job that fits it."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from federator.model.plans import Finding, Rent, Severity
+from federator.model.plans import Finding, Rent, Reservation, Severity
 from federator.model.snapshot import JobView, PoolView
+from federator.planning.checks import reserving
 from federator.planning.checks.ground import Ground, Target, expected_run_s
+from federator.planning.checks.money import check_own_cap
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
+from federator.planning.checks.reserving import Option
 
 Rooms = dict[tuple[str, tuple[int, int, int], bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
 MANY = 1_000_000
-_WORD = re.compile(r"[\w-]+")
 
 
 def remarks(ground: Ground) -> Iterator[Finding]:
@@ -36,43 +38,49 @@ def _reasons(ground: Ground) -> Iterator[Finding]:
 
 
 def _idle(ground: Ground) -> Iterator[Finding]:
-    """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time.
-
-    A reason that names another waiting job is a reservation for that one. A job that waits for a better place than those that are free says which.
-    """
-    reasons = {waiting.job: waiting.because for waiting in ground.plan.waiting}
-    choosy = {waiting.job for waiting in ground.plan.waiting if waiting.kind == "later"}
-    sites = {target.site for target in ground.targets}
+    """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time; but for a reservation that holds."""
+    reserved = {waiting.job: waiting.reserved for waiting in ground.plan.waiting}
     started = {action.job for action in ground.accepted}
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
-    known: dict[object, str | None] = {}
+    known: dict[object, list[Option]] = {}
     rooms: Rooms = {}
     for job in ground.snapshot.jobs:
         renting = job.id in rented
         if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
             continue
-        alike = _likeness(job, with_deadline=renting)
+        kept = None if renting else reserved.get(job.id)
+        alike = _likeness(job, with_deadline=renting), kept is None
         if alike not in known:
-            known[alike] = next(
-                (
-                    target.key
-                    for form in range(1 + len(job.forms))
-                    for target in ground.targets
-                    if _could_use(ground, job.as_form(form), target, rooms, in_time=renting)
-                ),
-                None,
-            )
-        key = known[alike]
-        if key is not None and renting:
+            options = _options(ground, job, rooms, in_time=renting)
+            known[alike] = list(islice(options, 1) if kept is None else options)
+        free = known[alike]
+        if free and renting:
             yield Finding(
-                Severity.REMARK, 11, job.id, f"rented for, though {key} is free, owned, and soon enough"
+                Severity.REMARK,
+                11,
+                job.id,
+                f"rented for, though {free[0][1].key} is free, owned, and soon enough",
             )
-        elif key is not None and _wants_gpus(job) and not _reserved(reasons.get(job.id, ""), job, reasons):
-            if job.id in choosy and sites.intersection(_WORD.findall(reasons[job.id])):
-                continue
-            yield Finding(
-                Severity.REMARK, 13, job.id, f"waits, though {key} has free GPUs that it fits and may use"
-            )
+        elif free and _wants_gpus(job):
+            yield from _unreserved(ground, job, kept, free)
+
+
+def _unreserved(
+    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option]
+) -> Iterator[Finding]:
+    """What leaves these free GPUs alone without a reservation that holds."""
+    text = "waits" if kept is None else reserving.broken(ground, job, kept, free)
+    if text is not None:
+        where = f"though {free[0][1].key} has free GPUs that it fits and may use"
+        yield Finding(Severity.REMARK, 13, job.id, f"{text}, {where}")
+
+
+def _options(ground: Ground, job: JobView, rooms: Rooms, *, in_time: bool) -> Iterator[Option]:
+    """What it could start on now."""
+    for form in map(job.as_form, range(1 + len(job.forms))):
+        for target in ground.targets:
+            if _could_use(ground, form, target, rooms, in_time=in_time):
+                yield form, target
 
 
 def _wants_gpus(job: JobView) -> bool:
@@ -94,6 +102,7 @@ def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in
         or any(check_filters(ground, job, target))
         or any(check_in_use(ground, job, target))
         or any(check_borrowing(ground, job, target))
+        or any(check_own_cap(job, target.moved(job).usd))
     )
 
 
@@ -107,10 +116,6 @@ def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> b
         opened = [each for each in pools if each.open]
         rooms[key] = sum(ground.hosts[each.key].more(rank, MANY, apart=job.apart) for each in opened)
     return rooms[key] >= job.nodes
-
-
-def _reserved(because: str, job: JobView, reasons: dict[str, str]) -> bool:
-    return any(word != job.id and word in reasons for word in _WORD.findall(because))
 
 
 def _likeness(job: JobView, *, with_deadline: bool) -> object:

@@ -26,7 +26,7 @@ def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> It
     worst = action.machines * worst_case_usd(job, target)
     if action.committed_usd < worst - TOLERANCE:
         yield Fault(6, f"the plan commits {action.committed_usd:.4f} USD, the worst case is {worst:.4f} USD")
-    yield from _own_cap(job, worst + target.moved(job).usd)
+    yield from check_own_cap(job, worst + target.moved(job).usd)
     yield from _moves(job, target, action)
     yield from _caps(ground, job, target, action)
 
@@ -37,7 +37,7 @@ def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> 
     yield from _moves(job, target, action)
     if pool is None or target.owned:
         if moves_usd:
-            yield from _own_cap(job, moves_usd)
+            yield from check_own_cap(job, moves_usd)
             yield from _caps(ground, job, target, action)
         return
     if job.max_duration_s is None:
@@ -46,7 +46,7 @@ def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> 
             f"a job without max_duration cannot use {target.key}, which is rented: nothing bounds what it costs",
         )
         return
-    yield from _own_cap(job, lease_share_usd(job, target) + moves_usd)
+    yield from check_own_cap(job, lease_share_usd(job, target) + moves_usd)
     yield from _caps(ground, job, target, action)
 
 
@@ -75,7 +75,8 @@ def _moves(job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault
         )
 
 
-def _own_cap(job: JobView, worst: float) -> Iterator[Fault]:
+def check_own_cap(job: JobView, worst: float) -> Iterator[Fault]:
+    """What it may cost at worst, with what was spent on it, is within the job's `max_cost`."""
     if job.max_cost_usd is not None and job.spent_usd + worst > job.max_cost_usd + TOLERANCE:
         yield Fault(
             6,

@@ -1,6 +1,8 @@
 """Caps and rentals, compiled: what a start adds to limits, which one stops it, and which rental may still come."""
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
+import numpy as np
+
 from federator.planning.kernels.compiled import compiled
 from federator.planning.kernels.tables import GPUS, JOB, JOBS, NOTHING, OFFER, USD, USD_PER_H, WORK
 
@@ -69,3 +71,12 @@ def later_case(s, klass, job):
         if blocking(s, klass, s.ways[s.cases[index].way], False) < 0:
             return index
     return -1
+
+
+@compiled
+def patient_until(s, kind):
+    """Until when those of a class that wait may wait for a cheaper place while owned GPUs idle: as the first that was submitted."""
+    until = np.inf
+    for index in range(kind.next, kind.last_member):
+        until = min(until, s.jobs[s.jobs[index].member].patient_until)
+    return until

@@ -202,6 +202,7 @@ def begin(s):
         kind.stopped_by = kind.stuck_by
         kind.stopped_at = kind.stuck_at
         kind.stopped_x = kind.stuck_x
+        kind.stopped_saves = kind.stuck_saves
 
 
 @compiled

@@ -10,7 +10,7 @@ from federator.planning.kernels.chances import is_late, missed, opened
 from federator.planning.kernels.compiled import compiled
 from federator.planning.kernels.holding import suffer, survives
 from federator.planning.kernels.hosts import choose, fits, give, link, needed_until, ranks_on, soonest_room
-from federator.planning.kernels.limits import blocking, count_in, later_case
+from federator.planning.kernels.limits import blocking, count_in, later_case, patient_until
 from federator.planning.kernels.tables import (
     BUDGET,
     BUSY,
@@ -154,7 +154,7 @@ def offer_start(s, job, klass, at, gained):
     if kind.asks < 0:
         ask(s, klass, job)
     avoids = s.jobs[job].first_avoided < s.jobs[job].last_avoided
-    held, capped, best = False, False, -1
+    held, capped, owned, best = False, False, False, -1
     best_first, best_usd, best_miss, best_lost = 0, 0.0, 0.0, False
     for number in range(kind.first_way, kind.last_way):
         way = s.ways[number]
@@ -178,13 +178,13 @@ def offer_start(s, job, klass, at, gained):
         miss = missed(kind, way, at, at - state.now)
         if too_dear(s, kind, way, at, miss):
             continue
-        usd = rank_usd(s, job, way, at, miss)
+        usd, owned = rank_usd(s, job, way, at, miss), owned or s.places[way.place].kind == OWNED
         first = way.option * OPTION + way.narrow + (way.if_late if is_late(kind, way, at) else 0)
         rank, best_rank = (first, usd, miss, lost), (best_first, best_usd, best_miss, best_lost)
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_first, best_usd, best_miss, best_lost = number, first, usd, miss, lost
     if best >= 0:
-        better = worth_waiting_for(s, job, klass, best, at, best_usd)
+        better = worth_waiting_for(s, job, klass, best, at, best_usd, owned)
         if better == FREE:
             choose_beside_hold(s, job, s.ways[best], at)
             start(s, job, best, at, False)
@@ -193,13 +193,11 @@ def offer_start(s, job, klass, at, gained):
 
 
 @compiled
-def worth_waiting_for(s, job, klass, best, at, best_usd):
+def worth_waiting_for(s, job, klass, best, at, best_usd, owned):
     """Why a job lets the best of its places that are free go by, or that it does not (`FREE`)."""
     kind, way = s.classes[klass], s.ways[best]
     better = better_later(s, job, klass, at) if is_late(kind, way, at) else FREE
-    if better == FREE:
-        better = cheaper_later(s, job, klass, at, best, best_usd)
-    return better
+    return better if better != FREE else cheaper_later(s, job, klass, at, best, best_usd, owned)
 
 
 @compiled
@@ -235,13 +233,14 @@ def least_here(s, job, klass, at, here, usd):
 
 
 @compiled
-def cheaper_later(s, job, klass, at, start, usd):
+def cheaper_later(s, job, klass, at, start, usd, owned):
     """Whether waiting for another owned place costs less, all told, than starting at once by that way for so much, for the last of those that are alike."""
     kind, state, here = s.classes[klass], s.state[0], s.ways[start]
     best, best_at, alike = -1, 0.0, kind.last_member - kind.next
     if alike >= MOST_ALIKE:
         return FREE
-    best_usd = least_here(s, job, klass, at, here, usd) - LEAST_GAIN
+    least_usd, until = least_here(s, job, klass, at, here, usd), patient_until(s, kind) if owned else np.inf
+    best_usd = least_usd - LEAST_GAIN
     for number in range(kind.first_way, kind.last_way):
         way, place = s.ways[number], s.places[s.ways[number].place]
         if place.kind != OWNED or s.flags[state.open_at + klass, way.place] == 0:
@@ -254,7 +253,6 @@ def cheaper_later(s, job, klass, at, start, usd):
         if rank_usd(s, job, way, at, missed(kind, way, at, at - state.now)) >= best_usd:
             continue
         state.epoch += 1
-        until = s.jobs[job].patient_until if s.places[here.place].kind == OWNED else np.inf
         begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, until, True)
         if begins <= at or begins == np.inf:
             continue
@@ -267,6 +265,7 @@ def cheaper_later(s, job, klass, at, start, usd):
     place = s.places[s.ways[best].place]
     place.awaited_s += alike * kind.size * s.ways[best].run_s / max(kind.size, place.all_gpus)
     note(kind, -1, s.ways[best].place, best_at)
+    kind.stuck_saves = least_usd - best_usd
     return CHEAPER
 
 

@@ -82,11 +82,11 @@ WAY = _record(
 CLASS = _record(
     # `frugal`: rented time is for its deadline only, as far as that is worth it.
     "first_way last_way first_row last_row forms frugal"
-    # What stops it now: which, the row or the job, the place; the same after what starts now.
+    # What stops it now: which, the row or the job, the place, and what waiting saves in billionths of a USD; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
     # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.
     " asks next first_member last_member head",
-    "not_before deadline value gpus size typical steep stuck_x stopped_x",
+    "not_before deadline value gpus size typical steep stuck_x stopped_x stuck_saves stopped_saves",
 )
 JOBS_RECORD = _record(
     "klass forbidden forced first_avoided last_avoided first_case last_case first_required last_required"

@@ -23,7 +23,7 @@ from federator.planning.plans.reclaim import Reclaim, reclaim
 from federator.planning.plans.resizing import resizes
 from federator.planning.plans.waking import wake_at
 from federator.planning.renting.case import Case, NoCase
-from federator.planning.scheduling.blocks import Block
+from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import in_form, moment, money, request, span
 from federator.planning.world.chances import late_share
@@ -252,11 +252,12 @@ class _Writer:
             home_usd=home.usd if home else 0.0,
             change=change,
             reason=reason,
+            reserved=self.scored.schedule.blocks.get(job.id, BUSY).reserved,
         )
 
     def _why(self, job: JobView) -> tuple[str, str, str, str]:
         """Kind, name of the reason, sentence and change for a job that waits."""
-        block = self.scored.schedule.blocks.get(job.id, Block("capacity", "busy"))
+        block = self.scored.schedule.blocks.get(job.id, BUSY)
         if block.kind == "time":
             return block.kind, block.situation, block.text, block.change
         if job.id in self.reclaims:
@@ -267,7 +268,7 @@ class _Writer:
             return "capacity", RECLAIMING, text, ""
         put_off = self.scored.later.get(job.id)
         if put_off is not None:
-            return self._put_off(job, put_off)
+            return self._put_off(job, put_off, block)
         if not self.world.home(job):
             return self._nowhere(job)
         block = block._replace(text=block.text or self._busy(job))
@@ -275,7 +276,7 @@ class _Writer:
             block = self._late(job, block)
         return block.kind, block.situation, block.text, block.change
 
-    def _put_off(self, job: JobView, case: Case) -> tuple[str, str, str, str]:
+    def _put_off(self, job: JobView, case: Case, block: Block) -> tuple[str, str, str, str]:
         home, when = self.evaluator.home.get(job.id), moment(case.rent_at, self.now)
         view = self.world.as_form(job, case.place)
         where, price = _so_many(view, self.world.places[case.place]), money(case.cost_usd)
@@ -283,6 +284,7 @@ class _Writer:
         late = f"it would finish at {by}, after its deadline" if home else "it can never run"
         text = f"would rent {where} at {when} for about {price} if home capacity does not free first: at home {late}"
         change = f"a deadline after {by}" if home else ""
+        text = f"{block.text}; {text}" if block.reserved and block.situation != "not-yet" else text
         return "later", "not-yet", text, change
 
     def _busy(self, job: JobView) -> str:

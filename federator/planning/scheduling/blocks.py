@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
+from federator.model.plans import Reservation, ReservedFor
 from federator.model.rules import CapRow
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.caps import QUEUE_UNITS, Caps
-from federator.planning.wording import gpus, moment
+from federator.planning.wording import gpus, moment, money
 
 
 class Block(NamedTuple):
@@ -16,6 +17,7 @@ class Block(NamedTuple):
     situation: str
     text: str = ""
     change: str = ""
+    reserved: Reservation | None = None
 
 
 BUSY = Block("capacity", "busy")
@@ -39,7 +41,8 @@ def held(job: JobView, at: Candidate, until_at: float, now: float) -> Block:
     """What is free is kept for a gang."""
     until = moment(until_at, now)
     text = f"free GPUs at {at.shown} are held for {job.name} ({job.id}, {gpus(job.gpus_total)}) until {until}"
-    return Block("capacity", "held", text, f"an estimate short enough to end by {until}")
+    reserved = Reservation(why=ReservedFor.GANG, place=at.names[0], until_at=until_at, for_job=job.id)
+    return Block("capacity", "held", text, f"an estimate short enough to end by {until}", reserved)
 
 
 def better_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
@@ -47,16 +50,18 @@ def better_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
     text = (
         f"where it fits now it would miss its deadline; {at.shown} is free at about {moment(start_at, now)}"
     )
-    return Block("later", "better-elsewhere", text, "a later deadline")
+    reserved = Reservation(why=ReservedFor.DEADLINE, place=at.names[0], until_at=start_at)
+    return Block("later", "better-elsewhere", text, "a later deadline", reserved)
 
 
-def cheaper_elsewhere(at: Candidate, start_at: float, now: float) -> Block:
-    """Starting where it fits costs more, all told, than waiting for another place."""
+def cheaper_elsewhere(at: Candidate, start_at: float, now: float, saves_usd: float) -> Block:
+    """Starting where it fits costs so much more, all told, than waiting for another place."""
     text = (
-        f"it waits for {at.shown}, where it can start by about {moment(start_at, now)}: with its run, its data, its wait and the risk "
-        f"to its deadline, that costs less than to start where it fits now"
+        f"it waits for {at.shown}, where it can start by {moment(start_at, now)}, with all that wait for it before: with its run, "
+        f"its data, its wait and the risk to its deadline, that costs {money(saves_usd)} less than to start where it fits now"
     )
-    return Block("later", "cheaper-elsewhere", text, "a higher price of waiting")
+    reserved = Reservation(why=ReservedFor.CHEAPER, place=at.names[0], until_at=start_at, saves_usd=saves_usd)
+    return Block("later", "cheaper-elsewhere", text, "a higher price of waiting", reserved)
 
 
 def to_be_rented(at: Candidate, rent_at: float, now: float) -> Block:
@@ -64,4 +69,5 @@ def to_be_rented(at: Candidate, rent_at: float, now: float) -> Block:
     text = (
         f"where it fits now it would miss its deadline; {at.shown} is to be rented at {moment(rent_at, now)}"
     )
-    return Block("later", "not-yet", text, "a later deadline")
+    reserved = Reservation(why=ReservedFor.RENTAL, place=at.names[0], until_at=rent_at)
+    return Block("later", "not-yet", text, "a later deadline", reserved)

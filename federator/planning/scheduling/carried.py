@@ -240,7 +240,7 @@ class Carried:
         if kind == t.TO_RENT:
             return blocks.to_be_rented(at, x, now)
         if kind == t.CHEAPER:
-            return blocks.cheaper_elsewhere(at, x, now)
+            return blocks.cheaper_elsewhere(at, x, now, float(row["stopped_saves"]) / 1e9)
         return self._capped(by, x, job, place)
 
     def _capped(self, row: int, used: float, job: JobView, place: int) -> Block:

@@ -7,6 +7,7 @@ classes × moments, and one more question per start.
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from federator.model.snapshot import JobView
 from federator.planning.world.problem import ClassKey, World
@@ -32,9 +33,9 @@ class Lanes:
         """All that still wait, in order."""
         return [job for _, job in sorted((e for lane in self._lanes.values() for e in lane), key=_turn)]
 
-    def behind(self, key: ClassKey) -> int:
-        """How many of a class still wait."""
-        return len(self._lanes[key])
+    def alike(self, key: ClassKey, most: int) -> list[JobView]:
+        """Those of a class that still wait, in order: the first so many."""
+        return [job for _, job in islice(self._lanes[key], most)]
 
     def turns(self) -> Iterator[tuple[ClassKey, JobView, "Turn"]]:
         """The first of each lane in the order of all jobs. Where it says `took`, the next of its lane has its turn where it stands."""

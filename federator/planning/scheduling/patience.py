@@ -4,7 +4,7 @@ The run, the data that has to be moved, the chance that the deadline is missed, 
 cheap and free soon. A schedule asks it for one job at a time, and what a job declines is offered to the next. Work that waits for a place speaks for its
 time there, so that no more waits than the place can serve.
 
-It ends. Beside owned GPUs that idle nobody is patient for longer than half a day after it was submitted, so that no place whose end keeps moving, and no
+It ends. Beside owned GPUs that idle and that he fits nobody is patient for longer than half a day after it was submitted, so that no place whose end keeps moving, and no
 stream of others that take it first, holds a job for ever. Rented time, which is paid for, may be declined for longer. And nobody is patient for the end of work that is overdue: when that ends nobody knows.
 """
 
@@ -36,21 +36,25 @@ class Patience:
         self._awaited_s = [0.0] * len(lots)
 
     def better(
-        self, job: JobView, at: float, here: int, total: int, alike: int, *, pays: bool
+        self, job: JobView, at: float, here: int, total: int, alike: Sequence[JobView], *, pays: bool
     ) -> Block | None:
         """What to wait for rather than to start by the choice `here` for so much, in billionths of a USD; None where starting is better.
 
         A job of several forms starts for what the cheapest of them costs there: it may be widened at once. It waits for another place, in
         whatever form, but not for a later entry of a list in order.
 
-        `pays`: the start would be on what is rented. Nothing idles for the wait then, so it may be of any length.
+        `pays`: it could start only on what is rented. Nothing owned idles for the wait then, so it may be of any length.
 
-        It is asked of the last of all that are `alike`: if that one is better off at once, this one may as well start. Fewer
+        It is asked of the last of all that are `alike`, and the half-day is that of the first that was submitted: if that one is better off at once, this one may as well start. Fewer
         than `MOST_ALIKE`, else it is not asked.
         """
-        least = total if pays or not job.forms else min(self._totals_here(job, here, at))
+        least = (
+            total
+            if self.world.places[here].rented or not job.forms
+            else min(self._totals_here(job, here, at))
+        )
         best, best_total, best_at = -1, least - LEAST_GAIN_USD * 1e9, 0.0
-        until = math.inf if pays else job.submitted_at + PATIENT_S
+        until = math.inf if pays else min(each.submitted_at for each in alike) + PATIENT_S
         for place in self.world.home(job):
             if self._is_no_choice(job, place, here) or self._total(job, place, at) >= best_total:
                 continue
@@ -58,14 +62,15 @@ class Patience:
             begins = self.lots[place].earliest(need_of(view), view.nodes, sure=True)
             if begins is None or not at < begins <= until:
                 continue
-            begins += self._awaited_s[self.world.place_of(place)] + self._busy_s(job, place, alike - 1)
+            begins += self._awaited_s[self.world.place_of(place)] + self._busy_s(job, place, len(alike) - 1)
             then = self._total(job, place, begins)
             if begins <= until and then < best_total:
                 best, best_total, best_at = place, then, begins
         if best < 0:
             return None
-        self._awaited_s[self.world.place_of(best)] += self._busy_s(job, best, alike)
-        return cheaper_elsewhere(self.world.places[best], best_at, self.world.now)
+        self._awaited_s[self.world.place_of(best)] += self._busy_s(job, best, len(alike))
+        saves_usd = (least - best_total) / 1e9
+        return cheaper_elsewhere(self.world.places[best], best_at, self.world.now, saves_usd)
 
     def _totals_here(self, job: JobView, here: int, at: float) -> list[int]:
         place_of = self.world.place_of

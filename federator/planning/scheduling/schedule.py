@@ -210,10 +210,10 @@ class _Engine(Board):
         if fitting:
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
-            alike = self.lanes.behind(self.world.key(job))
-            if better is None and alike < MOST_ALIKE:
+            alike = self.lanes.alike(self.world.key(job), MOST_ALIKE)
+            if better is None and len(alike) < MOST_ALIKE:
                 self.result.attempts += len(self.world.home(job))
-                pays = self.world.places[best.place].rented
+                pays = all(self.world.places[each.place].rented for each in fitting)
                 better = self.patience.better(job, at, best.place, best.total, alike, pays=pays)
             if better is None:
                 self._start(job, best.place, at, best.hosts)

@@ -94,14 +94,8 @@ def test_whatever_the_checker_blames_in_a_later_world_the_rest_still_holds(
 
 
 def _on_purpose(problem: Problem, plan: Plan, finding: Finding) -> bool:
-    """Free GPUs that a plan leaves alone knowingly.
-
-    A job that would miss its deadline where it fits may wait for a place where it meets it, and says so by its kind. And a job
-    may be rented for beside GPUs that are held for a gang which waits.
-    """
-    waiting = {entry.job: entry.kind for entry in plan.waiting}
-    if finding.promise == 13:
-        return waiting[finding.subject] == "later"
+    """A job may be rented for beside GPUs that are held for a gang which waits."""
+    waiting = {entry.job for entry in plan.waiting}
     return finding.promise == 11 and any(
         job.gpus_total > 1 for job in problem.snapshot.jobs if job.id in waiting
     )

@@ -53,19 +53,6 @@ def test_a_job_that_waits_beside_free_gpus_is_remarked() -> None:
     assert remarks(a_world([a_job()], [a_pool()]), a_plan(waiting=["job-a"])) == {("job-a", 13)}
 
 
-def test_gpus_that_are_held_for_a_named_job_are_not_idle() -> None:
-    world = a_world(
-        [a_job("job-a"), a_job("job-b", gpus=4)], [a_pool(nodes=1, free=(Shape(3, 64_000, 262_144),))]
-    )
-    plan = a_plan(waiting=["job-a", "job-b"])
-    for because, expected in (
-        ("held for big (job-b, 4 GPUs) until 12:00", set()),
-        ("held for job-a", {("job-a", 13)}),
-    ):
-        reason = replace(plan.waiting[0], because=because)
-        assert remarks(world, replace(plan, waiting=(reason, plan.waiting[1]))) == expected
-
-
 @pytest.mark.parametrize(
     "pool",
     [

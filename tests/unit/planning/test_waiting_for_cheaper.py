@@ -17,7 +17,7 @@ from federator.planning.kernels import tables
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling import patience
 from federator.planning.world import window
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
+from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, bursting, busy
 
 SOON = {"ends_at": NOW + 600.0, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144}
 
@@ -86,6 +86,36 @@ def test_the_line_for_the_place_counts_towards_half_a_day(others_run_s: float, g
 def test_so_do_those_that_are_alike(waited_s: float, go: int) -> None:
     tasks = [a_job(f"job-{n}", gpus=4, run_s=5 * HOUR, submitted_at=NOW - waited_s) for n in range(3)]
     assert len(starts(plan_greedily(two_places(*tasks)))) == go
+
+
+def test_the_first_that_was_submitted_counts_for_all_that_are_alike() -> None:
+    """One of a higher priority and the same class stands before one that has waited for longer."""
+    first, old = a_job("job-b", gpus=4, priority=60), a_job("job-c", gpus=4, submitted_at=NOW - 12 * HOUR)
+    world = two_places(first, old)
+    assert starts(plan_greedily(world)) != []
+    assert [finding for finding in check(world, plan_greedily(world)) if finding.promise == 13] == []
+
+
+def test_a_rented_machine_that_is_free_too_lets_nobody_wait_beside_owned_gpus_for_longer() -> None:
+    """The machine is paid for and the best there is, but home is better still, and the dear host idles."""
+    world = two_places(a_job(gpus=4, submitted_at=NOW - 13 * HOUR))
+    home, away = world.snapshot.pools
+    lease = a_lease(price_usd_gpu_h=2.0)
+    assert starts(
+        plan_greedily(a_world([*world.snapshot.jobs], [home, away, lease], rules=[bursting()]))
+    ) == ["job-a"]
+    without = a_world([*world.snapshot.jobs], [home, lease], rules=[bursting()])
+    assert starts(plan_greedily(without)) == [], "what is rented is paid for anyway"
+
+
+def test_what_is_said_is_what_was_weighed() -> None:
+    (waiting,) = plan_greedily(two_places(a_job(gpus=4))).waiting
+    assert waiting.reserved is not None
+    kept = waiting.reserved
+    assert (kept.why, kept.place, kept.until_at) == ("cheaper", "home/home-1/gpu", NOW + 600.0)
+    assert 15.0 < kept.saves_usd < 16.0, "16 by the price, less the wait"
+    assert "by 22:23" in waiting.because
+    assert f"{kept.saves_usd:.2f} USD less" in waiting.because
 
 
 def test_a_stream_of_others_that_take_the_place_does_not_hold_it_for_ever() -> None:

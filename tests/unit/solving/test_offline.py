@@ -45,6 +45,20 @@ def _by_job(plan: PlanFile) -> dict[str, Assignment]:
     return {each.job: each for each in plan.assignments}
 
 
+def test_what_gpus_idle_for_is_in_the_file_and_the_judge_looks_into_it() -> None:
+    soon = busy("place-1", "job-old", gpus=4, cpus_milli=64_000, memory_mib=262_144, ends_at=NOW + 600.0)
+    home = a_pool("home", nodes=1, free=(), busy=(soon,), price_usd_gpu_h=1.0)
+    problem = a_world([a_job(gpus=4)], [home, a_pool("away", nodes=1, price_usd_gpu_h=5.0)])
+    plan = read_plan(write(_run(problem)))
+    (told,) = plan.assignments
+    assert told.reserved is not None
+    assert (told.reserved.why, told.reserved.place) == ("cheaper", "home/home-1/gpu")
+    assert not judge(problem, plan).findings
+    for kept in (None, replace(told.reserved, until_at=NOW + 13 * HOUR)):
+        claims = replace(plan, assignments=(replace(told, reserved=kept),))
+        assert [finding.promise for finding in judge(problem, claims).findings] == [13]
+
+
 def test_the_plan_says_where_and_when_of_every_job() -> None:
     plan = _run(_crowded())
     told = _by_job(plan)
