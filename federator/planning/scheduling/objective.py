@@ -199,7 +199,7 @@ class Evaluator:
                 return planned
             if booking.start_at <= self.world.now:
                 return planned
-        case = self.bursting.later_case(job, caps) if job.deadline_at is not None else None
+        case = self.bursting.later_case(job, caps)
         if case is None:
             return planned
         delay_s = case.start_at - self.world.now

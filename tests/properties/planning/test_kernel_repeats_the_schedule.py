@@ -16,7 +16,7 @@ from federator.planning.scheduling.listed import at_home, starts_now
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
-from tests.support.worlds import HOUR, NOW, worlds_at_random
+from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, worlds_at_random
 
 at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -129,6 +129,14 @@ def test_where_cores_or_memory_are_guaranteed(
     row = GuaranteeRow("share", "research", gpus, cpus_milli=cpus_milli, memory_mib=memory_mib)
     snapshot = replace(problem.snapshot, rules=(*problem.snapshot.rules, row))
     _agree(Evaluator(World(replace(problem, snapshot=snapshot))), {})
+
+
+def test_what_is_to_be_rented_against_waiting_once_a_job_may_start() -> None:
+    """Without a deadline, too, the rental is put off and priced as such."""
+    job = a_job(gpus=8, not_before_at=NOW + 60.0, max_duration_s=2 * HOUR)
+    rules = [bursting(for_waiting=True)]
+    evaluator = Evaluator(World(a_world([job], [a_pool("edge", gpus_per_node=1)], [an_offer(gpus=8)], rules)))
+    assert set(_agree(evaluator, {}).later) == {job.id}
 
 
 @pytest.mark.parametrize("seed", [0, 1])
