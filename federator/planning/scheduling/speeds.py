@@ -21,6 +21,8 @@ DECLARED = 0.25
 With 0.4 a speed that is twice too high is found out by two runs in place of three, and right ones are moved more by chance."""
 GUESSED = 0.8
 """And how far speed 1 is off where nothing is declared: the standard deviation of ln(speed) over the five models of the synthetic family."""
+SURE = 2.0
+"""A declared speed stands while the runs of its own name are within so many standard errors of it: they differ by chance, and most speeds are declared about right."""
 TOLD = 0.05
 """A correction smaller than this is not told."""
 TELLS = 3
@@ -73,10 +75,22 @@ def learned_speeds(
     keeps = min(sorted(own_ones), key=lambda model: (abs(before[model].mean), -len(times.get(model, ()))))
     moved = after[keeps].mean - before[keeps].mean
     # Three digits: a view that would differ by less than a run says is not made anew.
-    found = {model: float(f"{math.exp(log.mean - moved):.3g}") for model, log in after.items()}
+    found = {
+        model: float(f"{math.exp(log.mean - moved):.3g}")
+        for model, log in after.items()
+        if model not in declared or not _agree(measured, before, model, keeps)
+    }
     found[keeps] = declared.get(keeps, 1.0)
     runs = {model: len(times[model]) for model in measured} if len(measured) > 1 else {}
     return Speeds({**declared, **found}, runs)
+
+
+def _agree(seen: Mapping[str, _Log], before: Mapping[str, _Log], model: str, keeps: str) -> bool:
+    """Whether runs on both of these models differ from what is declared by no more than chance."""
+    if not {model, keeps} <= seen.keys():
+        return False
+    off = seen[model].mean - seen[keeps].mean - (before[model].mean - before[keeps].mean)
+    return off**2 <= SURE**2 * (seen[model].variance + seen[keeps].variance)
 
 
 def _measured(times: Mapping[str, Sequence[float]]) -> dict[str, _Log]:
