@@ -10,7 +10,7 @@ from federator.planning.checks.ground import Ground, Target, expected_run_s
 from federator.planning.checks.money import check_own_cap
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
-from federator.planning.checks.reserving import Option
+from federator.planning.checks.reserving import Option, Starting
 
 Rooms = dict[tuple[str, tuple[int, int, int], bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
@@ -44,6 +44,7 @@ def _idle(ground: Ground) -> Iterator[Finding]:
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
     known: dict[object, list[Option]] = {}
     rooms: Rooms = {}
+    starts = reserving.starting(ground)
     for job in ground.snapshot.jobs:
         renting = job.id in rented
         if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
@@ -62,14 +63,14 @@ def _idle(ground: Ground) -> Iterator[Finding]:
                 f"rented for, though {free[0][1].key} is free, owned, and soon enough",
             )
         elif free and _wants_gpus(job):
-            yield from _unreserved(ground, job, kept, free)
+            yield from _unreserved(ground, job, kept, free, starts)
 
 
 def _unreserved(
-    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option]
+    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option], starts: Starting
 ) -> Iterator[Finding]:
     """What leaves these free GPUs alone without a reservation that holds."""
-    text = "waits" if kept is None else reserving.broken(ground, job, kept, free)
+    text = "waits" if kept is None else reserving.broken(ground, job, kept, free, starts)
     if text is not None:
         where = f"though {free[0][1].key} has free GPUs that it fits and may use"
         yield Finding(Severity.REMARK, 13, job.id, f"{text}, {where}")
