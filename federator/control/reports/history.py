@@ -57,6 +57,8 @@ class History:
         """Names with runs on several models, and what these alone say of ln(speed): by "owner" or "queue", and which."""
         self._leanings: dict[tuple[str, Key, Declared], Leaning] = {}
         self._speeds: dict[tuple[str, Key, Declared], Speeds] = {}
+        self._corrected: dict[str, dict[Key, float]] = {}
+        """Of an owner one error of each name, with what is known of speeds."""
         self._learned: Counter[Key] = Counter()
         self._news: set[Key] = set()
 
@@ -81,6 +83,7 @@ class History:
         if run.error is not None:
             self._err(job.owner, key, run)
         self._leanings.clear()
+        self._corrected.clear()
 
     def _compare(self, owner: str, key: Key, spec: JobSpec) -> None:
         """What the runs of that name say of speeds, for other names."""
@@ -88,6 +91,7 @@ class History:
         models = sorted({model for model, _ in own})
         owners, queues = self._measured["owner", owner], self._measured["queue", key[0]]
         if len(models) < 2 and key not in owners and key not in queues:
+            self._speeds = {each: speeds for each, speeds in self._speeds.items() if each[1] != key}
             return
         found = learned_speeds(spec.speed, own)
         for names in (owners, queues):
@@ -96,7 +100,8 @@ class History:
                 names[key] = {model: math.log(found.on(model)) for model in models}
             if len(names) > NAMES:
                 names.popitem(last=False)
-        self._speeds.clear()
+        known = self._speeds.items()
+        self._speeds = {each: speeds for each, speeds in known if each[0] != owner and each[1][0] != key[0]}
 
     def _compared(self, key: Key) -> list[tuple[str, float]]:
         """Runs that tell something about speeds: the model, and ln(seconds there), over the estimate where there are estimates."""
@@ -145,11 +150,14 @@ class History:
 
     def _others_errors(self, owner: str, key: Key) -> list[float]:
         """One error of each other name of that owner."""
-        return [
-            run.error + run.corrected(self._known_speeds(owner, other, run.declared))
-            for other, run in self._owners[owner].items()
-            if other != key and run.error is not None
-        ]
+        errors = self._corrected.get(owner)
+        if errors is None:
+            errors = self._corrected[owner] = {
+                name: run.error + run.corrected(self._known_speeds(owner, name, run.declared))
+                for name, run in self._owners[owner].items()
+                if run.error is not None
+            }
+        return [error for name, error in errors.items() if name != key]
 
     def take_news(self) -> set[Key]:
         """Queues and names that something was learned of since the last call."""
@@ -170,12 +178,12 @@ class History:
 
 def _run(job: Job, spec: JobSpec, run_s: float, form: int, model: str) -> _Run:
     """What is kept of it: an error and a model only of what ran in one piece."""
-    alone = job.epoch <= 1 and not job.saved_s
-    told = spec.estimate_s is not None and min(run_s, spec.estimate_s) >= SHORTEST_S and job.epoch <= 1
+    once, estimate_s = job.epoch <= 1, spec.estimate_s
+    told = once and estimate_s is not None and min(run_s, estimate_s) >= SHORTEST_S
     return _Run(
         run_s,
-        math.log(run_s / spec.estimate_s) if told and spec.estimate_s else None,
-        model if alone else "",
+        math.log(run_s / estimate_s) if told and estimate_s else None,
+        model if once and not job.saved_s else "",
         spec.speed.get(model, 1.0),
         tuple(sorted(spec.speed.items())),
         form,
