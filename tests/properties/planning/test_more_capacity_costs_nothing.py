@@ -1,13 +1,15 @@
 """One more host in an owned pool, and the solver's plan is no dearer, by the evaluator's reckoning.
 
 No theorem, since stages are heuristics: asserted for 97 of 100 fixed worlds at random. On 21 November 2026 it held in all of the 214 of 300 worlds that have an open
-owned pool. That as many jobs of one GPU start as there are GPUs is held in `test_tiny_worlds`.
+owned pool. Who starts may change: somebody who started may wait with the host, as a list starts another; so many do in few worlds, and `-rP` prints how many.
+That as many jobs of one GPU start as there are GPUs is held in `test_tiny_worlds`.
 """
 
 from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
+from federator.model.plans import Plan, Preempt
 from federator.model.snapshot import Problem
 from federator.solving.decide import decide
 from tests.properties.planning.test_tiny_worlds import WORTH_USD
@@ -18,8 +20,13 @@ the_same_worlds = settings(
 )  # fmt: skip
 
 
+def _placed(plan: Plan) -> set[str]:
+    return {action.job for action in plan.actions if not isinstance(action, Preempt)}
+
+
 def test_a_host_more_makes_the_plan_no_dearer() -> None:
     tried: list[bool] = []
+    unplaced: list[bool] = []
 
     @the_same_worlds
     @given(worlds_at_random())
@@ -31,8 +38,14 @@ def test_a_host_more_makes_the_plan_no_dearer() -> None:
         host = Shape(pool.gpus_per_node, pool.cpus_milli_per_node, pool.memory_mib_per_node)
         larger = replace(pool, nodes=pool.nodes + 1, free=(*pool.free, host))
         more = changed(problem, pools=tuple(larger if view is pool else view for view in pools))
-        tried.append(decide(more).objective_usd <= decide(problem).objective_usd + WORTH_USD)
+        before, after = decide(problem), decide(more)
+        tried.append(after.objective_usd <= before.objective_usd + WORTH_USD)
+        unplaced.append(bool(_placed(before) - _placed(after)))
 
     add_a_host()
     assert len(tried) > 150
+    print(
+        f"{len(tried)} worlds: dearer in {tried.count(False)}, somebody who started waits in {sum(unplaced)}"
+    )
     assert tried.count(True) >= 0.97 * len(tried)
+    assert sum(unplaced) <= 0.03 * len(tried)
