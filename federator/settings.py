@@ -48,6 +48,8 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most tasks of one array."""
     queued_jobs: int = 1_000_000
     """Most jobs that are not terminal; over it submissions are refused with 429."""
+    person_blobs: int = 10_000
+    """Most work directories of one person on record; over it uploads of theirs are refused with 429."""
     series: int = 10_000
     """Most series (`every`) on record, those among them that have ended and are not forgotten yet; over it new ones are refused with 429."""
     log_mib: int = 64

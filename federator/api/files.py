@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from aiohttp import web
 
 from federator.api.exchange import Call
+from federator.control.record.blob_owners import owned, owns, refuse_more
 from federator.control.record.records import OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import content_hash
@@ -23,6 +24,7 @@ async def put_blob(call: Call) -> web.Response:
     """Keep a work directory under its hash; keeping it twice is the same as once."""
     wanted = call.path("hash")
     call.core.sweeper.retention.refuse_bytes_if_full()
+    refuse_more(call.core.records, call.caller.name, wanted, call.core.settings.limits.person_blobs)
     data = await call.archive()
     found = await asyncio.to_thread(content_hash, data)
     if found != wanted:
@@ -32,13 +34,25 @@ async def put_blob(call: Call) -> web.Response:
             remedy="send them again, or under their hash",
         )
     await asyncio.to_thread(call.core.blobs.put, data)
+    await _note_owner(call, wanted)
     return web.Response(status=201)
 
 
 async def has_blob(call: Call) -> web.Response:
-    """Whether it is here already: then it need not be uploaded."""
-    found = await asyncio.to_thread(call.core.blobs.has, call.path("hash"))
+    """Whether they have uploaded it already: then it need not be uploaded again. Of others' bytes nothing is said."""
+    digest = call.path("hash")
+    if not owns(call.core.records, call.caller.name, digest):
+        return web.Response(status=404)
+    found = await asyncio.to_thread(call.core.blobs.has, digest)
+    if found:
+        await _note_owner(call, digest)
     return web.Response(status=200 if found else 404)
+
+
+async def _note_owner(call: Call, digest: str) -> None:
+    records, settings = call.core.records, call.core.settings.retention
+    fresh_s = settings.unused_blob_s / 2
+    await records.transact(lambda: owned(records, call.caller.name, digest, call.core.clock.now(), fresh_s))
 
 
 async def outputs(call: Call) -> web.Response:

@@ -48,7 +48,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview),
     Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201),
-    Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether a work directory is stored"),
+    Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether you have uploaded a work directory"),
     Route("GET", "/v1/series", series.list_series, PERSON, "List series: jobs that are submitted again and again", query=series.ListQuery, answer=list[http.SeriesRow]),
     Route("GET", "/v1/series/{name}", series.show, PERSON, "Show a series", query=series.WhoseQuery, answer=http.SeriesDetail),
     Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Submit no more runs of a series for now", query=series.WhoseQuery, answer=http.SeriesDetail),

@@ -49,6 +49,14 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
     """Bound at first use; the same key may repeat its join, another may not."""
 
 
+class BlobOwner(msgspec.Struct, frozen=True, gc=False):
+    """That somebody has uploaded these bytes, and when they last used them so. Only such a person may name them in a job file."""
+
+    owner: str
+    digest: str
+    at: float
+
+
 class Caller(msgspec.Struct, frozen=True):
     """Whoever makes a request, once the credential is checked."""
 

@@ -15,7 +15,7 @@ from federator.control.governing.desk import Compiled
 from federator.control.record.records import Changes
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape
-from federator.model.identity import Caller, Role
+from federator.model.identity import BlobOwner, Caller, Role
 from federator.model.jobs import Job
 from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus, RankStatus
 from federator.model.plans import Place, Plan
@@ -249,6 +249,12 @@ class World:
             return changes
 
         await self.core.records.transact(compute)
+
+    async def upload(self, data: bytes, caller: Caller = ADA) -> str:
+        """Keep a work directory of that person; its hash."""
+        digest = self.core.blobs.put(data)
+        await self.put(BlobOwner(caller.name, digest, self.clock.now()))
+        return digest
 
     async def submit(self, caller: Caller = ADA, client_id: str | None = None, **fields: Any) -> str:
         """Submit a job file; returns the first id."""

@@ -21,7 +21,7 @@ from federator.control.record.leadership import Reign
 from federator.kernel.errors import Bug, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
-from federator.model.identity import JoinToken, Token
+from federator.model.identity import BlobOwner, JoinToken, Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
@@ -103,6 +103,7 @@ TABLES: dict[type, _Table] = {
     Flag: _Table("flag/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
     Outputs: _Table("outputs/", lambda r: r.job, True),
+    BlobOwner: _Table("blob-owner/", lambda r: f"{r.digest}/{r.owner}", True),
     Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),
 }
@@ -121,6 +122,7 @@ Record = (
     | Flag
     | Spec
     | Outputs
+    | BlobOwner
     | Event
     | LedgerEntry
 )
@@ -168,6 +170,8 @@ class Records:
         """By owner and name."""
         self.flags: dict[str, Flag] = {}
         self.outputs: dict[str, Outputs] = {}
+        self.blob_owners: dict[str, BlobOwner] = {}
+        """By digest and owner."""
         self.index = JobIndex(self.jobs)
         """The same jobs in order, by owner, queue, status and name."""
         self.arrays: dict[str, dict[str, Job]] = {}
@@ -203,6 +207,7 @@ class Records:
             Flag: self.flags,
             Spec: self._specs,
             Outputs: self.outputs,
+            BlobOwner: self.blob_owners,
         }
 
     async def load(self) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.record.blob_owners import owns
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.intake_checks import QueueBook, check_limits
@@ -57,9 +58,11 @@ class Acceptance:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
         queues = self.queues()
         spec = request.spec
-        if spec.workdir is not None and not self._blobs.has(spec.workdir):
+        if spec.workdir is not None and not self._may_use(caller, spec.workdir):
             raise Invalid(
-                "no such blob is stored", field="$.workdir", remedy="upload it first: PUT /v1/blobs/{hash}"
+                "you have uploaded no such work directory",
+                field="$.workdir",
+                remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
         terms = queues.terms(request.queue or caller.default_queue)
         now = self._scribe.clock.now()
@@ -83,6 +86,10 @@ class Acceptance:
             after=tuple(self._predecessor(caller, name) for name in request.after),
         )
         return spec, job
+
+    def _may_use(self, caller: Caller, digest: str) -> bool:
+        """Whether the bytes are theirs, and here. The answer is the same for what is not here and for what is another's."""
+        return owns(self._records, caller.name, digest) and self._blobs.has(digest)
 
     def queues(self) -> QueueBook:
         """The queues of the policies in force."""

@@ -23,7 +23,8 @@ import msgspec
 from federator.control.accounts.money import jobs_with_counted_moves
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.records import Changes, Records
-from federator.control.upkeep.series_keeping import folders_of_series, surplus_runs, without_forgotten
+from federator.control.upkeep.blob_keeping import BlobKeeping
+from federator.control.upkeep.series_keeping import surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
 from federator.model.capacity import LEASE_ENDED
@@ -62,8 +63,7 @@ class Retention:
         self._clock = clock
         self._settings = settings
         self._usage = Usage(0, 0)
-        self._workdirs: dict[str, str | None] = {}
-        """What each spec names, by the spec's hash."""
+        self._bytes = BlobKeeping(records, blobs)
         self._ledger_lines: int | None = None
         """None: not counted yet."""
         records.subscribe(self._count)
@@ -73,7 +73,11 @@ class Retention:
         self._usage = await asyncio.to_thread(self._blobs.usage)
         dropped = await self._drop_jobs()
         await self._drop_specs()
-        await self._drop_blobs()
+        await self._bytes.sweep(
+            self._clock.now(),
+            self._settings.unused_blob_s,
+            self._clock.real_delay_s(self._settings.unused_blob_s),
+        )
         await self._drop_ledger()
         await self._decisions.drop_before(self._clock.now() - self._settings.decisions_s)
         await self._drop_credentials()
@@ -207,29 +211,6 @@ class Retention:
     def _without_specs(self, digests: Sequence[str]) -> Changes:
         still = set(self._records.unused_specs())
         return Changes(deletes=[f"spec/{digest}" for digest in digests if digest in still])
-
-    async def _drop_blobs(self) -> None:
-        unused_for_s = self._clock.real_delay_s(self._settings.unused_blob_s)
-        unused = await asyncio.to_thread(self._blobs.unused, unused_for_s)
-        if not unused:
-            return
-        # Whoever names one from here on has used it first, and `drop` looks again.
-        named = await self._named()
-        for digest in unused:
-            if digest not in named:
-                await asyncio.to_thread(self._blobs.drop, digest, unused_for_s)
-
-    async def _named(self) -> set[str | None]:
-        """The bytes that a record names. Specs are decoded once, and with pauses: there may be very many."""
-        records = self._records
-        specs = {job.spec_hash for job in records.jobs.values()}
-        self._workdirs = {digest: each for digest, each in self._workdirs.items() if digest in specs}
-        for number, digest in enumerate(specs - self._workdirs.keys(), 1):
-            self._workdirs[digest] = records.spec(digest).workdir
-            if number % 500 == 0:
-                await asyncio.sleep(0)
-        parts = {part.digest for outputs in records.outputs.values() for part in outputs.parts}
-        return {*self._workdirs.values(), *parts, *folders_of_series(records)}
 
     # ---------------------------------------------------------------------------------------------------------- ledger
 

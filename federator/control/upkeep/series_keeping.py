@@ -1,27 +1,18 @@
 """What is kept for the sake of series, and what of theirs need not be kept any more."""
 
-import msgspec
-
+from federator.control.record.blob_owners import folder_of
 from federator.control.record.records import Changes, Records
 from federator.model.series import series_key
-from federator.wire.jobfile import BLOB_PREFIX
 
 MOST = 100
 """Rows that one transaction drops."""
-
-
-class _Folder(msgspec.Struct):
-    """Of a job file, the work directory."""
-
-    workdir: str = ""
 
 
 def folders_of_series(records: Records) -> set[str]:
     """The work directories of runs to come."""
     open_series = [each for each in records.series.values() if each.ended_at is None or each.filling]
     files = {each.file for each in open_series} | {each.filling.file for each in open_series if each.filling}
-    found = {msgspec.json.decode(file, type=_Folder).workdir for file in files}
-    return {name.removeprefix(BLOB_PREFIX) for name in found if name}
+    return {folder_of(file) for file in files} - {""}
 
 
 def surplus_runs(records: Records) -> set[str]:

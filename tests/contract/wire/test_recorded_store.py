@@ -15,6 +15,7 @@ from federator.control.record.records import TABLES, Records
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Damaged, Permanent
 from federator.model.capacity import LeaseStatus
+from federator.model.identity import BlobOwner
 from federator.model.jobs import JobStatus
 from federator.model.series import Series
 from federator.ports import Put, Transaction
@@ -23,7 +24,10 @@ from federator.store.sqlite_file import SCHEMA_VERSION
 from tests.support.dispatch import ADA, World, make_world
 
 RECORDED = Path(__file__).parent / "store-v1.db"
-LATER: dict[type, Path] = {Series: Path(__file__).parent / "series-v1.json"}
+LATER: dict[type, Path] = {
+    Series: Path(__file__).parent / "series-v1.json",
+    BlobOwner: Path(__file__).parent / "blob-owner-v1.json",
+}
 """Kinds of rows that came after it, each as it was first written."""
 NOT_NEEDED = {"last_seen_at"}
 """No longer written: it had a default then, and nobody read it."""

@@ -13,7 +13,6 @@ from federator.api import exchange
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
 from federator.control.record.leadership import LEADER_KEY
-from federator.kernel.ids import content_hash
 from federator.model.identity import Role
 from federator.ports import Put, Transaction
 from federator.settings import LimitSettings
@@ -368,17 +367,6 @@ async def test_a_log_is_cut_at_its_limit_wherever_an_agent_says_it_goes_on(rig: 
         answer = await agent.ask("PUT", f"/agent/v1/logs/{row.id}/0?offset={offset}", data=b"x")
         assert answer.status == 200
     assert rig.world.core.blobs.log_length(f"{row.id}/0") <= 2**20 + 100
-
-
-async def test_a_work_directory_of_another_is_no_secret_but_cannot_be_read_back(rig: Rig) -> None:
-    """Whoever knows the hash has the bytes already; nobody may download by it."""
-    data = archive(secret="x")
-    digest = content_hash(data)
-    assert (await rig.ask("PUT", f"/v1/blobs/{digest}", "ada", data=data)).status == 201
-    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "bob")).status == 200
-    assert (await rig.ask("GET", f"/v1/blobs/{digest}", "bob")).status == 405
-    agent = await rig.agent("south")
-    assert (await agent.ask("GET", f"/agent/v1/blobs/{digest}")).status == 404
 
 
 async def test_a_dispatcher_that_no_longer_leads_accepts_nothing(rig: Rig) -> None:

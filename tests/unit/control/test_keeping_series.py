@@ -25,7 +25,7 @@ async def test_of_runs_that_are_over_the_newest_are_kept_and_all_for_seven_days(
 
 async def test_the_folder_of_runs_to_come_is_kept_and_an_ended_series_is_forgotten_after_its_runs() -> None:
     world = await a_world()
-    folder = world.core.blobs.put(b"\x1f\x8b packed")
+    folder = await world.upload(b"\x1f\x8b packed")
     await again_and_again(world, workdir=f"sha256:{folder}", every="0 3 1 12 *")
     world.clock.advance(3 * 24 * HOUR)
     await world.core.sweeper.sweep()

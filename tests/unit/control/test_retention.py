@@ -70,7 +70,7 @@ def a_workdir(text: str) -> bytes:
 
 
 async def test_a_finished_job_goes_with_all_that_is_kept_of_it_when_its_time_is_over(world: World) -> None:
-    workdir = world.core.blobs.put(a_workdir("a"))
+    workdir = await world.upload(a_workdir("a"))
     job = await run(world, workdir=f"sha256:{workdir}", client_id="once")
     placement = next(iter(world.core.records.placements))
     output = world.core.blobs.put(a_workdir("b"))
@@ -90,6 +90,7 @@ async def test_a_finished_job_goes_with_all_that_is_kept_of_it_when_its_time_is_
     await later(world, 31)
     assert world.core.blobs.get(workdir) is None
     assert await stored(world, "spec/") == []
+    assert await stored(world, "blob-owner/") == []
     assert world.core.blobs.usage().blobs_bytes == 0
 
 

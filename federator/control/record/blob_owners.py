@@ -1,0 +1,64 @@
+"""Who has uploaded which bytes. Bytes are kept once, whoever sends them; a hash alone opens nothing, because anybody may come to know one."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from federator.control.record.records import Changes, Records
+from federator.kernel.errors import TooMany
+from federator.model.identity import BlobOwner
+from federator.wire.jobfile import BLOB_PREFIX
+
+MOST = 100
+"""Rows that one transaction drops."""
+
+
+def owns(records: Records, owner: str, digest: str) -> bool:
+    """Whether that person has uploaded these bytes, or has a series that names them: it may be older than this note."""
+    return f"{digest}/{owner}" in records.blob_owners or _in_a_series(records, owner, digest)
+
+
+def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
+    """Raise `TooMany` when that person has as many work directories on record as one may, and this would be another."""
+    if f"{digest}/{owner}" in records.blob_owners:
+        return
+    if sum(each.owner == owner for each in records.blob_owners.values()) >= most:
+        raise TooMany(
+            f"{most} work directories of yours are kept, which is the limit (limits.person_blobs)",
+            retry_after_s=60.0,
+            remedy="wait until jobs of yours that need them are forgotten, or submit several jobs with one folder",
+        )
+
+
+def owned(records: Records, owner: str, digest: str, now: float, fresh_s: float) -> Changes:
+    """Note that they own the bytes and use them now. A note younger than `fresh_s` stays as it is."""
+    changes = Changes()
+    known = records.blob_owners.get(f"{digest}/{owner}")
+    if known is None or known.at < now - fresh_s:
+        changes.put(BlobOwner(owner, digest, now))
+    return changes
+
+
+def disowned(records: Records, digests: Collection[str], before: float) -> Changes:
+    """Some of the notes dropped that are about these bytes, and older."""
+    old = [
+        f"blob-owner/{key}"
+        for key, each in records.blob_owners.items()
+        if each.digest in digests and each.at <= before
+    ]
+    return Changes(deletes=old[:MOST])
+
+
+def folder_of(file: str) -> str:
+    """The work directory that a series' job file names, or an empty text."""
+    return msgspec.json.decode(file, type=_Folder).workdir.removeprefix(BLOB_PREFIX)
+
+
+class _Folder(msgspec.Struct):
+    """Of a job file, the work directory."""
+
+    workdir: str = ""
+
+
+def _in_a_series(records: Records, owner: str, digest: str) -> bool:
+    return any(each.owner == owner and folder_of(each.file) == digest for each in records.series.values())
