@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 REAL = ("system/", "integration/", "federation/", "docs/test_walkthroughs.py")
 """Where tests start processes of their own, or talk over real connections."""
 CONTRACT = "contract/"
-SERVERS = {"aws", "etcd", "kubernetes", "local", "slurm"}
+SERVERS = {"aws", "etcd", "kubernetes", "local", "local-sandbox", "local-users", "slurm"}
 PRETENDED = {"fake", "limited", "memory"}
 """Parameters of the contract suites: what stands for real processes, and what does without."""
 CLUSTERS = ("/kube/", "/slurm/", "federation/", "[kube", "[slurm", "test_bench")

@@ -28,6 +28,7 @@ from federator_agent.home import settle
 from federator_agent.joining import change_key, reason
 from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys
+from federator_agent.local.confinement import Launch
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
 from federator_agent.slurm import checks as slurm_checks
@@ -240,7 +241,8 @@ async def _run_once(directory: Path, environment: dict[str, str]) -> int | None:
     ranks = LocalRanks(SystemClock())
     over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
     command = ["/bin/sh", "-c", f"exit {_CHECK_CODE}"]
-    ranks.start(directory, directory, command, environment, lambda _, code, __: over.set_result(code))
+    launch = Launch(command, environment)
+    ranks.start(directory, directory, launch, lambda _, code, __: over.set_result(code))
     return await asyncio.wait_for(over, 10)
 
 

@@ -21,6 +21,7 @@ from federator.model.placements import Cause, PlacementStatus
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.link import Bulk
+from federator_agent.local.confinement import Confinement, shared
 from federator_agent.spool import Spool
 
 if TYPE_CHECKING:  # they raise the errors below
@@ -112,6 +113,8 @@ class Surroundings(NamedTuple):
     tasks: Tasks
     tell: Callable[[Event], None]
     secrets: "Mapping[str, Secret]" = MappingProxyType({})
+    confinement: Confinement = shared()
+    """What stands between the jobs of this host."""
 
     def checkpoints(self, record: Record) -> Path:
         """Where a job's checkpoints are kept on this host, from one placement to the next."""

@@ -25,6 +25,7 @@ from federator_agent import archives
 from federator_agent.environment import lasting_environment
 from federator_agent.link import Bulk
 from federator_agent.local import traces
+from federator_agent.local.confinement import Confinement, Place, shared
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.local.watchdog import Fence
 from federator_agent.runtime import StagingError
@@ -48,13 +49,16 @@ class SharedSetup:
 class Staging:
     """Work directories and set-ups of one agent, under its state directory."""
 
-    def __init__(self, state_dir: Path, bulk: Bulk, ranks: LocalRanks) -> None:
+    def __init__(
+        self, state_dir: Path, bulk: Bulk, ranks: LocalRanks, confinement: Confinement | None = None
+    ) -> None:
         self._blobs = state_dir / "blobs"
         self._setups = state_dir / "setups"
         for directory in (self._blobs, self._setups):
             directory.mkdir(exist_ok=True)
         self._bulk = bulk
         self._ranks = ranks
+        self._confinement = confinement or shared()
         self._running: dict[str, SharedSetup] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
@@ -76,6 +80,7 @@ class Staging:
         environment: dict[str, str],
         setting_up: Callable[[], None],
         fence: Fence | None = None,
+        owner: str = "",
     ) -> None:
         """Make `work` ready. `setting_up` is called when there is a script to wait for, and nothing from elsewhere. Raises `StagingError`.
 
@@ -86,7 +91,7 @@ class Staging:
             if spec.setup is not None:
                 await self._fetch(spec)
                 setting_up()
-                tree = await self._set_up(spec, spec.setup, log_file, environment, fence)
+                tree = await self._set_up(spec, spec.setup, log_file, environment, fence, owner)
                 await _copy_tree(tree, work)
             else:
                 await self._unpack(spec, work)
@@ -114,11 +119,19 @@ class Staging:
             await asyncio.to_thread(archives.unpack, archive, target)
 
     async def _set_up(
-        self, spec: JobSpec, script: str, log_file: Path, environment: dict[str, str], fence: Fence | None
+        self,
+        spec: JobSpec,
+        script: str,
+        log_file: Path,
+        environment: dict[str, str],
+        fence: Fence | None,
+        owner: str,
     ) -> Path:
-        """The tree in which the script has run, by this placement or an earlier one."""
+        """The tree in which the script has run, by this placement or an earlier one. Where jobs are kept apart, one of the same owner."""
         stays_s = fence.stop_within_s if fence else None
         made_of = [spec.workdir, script, lasting_environment(spec), stays_s]
+        if self._confinement.apart:
+            made_of.append(owner)
         key = content_hash(msgspec.json.encode(made_of, order="sorted"))
         directory = self._setups / key
         if key not in self._running and (directory / "done").exists():
@@ -127,7 +140,9 @@ class Staging:
             return directory / "tree"
         shared = self._running.get(key)
         if shared is None:
-            task = asyncio.create_task(self._run_setup(spec, script, directory, environment, fence))
+            task = asyncio.create_task(
+                self._run_setup(spec, script, Place(directory, directory / "tree", owner), environment, fence)
+            )
             shared = self._running[key] = SharedSetup(directory, task)
             task.add_done_callback(lambda _: self._running.pop(key, None))
         shared.waiting += 1
@@ -140,17 +155,19 @@ class Staging:
         return directory / "tree"
 
     async def _run_setup(
-        self, spec: JobSpec, script: str, directory: Path, environment: dict[str, str], fence: Fence | None
+        self, spec: JobSpec, script: str, place: Place, environment: dict[str, str], fence: Fence | None
     ) -> None:
+        directory = place.own
         _make_empty(directory)
-        tree = directory / "tree"
-        await self._unpack(spec, tree)
+        await self._unpack(spec, place.work)
+        await asyncio.to_thread(self._confinement.own, place, fresh=True)
+        base = {name: value for name, value in environment.items() if name not in spec.env}
+        launch = self._confinement.launch(place, ["/bin/sh", "-c", script], environment, base)
         over: asyncio.Future[tuple[int | None, str]] = asyncio.get_running_loop().create_future()
         self._ranks.start(
             directory,
-            tree,
-            ["/bin/sh", "-c", script],
-            environment,
+            place.work,
+            launch,
             lambda _, code, detail: None if over.done() else over.set_result((code, detail)),
             # It has nothing to save, and others may wait for it who have a shorter grace.
             fence._replace(grace_s=0.0) if fence else None,

@@ -240,3 +240,5 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     """Where all ranks of a gang over several members find each other, `host:port`; empty: at this member."""
     form: int = 0
     """Which of the spec's forms runs. Agents from before it are never told another than the first: they do not claim `needs.FORMS`."""
+    owner: str = ""
+    """Whose job it is, so that the site can run it as his own user; empty: not said. Agents that do not ask for it (`Hello.knows`) are not told."""

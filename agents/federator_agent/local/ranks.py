@@ -6,6 +6,7 @@ is the same for shims that this agent started and for those that its life before
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
 from federator_agent.local import traces
+from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, exports
 from federator_agent.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.local.traces import MARK, Shim
 from federator_agent.local.watchdog import ASKED, Fence
@@ -63,8 +65,7 @@ class LocalRanks:
         self,
         directory: Path,
         work: Path,
-        command: list[str],
-        environment: dict[str, str],
+        launch: Launch,
         ended: Ended,
         fence: Fence | None = None,
     ) -> None:
@@ -80,31 +81,37 @@ class LocalRanks:
             os.close(lock)
             raise OSError(f"{directory} has been used")
         watchdog = ("", "")
+        output = given = -1
         try:
+            output = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             if fence is not None:
                 fence.write(directory)
                 watchdog = (sys.executable, str(PACKAGES))
+            mark: dict[str, str] = {MARK: str(directory)}
+            actions: list[tuple[int, int, int]] = []
+            if launch.given is not None:
+                given = _to_read(exports(launch.given | mark))
+                actions = [(os.POSIX_SPAWN_DUP2, given, GIVEN_DESCRIPTOR)]
+            if launch.log_owner is not None:
+                os.fchown(output, launch.log_owner, -1)
             pid = os.posix_spawn(
                 "/bin/sh",
-                ["sh", "-c", SHIM, "shim.sh", str(directory), str(work), *watchdog, *command],
-                environment | {MARK: str(directory)},
+                ["sh", "-c", SHIM, "shim.sh", str(directory), str(work), *watchdog, *launch.command],
+                launch.environment | mark,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (
-                        os.POSIX_SPAWN_OPEN,
-                        1,
-                        str(directory / "log"),
-                        os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-                        0o600,
-                    ),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, output, 2),
                     (os.POSIX_SPAWN_DUP2, lock, LOCK_DESCRIPTOR),
+                    *actions,
                 ],
                 setsid=True,
             )
             self._watch(directory, os.pidfd_open(pid), ended)
         finally:
-            os.close(lock)
+            for descriptor in (lock, output, given):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
     def begun(self, directory: Path) -> bool:
         """Whether a rank was started, in this life of the agent or an earlier one."""
@@ -254,3 +261,16 @@ class LocalRanks:
         self._watched.clear()
         for task in self._tasks:
             task.cancel()
+
+
+def _to_read(data: bytes) -> int:
+    """A descriptor that reads so much, and is none of those that a shim is given. No file that anybody else could read has it."""
+    memory = os.memfd_create("given")
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(memory, view) :]
+        os.lseek(memory, 0, os.SEEK_SET)
+        return fcntl.fcntl(memory, fcntl.F_DUPFD_CLOEXEC, LOCK_DESCRIPTOR + 1)
+    finally:
+        os.close(memory)

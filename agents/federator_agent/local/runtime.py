@@ -5,10 +5,13 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives, secrets
 from federator_agent.core import events as ev
+from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import (
@@ -18,6 +21,7 @@ from federator_agent.environment import (
     rank_environment,
     setup_environment,
 )
+from federator_agent.local.confinement import Place
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
 from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
@@ -36,7 +40,8 @@ class LocalRuntime:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._ranks = LocalRanks(around.clock)
-        self._staging = Staging(around.spool.directory, around.bulk, self._ranks)
+        self._confinement = around.confinement
+        self._staging = Staging(around.spool.directory, around.bulk, self._ranks, around.confinement)
 
     def resume(self, records: Sequence[Record]) -> None:
         """End set-ups whose result nobody would learn."""
@@ -59,7 +64,12 @@ class LocalRuntime:
         refuse_image(spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
         await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
-        await self._staging.prepare(spec, work, log_file, environment, setting_up, fence)
+        owner = record.entry.owner
+        await self._staging.prepare(spec, work, log_file, environment, setting_up, fence, owner)
+        try:
+            await asyncio.to_thread(self._confinement.own, self._place(record), fresh=True)
+        except OSError as error:
+            raise StagingError(Cause.STAGING, f"its folders cannot be given to its user: {error}") from None
         return Prepared(free_port())
 
     async def unprepare(self, placement: str) -> None:
@@ -90,11 +100,13 @@ class LocalRuntime:
                 if not self._ranks.watches(directory):  # nobody would tell of it
                     self.find(record, slot.rank)
                 continue
-            environment = self._around.environment | device_environment(slot)
+            environment = self._around.environment | device_environment(self._as_seen(slot))
             environment |= rank_environment(record, spec, slot.rank, where)
             try:
                 environment |= secrets.variables(self._around.secrets, spec)
-                self._ranks.start(directory, self._work(placement), command, environment, ended, fence)
+                place = self._place(record, slot)
+                launch = self._confinement.launch(place, command, environment, self._around.environment)
+                self._ranks.start(directory, place.work, launch, ended, fence)
             except (OSError, ValueError, StagingError) as error:
                 ended(self._around.clock.now(), None, f"it could not be started: {error}")
             else:
@@ -132,7 +144,9 @@ class LocalRuntime:
         return await asyncio.to_thread(archives.pack, work, spec.outputs, archive) > 0
 
     async def discard(self, placement: str, checkpoints_of: str | None) -> None:
-        """All of it is in the agent's own directory."""
+        """All of it is in the agent's own directory, which it removes."""
+        del checkpoints_of
+        self._confinement.release(self._work(placement))
 
     def close(self) -> None:
         """Stop watching."""
@@ -159,6 +173,28 @@ class LocalRuntime:
         spool = self._around.spool
         own = spool.placements / record.entry.placement
         return Folders(spool.directory / "inputs", own / "inputs", self._around.checkpoints(record))
+
+    def _place(self, record: Record, slot: Slot | None = None) -> Place:
+        folders, work = self._folders(record), self._work(record.entry.placement)
+        links = [link.resolve() for link in folders.inputs.glob("*")]
+        # Of the inputs that are kept here, its own.
+        kept = {above for link in links for above in link.parents if above.parent == folders.cache.resolve()}
+        shown = [folders.inputs] if folders.inputs.is_dir() else []
+        return Place(
+            own=work.parent,
+            work=work,
+            owner=record.entry.owner,
+            writable=(folders.checkpoints,),
+            readable=(*shown, *sorted(kept)),
+            gpus=slot.gpus if slot else (),
+            shares=bool(slot and slot.share_milli),
+        )
+
+    def _as_seen(self, slot: Slot) -> Slot:
+        """With the numbers that its GPUs have for who sees no others."""
+        if not self._confinement.hides_gpus(slot.gpus):
+            return slot
+        return replace(slot, gpus=tuple(range(len(slot.gpus))))
 
     def _work(self, placement: str) -> Path:
         return self._around.spool.placements / placement / "work"

@@ -14,12 +14,24 @@ from federator_agent.core import events as ev
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier, Folders, load_of
 from federator_agent.runtime import StagingError, StagingRefused
-from tests.contract.runtimes import factories_kube, factories_local, factories_slurm
+from tests.contract.runtimes import (
+    factories_kube,
+    factories_local,
+    factories_local_sandbox,
+    factories_local_users,
+    factories_slurm,
+)
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until
 from tests.testbeds.required import need
 
-FACTORIES = {"local": factories_local, "kube": factories_kube, "slurm": factories_slurm}
+FACTORIES = {
+    "local": factories_local,
+    "local-users": factories_local_users,
+    "local-sandbox": factories_local_sandbox,
+    "kube": factories_kube,
+    "slurm": factories_slurm,
+}
 pytestmark = pytest.mark.slow
 
 
@@ -56,7 +68,7 @@ async def test_a_gate_that_is_open_already_stays_so_and_nothing_runs_twice(world
     assert world.count(ev.RankEnded, record) == 1
 
 
-@pytest.mark.parametrize("world", ["local"], indirect=True)
+@pytest.mark.parametrize("world", ["local", "local-users", "local-sandbox"], indirect=True)
 @pytest.mark.parametrize("goes_on", [True, False])
 async def test_a_gate_that_an_earlier_life_opened_stays_so_and_the_end_is_told(
     world: RuntimeWorld, *, goes_on: bool

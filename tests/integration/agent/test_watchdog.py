@@ -11,6 +11,7 @@ import pytest
 
 from federator.kernel.clock import SystemClock
 from federator_agent.local import traces
+from federator_agent.local.confinement import Launch
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.local.watchdog import Fence
 from tests.support.waiting import until
@@ -47,7 +48,8 @@ class Rank:
     def start(self, script: str, within_s: float = WITHIN_S, grace_s: float = GRACE_S) -> None:
         ranks = LocalRanks(SystemClock())
         fence = Fence(str(self.renewals), within_s, grace_s, "TERM")
-        ranks.start(self.directory, self.work, ["/bin/sh", "-c", script], PATH, lambda *_: None, fence)
+        launch = Launch(["/bin/sh", "-c", script], PATH)
+        ranks.start(self.directory, self.work, launch, lambda *_: None, fence)
         ranks.close()
 
     def watchdogs(self) -> list[int]:

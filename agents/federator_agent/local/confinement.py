@@ -1,0 +1,377 @@
+"""Turns what a job asks to run into what the agent starts: as another user, and in namespaces of its own.
+
+bubblewrap is the launcher: a small program of others' that makes namespaces and mounts, and nothing else. It makes a process namespace, so that a job sees and signals only its own processes
+and all of them end with it, and a view of the file system without the agent's state, its home, other placements and other GPUs. What runs before the user is changed or the namespaces stand
+runs with the agent's environment alone: the job's comes by a descriptor, and is taken up last. So no variable of a job's (`LD_PRELOAD`, `PATH`) has a say outside.
+"""
+
+import contextlib
+import logging
+import os
+import pwd
+import secrets as chance
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from federator.kernel.errors import Invalid
+from federator_agent.local import nodes
+from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
+
+GIVEN_DESCRIPTOR = 8
+"""On which a rank is given its variables."""
+PROBE_WITHIN_S = 20.0
+TMP = "/tmp"  # noqa: S108 - of the job's own view
+SHM = "/dev/shm"  # noqa: S108 - likewise
+MPS = Path(TMP, "nvidia-mps")
+"""Where CUDA finds the server by which processes share a GPU."""
+RUN_STAYS = ("systemd/resolve", "nvidia-persistenced", "nvidia-fabricmanager", "munge")
+"""Of /run, what programs need and nobody's rights hang on. An ordinary user's session has sockets there by which a job could start programs outside."""
+_SIGNALS = "HUP,INT,QUIT,USR1,USR2,TERM"
+"""Those that a job may be sent. What stands round it lives on to tell of its end."""
+_TAKE_UP = f'given=$(cat <&{GIVEN_DESCRIPTOR}) || exit 74; exec {GIVEN_DESCRIPTOR}<&-; eval "$given"; unset given; exec "$@"'
+PROGRAMS = ("bin", "shims", "condabin")
+BESIDE_PROGRAMS = ("lib", "lib64", "libexec", "include", "versions", "pyvenv.cfg")
+log = logging.getLogger("federator_agent.local")
+
+
+class Place(NamedTuple):
+    """Where a rank, or a set-up, works, and what it may see beside the host's programs. `own`: the folder of the agent's that holds all of it."""
+
+    own: Path
+    work: Path
+    owner: str = ""
+    """Whose job it is; empty: not said."""
+    writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    gpus: tuple[int, ...] = ()
+    shares: bool = False
+    """Its GPU is shared."""
+
+    @property
+    def temporary(self) -> Path:
+        """Its own /tmp, and its home where its user has none."""
+        return self.own / "tmp"
+
+
+class Launch(NamedTuple):
+    """What a shim is to run, the environment of the shim, and what is given to the command by a descriptor."""
+
+    command: list[str]
+    environment: dict[str, str]
+    given: dict[str, str] | None = None
+    log_owner: int | None = None
+    """The user who may open the rank's log anew, as programs do that write to /dev/stderr."""
+
+
+class Confinement:
+    """How the jobs of one agent are kept apart, in one mode. `directory`: its state; `hidden`: further files that no job may read."""
+
+    def __init__(
+        self, mode: Mode, isolation: Isolation, directory: Path, hidden: Sequence[Path] = (), why: str = ""
+    ) -> None:
+        self.mode = mode
+        self.isolation = isolation
+        self.why = why
+        """Why it is not a stronger one, for people."""
+        self._directory = directory.resolve()
+        self._hidden = tuple(hidden)
+        self._taken: set[int] = set()
+        first, last = isolation.range
+        self._next = first + chance.randbelow(last - first + 1)
+
+    @property
+    def apart(self) -> bool:
+        """Whether anything stands between jobs."""
+        return self.mode is not Mode.SHARED_TRUST
+
+    def launch(
+        self, place: Place, command: list[str], environment: dict[str, str], base: dict[str, str]
+    ) -> Launch:
+        """What to start. `environment`: the command's, which holds whatever a job likes; `base`: the agent's own part of it. Raises `OSError`."""
+        if not self.apart:
+            return Launch(command, environment)
+        account = self._account(place) if self.mode is Mode.USERS else None
+        argv = [_program("env"), f"--ignore-signal={_SIGNALS}", _program("bwrap"), *self._view(place)]
+        argv += ["--", *_as_user(account)]
+        argv += [_program("prlimit"), f"--nproc={self.isolation.processes}", "--"]
+        argv += [_program("env"), f"--default-signal={_SIGNALS}", "/bin/sh", "-c", _TAKE_UP, "sh", *command]
+        # What a job says itself of its home goes before.
+        own = {name: value for name, value in environment.items() if value != base.get(name)}
+        given = environment | _identity(account) | own
+        return Launch(argv, base, given, account.uid if account else None)
+
+    def own(self, place: Place, *, fresh: bool = False) -> None:
+        """Before anything of it runs: make its folders, and have them belong to its user. Walks all files. Raises `OSError`."""
+        if not self.apart:
+            return
+        place.temporary.mkdir(parents=True, exist_ok=True)
+        for folder in (place.work, *place.writable):
+            folder.mkdir(parents=True, exist_ok=True)
+        if self.mode is not Mode.USERS:
+            return
+        account = self._new_account(place) if fresh else self._account(place)
+        for folder in (place.work, place.temporary, *place.writable):
+            give(folder, account.uid, account.gid)
+        for folder in place.readable:
+            _let_read(folder)
+
+    def release(self, work: Path) -> None:
+        """Nothing runs there any more, and the folder goes: its user is free."""
+        with contextlib.suppress(OSError):
+            self._taken.discard(work.lstat().st_uid)
+
+    def hides_gpus(self, gpus: tuple[int, ...]) -> bool:
+        """Whether a job that has these sees no others, and so knows them by other numbers."""
+        return self.apart and bool(nodes.others(gpus))
+
+    # Who ------------------------------------------------------------------------------------------------------------
+
+    def _account(self, place: Place) -> Account:
+        """The user that a work directory was given to."""
+        mapped = self._mapped(place.owner)
+        if mapped is not None:
+            return mapped
+        uid = place.work.lstat().st_uid
+        if uid == os.geteuid():
+            raise PermissionError(f"{place.work} has not been given to its user")
+        return Account(uid=uid, gid=uid, groups=device_groups())
+
+    def _new_account(self, place: Place) -> Account:
+        mapped = self._mapped(place.owner)
+        if mapped is not None:
+            return mapped
+        first, last = self.isolation.range
+        taken = self._taken | _owners(self._directory)
+        if len(taken) > last - first:
+            raise PermissionError(f"all user ids of isolation.range, {first}-{last}, are in use")
+        while self._next in taken:
+            self._next = first + (self._next + 1 - first) % (last - first + 1)
+        uid = self._next
+        self._taken.add(uid)
+        self._next = first + (uid + 1 - first) % (last - first + 1)
+        return Account(uid=uid, gid=uid, groups=device_groups())
+
+    def _mapped(self, owner: str) -> Account | None:
+        name = self.isolation.users.get(owner)
+        if name is None:
+            return None
+        try:
+            return account_of(name)
+        except KeyError:
+            raise PermissionError(f"{name}, the account of {owner}, is no user of this host") from None
+
+    # What it sees -----------------------------------------------------------------------------------------------------
+
+    def _view(self, place: Place) -> list[str]:
+        """bubblewrap's arguments. Later ones lie over earlier ones."""
+        view = ["--unshare-pid", "--unshare-ipc", "--die-with-parent"]
+        if self.mode is Mode.SANDBOX:
+            view += ["--unshare-user", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
+            view += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", *_run_folder()]
+        else:
+            view += ["--dev-bind", "/", "/"]
+        view += ["--tmpfs", SHM]
+        for home in _homes():
+            view += _empty(home)
+            for program in _programs_below(home):
+                view += _shown("--ro-bind", program, home)
+        for temporary in (TMP, f"/var{TMP}"):
+            view += ["--bind", str(place.temporary), temporary]
+        if place.shares:
+            view += ["--bind-try", str(MPS), str(MPS)]
+        for shared in map(Path, self.isolation.shared):
+            view += _shown("--bind-try", shared, next(iter(shared.parents[-2:-1]), shared))
+        view += _empty(self._directory)
+        for folder in (place.work, *place.writable):
+            view += _shown("--bind", folder, self._directory)
+        for folder in place.readable:
+            view += _shown("--ro-bind", folder, self._directory)
+        for file in (*self._hidden, *nodes.others(place.gpus)):
+            view += ["--ro-bind", "/dev/null", str(file)] if file.exists() else []
+        return [*view, "--proc", "/proc", "--chdir", str(place.work)]
+
+    # Whether it works -------------------------------------------------------------------------------------------------
+
+    def probe(self) -> str:
+        """Start one thing as jobs are started. Why that cannot be; empty: it works."""
+        folder = Path(tempfile.mkdtemp(prefix="probe-", dir=self._directory))
+        place = Place(folder, folder / "work")
+        try:
+            self.own(place, fresh=True)
+            launch = self.launch(
+                place, ["/bin/sh", "-c", 'cd / && cd "$probe"'], {"probe": str(place.work)}, {}
+            )
+            return _tried(launch)
+        except FileNotFoundError as error:
+            return str(error)
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"it cannot be started: {error}"
+        finally:
+            self.release(place.work)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def shared(directory: Path = Path("/nonexistent")) -> Confinement:
+    """None at all."""
+    return Confinement(Mode.SHARED_TRUST, Isolation(mode=Mode.SHARED_TRUST), directory)
+
+
+def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = ()) -> Confinement:
+    """As the site file says, or the strongest that works on this host. Raises `Invalid` for a mode that is asked for and does not work."""
+    if isolation.mode is Mode.SHARED_TRUST:
+        return Confinement(Mode.SHARED_TRUST, isolation, directory, why="the site file says so")
+    best = Mode.USERS if os.geteuid() == 0 else Mode.SANDBOX
+    if isolation.mode not in (None, best):
+        who = "root" if isolation.mode is Mode.USERS else "an ordinary user"
+        raise Invalid(
+            f"the mode {isolation.mode} wants an agent that is {who}",
+            field="$.isolation.mode",
+            remedy=f"run the agent as {who}, or leave the mode out",
+        )
+    tried = Confinement(best, isolation, directory, hidden)
+    why = tried.probe()
+    if not why:
+        return tried
+    if isolation.mode is not None or isolation.users:
+        field = "$.isolation.mode" if isolation.mode else "$.isolation.users"
+        raise Invalid(
+            f"jobs cannot be kept apart on this host: {why}",
+            field=field,
+            remedy="install bubblewrap; federator-agent check shows whether it works",
+        )
+    return Confinement(Mode.SHARED_TRUST, isolation, directory, why=why)
+
+
+def give(folder: Path, uid: int, gid: int) -> None:
+    """Have a folder and all in it belong to a user. Follows no link, whoever puts one there meanwhile. Raises `OSError`."""
+    os.chown(folder, uid, gid, follow_symlinks=False)
+    for _, folders, files, at in os.fwalk(folder, follow_symlinks=False):
+        for name in (*folders, *files):
+            with contextlib.suppress(FileNotFoundError):
+                os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
+
+
+def _let_read(folder: Path) -> None:
+    """Have everybody read what the agent has brought; the folder itself last, so that an unfinished walk is done again."""
+    mode = folder.stat().st_mode
+    if mode & 0o005 == 0o005:
+        return
+    for _, folders, files, at in os.fwalk(folder, follow_symlinks=False):
+        for name in folders:
+            os.chmod(name, 0o755, dir_fd=at)  # noqa: S103 - no other user passes the state directory
+        for name in files:
+            os.chmod(name, 0o644, dir_fd=at)
+    folder.chmod(0o755)
+
+
+def _owners(directory: Path) -> set[int]:
+    """Of all folders that jobs of this agent have now."""
+    found = set()
+    for folder in (*directory.glob("placements/*/work"), *directory.glob("setups/*/tree")):
+        with contextlib.suppress(OSError):
+            found.add(folder.lstat().st_uid)
+    return found
+
+
+def _as_user(account: Account | None) -> list[str]:
+    """Before the command: another user, and no right to become more."""
+    if account is None:
+        return []
+    groups = ",".join(map(str, account.groups))
+    return [
+        _program("setpriv"),
+        f"--reuid={account.uid}",
+        f"--regid={account.gid}",
+        f"--groups={groups}" if groups else "--clear-groups",
+        "--no-new-privs",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--",
+    ]
+
+
+def _identity(account: Account | None) -> dict[str, str]:
+    """Who a job is, and where its home is: in its own /tmp unless its user has one."""
+    if account is None or not account.name:
+        return {"HOME": TMP, "TMPDIR": TMP, "USER": "job", "LOGNAME": "job"}
+    who = {"HOME": account.home, "TMPDIR": TMP, "USER": account.name, "LOGNAME": account.name}
+    return who | {"SHELL": account.shell}
+
+
+def exports(environment: dict[str, str]) -> bytes:
+    """Variables as a shell takes them up."""
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    return "".join(lines).encode()
+
+
+def _program(name: str) -> str:
+    """A program of the host's, by its whole path. Raises `FileNotFoundError`."""
+    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin:/run/current-system/sw/bin")
+    if found is None:
+        package = "bubblewrap" if name == "bwrap" else "util-linux and coreutils"
+        raise FileNotFoundError(f"{name} is not installed: install the package {package}")
+    return found
+
+
+def _homes() -> list[Path]:
+    """The agent's home, where its credentials are."""
+    names = {os.environ.get("HOME", "")}
+    with contextlib.suppress(KeyError):
+        names.add(pwd.getpwuid(os.geteuid()).pw_dir)
+    homes = {Path(name).resolve() for name in names if Path(name).is_absolute()}
+    return sorted(home for home in homes if home != Path("/") and home.is_dir())
+
+
+def _programs_below(home: Path) -> list[Path]:
+    """Where the programs are that the agent, and so its jobs, find below its home; of folders that have data or credentials beside programs only those parts."""
+    found = {Path(sys.prefix), Path(sys.base_prefix)}
+    for entry in map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep)):
+        found.add(entry)
+        if entry.name in PROGRAMS:
+            found |= {entry.parent / name for name in (*PROGRAMS, *BESIDE_PROGRAMS)}
+    below = {folder for folder in found if folder != home and folder.is_relative_to(home) and folder.exists()}
+    return sorted(folder for folder in below if not any(other in folder.parents for other in below))
+
+
+def _empty(folder: Path) -> list[str]:
+    return ["--perms", "0755", "--tmpfs", str(folder)]
+
+
+def _shown(kind: str, path: Path, top: Path) -> list[str]:
+    """A file or folder as the host has it, with folders on the way from `top`, which is hidden, that everybody may pass."""
+    view = []
+    for parent in reversed(path.parents):
+        if parent != top and parent.is_relative_to(top):
+            view += ["--perms", "0755", "--dir", str(parent)]
+    return [*view, kind, str(path), str(path)]
+
+
+def _run_folder() -> list[str]:
+    """An empty /run, but for what everybody may use."""
+    view = ["--tmpfs", "/run"]
+    for name in RUN_STAYS:
+        view += ["--ro-bind-try", f"/run/{name}", f"/run/{name}"]
+    return view
+
+
+def _tried(launch: Launch) -> str:
+    """Run it once, and say what went wrong."""
+    moved = f'exec {GIVEN_DESCRIPTOR}<&0 </dev/null; exec "$@"'
+    done = subprocess.run(
+        ["/bin/sh", "-c", moved, "sh", *launch.command],
+        env=launch.environment,
+        input=exports(launch.given or {}),
+        capture_output=True,
+        timeout=PROBE_WITHIN_S,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1][:300] if said else f"a trial ended with exit code {done.returncode}"
