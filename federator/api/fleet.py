@@ -15,6 +15,27 @@ class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member: str = ""
 
 
+class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Until when what runs at the site may stay, a duration or an instant (empty: to its end), and why."""
+
+    by: str = ""
+    why: str = ""
+
+
+class EvictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which job leaves the site (its name or id; empty: all), by when (empty: with the grace that each asks for), and why."""
+
+    why: str
+    job: str = ""
+    by: str = ""
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """The jobs that leave, by id."""
+
+    jobs: tuple[str, ...]
+
+
 class GivenUp(msgspec.Struct, frozen=True):
     """The placements that were given up with a site."""
 
@@ -32,13 +53,23 @@ async def site(call: Call) -> SiteRow:
 
 
 async def drain(call: Call) -> Site:
-    """Let nothing new start there; what runs goes on."""
-    return await call.core.sites.drain(call.caller, call.path("name"), on=True)
+    """Let nothing new start there; what runs goes on, or until a deadline."""
+    request = await call.body(DrainRequest) if call.request.can_read_body else DrainRequest()
+    return await call.core.sites.drain(call.caller, call.path("name"), by=request.by, why=request.why)
 
 
 async def undrain(call: Call) -> Site:
     """Let work start there again."""
-    return await call.core.sites.drain(call.caller, call.path("name"), on=False)
+    return await call.core.sites.undrain(call.caller, call.path("name"))
+
+
+async def evict(call: Call) -> Evicted:
+    """Have one job leave the site, or all of them: each saves itself, stops, and waits for another place."""
+    request = await call.body(EvictRequest)
+    job = call.core.views.find_job(call.caller, request.job).id if request.job else ""
+    site = call.path("name")
+    told = await call.core.sites.evict(call.caller, site, job=job, by=request.by, why=request.why)
+    return Evicted(tuple(each.id for each in told))
 
 
 async def declare_dead(call: Call) -> GivenUp:

@@ -57,8 +57,9 @@ ROUTES = (
     # What there is
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
-    Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site", SITE_ADMIN, answer=Site),
+    Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=fleet.DrainRequest, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
+    Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=fleet.EvictRequest, answer=fleet.Evicted),
     Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=fleet.DeathNotice, answer=fleet.GivenUp),
     Route("POST", "/v1/sites/{name}/members/{member}/revoke", fleet.revoke_key, PERSON, "Trust a member's key no more", SITE_ADMIN, status=204),
     Route("DELETE", "/v1/sites/{name}/members/{member}", fleet.remove_member, PERSON, "Forget a host that is gone", (Role.ADMIN,), status=204),

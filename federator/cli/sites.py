@@ -1,6 +1,8 @@
 """Sites: what they have, and taking them out of use."""
 
-from cyclopts import App
+from typing import Annotated
+
+from cyclopts import App, Parameter
 from rich.console import RenderableType
 
 from federator.cli.columns import (
@@ -15,7 +17,7 @@ from federator.cli.columns import (
 )
 from federator.cli.layout import table
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, width
-from federator.cli.phrases import NONE, duration, plain
+from federator.cli.phrases import NONE, counted, duration, plain, when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
@@ -33,16 +35,68 @@ def list_sites(*, output: Output = "table", connection: Connection = HERE) -> No
     )
 
 
-def drain(site: str, *, connection: Connection = HERE) -> None:
-    """Start nothing new at a site. What runs there goes on to its end."""
-    ask(connection, lambda client: client.drain(site))
-    print(f"{plain(site)} is draining: nothing new starts there")
+def drain(site: str, *, by: str = "", why: str = "", connection: Connection = HERE) -> None:
+    """Start nothing new at a site. What runs there goes on to its end, or until a deadline.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    by:
+        When the last work has to be gone: 2h, or 2026-12-01T18:00:00Z. It is told in time to save itself, and waits for another place.
+    why:
+        Why; the owners of jobs that have to leave are told.
+    """
+    drained, now = ask(connection, lambda client: client.drain(site, by=by, why=why))
+    rest = "what runs there goes on to its end"
+    if drained.drain_by_at is not None:
+        rest = f"what still runs is stopped by {when(drained.drain_by_at, now)}"
+    print(f"{plain(site)} is draining: nothing new starts there; {rest}")
 
 
 def undrain(site: str, *, connection: Connection = HERE) -> None:
     """Let a drained site take work again."""
     ask(connection, lambda client: client.undrain(site))
     print(f"{plain(site)} takes work again")
+
+
+@app.command
+def evict(
+    site: str,
+    job: str = "",
+    *,
+    every: Annotated[bool, Parameter(name="--all", negative=())] = False,
+    by: str = "",
+    why: str = "",
+    connection: Connection = HERE,
+) -> None:
+    """Have one job, or all, leave a site: each saves itself, stops, and waits for another place.
+
+    A job does not come back to the site for an hour. To let nothing new start there, drain it first.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    job:
+        The job that is to leave, by name or id.
+    every:
+        All jobs that run there.
+    by:
+        When they have to be gone: 10m, or 2026-12-01T18:00:00Z. Without it they are told at once, with the grace that each asks for.
+    why:
+        Why; the jobs' owners are told, and the ledger keeps it.
+    """
+    if bool(job) == every:
+        raise Invalid(
+            "name a job or write --all", field="JOB", remedy=f"federator site evict {site} JOB --why TEXT"
+        )
+    if not why.strip():
+        raise Invalid("is missing", field="--why", remedy="write why; the jobs' owners are told")
+    told, _ = ask(connection, lambda client: client.evict(site, why=why, job=job, by=by))
+    print(f"told to leave {plain(site)}: {counted(len(told), 'job')}")
+    for each in told:
+        print(f"  {plain(each)}")
 
 
 @app.command(name="show")
@@ -60,6 +114,7 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
                 ("runtime", "" if row.age_s is None else RUNTIMES.get(row.runtime, row.runtime)),
                 ("status", status("DRAINING" if row.draining else row.status)),
                 ("because", row.because),
+                ("empty by", "" if row.drain_by_at is None else when(row.drain_by_at, now)),
                 (
                     "gpus",
                     f"{row.busy} of {row.gpus} busy, largest gang that fits: {row.largest_gang or NONE}",

@@ -40,6 +40,12 @@ class GivenUp(msgspec.Struct, frozen=True):
     placements: tuple[str, ...]
 
 
+class Evicted(msgspec.Struct, frozen=True):
+    """The jobs that leave a site, by id."""
+
+    jobs: tuple[str, ...]
+
+
 class Revoked(msgspec.Struct, frozen=True):
     """How many tokens a revocation has ended."""
 
@@ -63,9 +69,16 @@ class PlatformVerbs:
         """One site, with its pools."""
         return await self.transport.call("GET", _site(name), SiteRow)
 
-    async def drain(self, name: str) -> Site:
-        """Start nothing new at a site; what runs there goes on."""
-        return await self.transport.call("POST", _site(name, "/drain"), Site)
+    async def drain(self, name: str, *, by: str = "", why: str = "") -> Site:
+        """Start nothing new at a site; what runs there goes on, or with `by` (`2h`, or an instant) until then."""
+        body = msgspec.json.encode({"by": by, "why": why})
+        return await self.transport.call("POST", _site(name, "/drain"), Site, body=body, headers=JSON)
+
+    async def evict(self, name: str, *, why: str, job: str = "", by: str = "") -> tuple[str, ...]:
+        """Have one job (its name or id), or all, leave a site: each saves itself and waits for another place. Answers which."""
+        body = msgspec.json.encode({"why": why, "job": job, "by": by})
+        path = _site(name, "/evict")
+        return (await self.transport.call("POST", path, Evicted, body=body, headers=JSON)).jobs
 
     async def undrain(self, name: str) -> Site:
         """Let a drained site take work again."""

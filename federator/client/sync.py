@@ -104,6 +104,7 @@ class SyncClient:
     site = _runs(Client.site)
     drain = _runs(Client.drain)
     undrain = _runs(Client.undrain)
+    evict = _runs(Client.evict)
     declare_dead = _runs(Client.declare_dead)
     remove_site = _runs(Client.remove_site)
     remove_member = _runs(Client.remove_member)

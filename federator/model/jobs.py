@@ -232,7 +232,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """A member at which the job's gang came to nothing before it began: it refused its ranks, or did not answer."""
+    """A member at which the job's gang came to nothing before it began: it refused its ranks, or did not answer. Without a member: its site has evicted it."""
 
     member: str
     site: str

@@ -175,6 +175,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_duration_s: float | None = None
     grace_s: float | None = None
     """Longest grace there is time for, once it is told to stop; None: what its spec asks for."""
+    leave_by_at: float | None = None
+    """When it has to be gone, because its site evicts it; None: it is not evicted."""
+    leave_because: str = ""
     cause: Cause | None = None
     detail: str = ""
     exit_code: int | None = None

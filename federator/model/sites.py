@@ -46,6 +46,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     price_usd_gpu_h: float = 0.0
     draining: bool = False
+    drain_by_at: float | None = None
+    """While it drains: when the last of its work has to be gone; None: what runs goes on to its end."""
+    drain_because: str = ""
     created_at: float = 0.0
 
 

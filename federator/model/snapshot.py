@@ -55,7 +55,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     not_before_at: float | None = None
     avoid_nodes: tuple[str, ...] = ()
     refused: tuple[tuple[str, float], ...] = ()
-    """Sites that its gang was refused at again and again, each with the time until which it is left alone."""
+    """Sites that refused its gang again and again, or have evicted it, each with the time until which it is left alone."""
     needs: tuple[str, ...] = ()
     """What its site must have beside hardware: `images`, `data`, `secret:NAME`."""
     needs_fencing: bool = False

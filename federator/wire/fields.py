@@ -232,6 +232,14 @@ def instant_at(value: object, path: str, *, now: float) -> float:
     return at
 
 
+def moment_at(value: object, path: str, *, now: float) -> float:
+    """A duration from now, such as `10m`, or an instant after now; in seconds since the epoch."""
+    written = text(value, path, limit=100)
+    if written[:1].isdigit() and "-" not in written:
+        return now + duration_s(written, path)
+    return instant_at(written, path, now=now)
+
+
 def indices(value: object, path: str) -> tuple[int, ...]:
     """`0-99`, `0-9,20` or one index, in growing order."""
     if isinstance(value, int) and not isinstance(value, bool):

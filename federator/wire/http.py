@@ -230,6 +230,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     largest_gang: str = ""
     age_s: float | None = None
     draining: bool = False
+    drain_by_at: float | None = None
+    """While it drains: when the last of its work has to be gone; None: what runs goes on to its end."""
     paused: bool = False
     members: int = 0
     pools: tuple[PoolRow, ...] = ()

@@ -11,10 +11,13 @@ from federator.control.reports.gangs import acknowledge, unproven
 from federator.control.reports.inventory import Inventory
 from federator.control.reports.progress import Progress
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
+from federator.kernel.quantities import format_instant
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
 from federator.model.lifecycle import advance, allows
+from federator.model.placements import Order, Placement
 from federator.model.sites import REVOKED_KEY, Site, SiteStatus
+from federator.wire.fields import moment_at
 
 TOGETHER = 40
 """Jobs per transaction: two rows each, and stores take some 120 operations at once."""
@@ -29,22 +32,111 @@ class Sites:
         self._inventory = inventory
         self._progress = progress
 
-    async def drain(self, caller: Caller, name: str, *, on: bool) -> Site:
-        """Let nothing new start there; what runs goes on."""
+    async def drain(self, caller: Caller, name: str, *, by: str = "", why: str = "") -> Site:
+        """Let nothing new start there; what runs goes on, or with `by` (a duration or an instant) until then.
+
+        Drained again, the new deadline counts: none, where none is given.
+        """
+        self._allow(caller, name)
+        now = self._scribe.clock.now()
+        by_at = moment_at(by, "$.by", now=now) if by else None
+        because = f"{name} is drained by {caller.name}" + (f": {why}" if why else "")
+        until = f" by {format_instant(by_at)}" if by_at is not None else ""
+
+        def compute() -> Changes:
+            changes = Changes()
+            site = self._site(name)
+            new = msgspec.structs.replace(
+                site, draining=True, status=_after(site, "drain"), drain_by_at=by_at, drain_because=because
+            )
+            if new != site:
+                changes.put(new)
+                self._scribe.act(
+                    changes, f"user:{caller.name}", f"drain{until}" + (f": {why}" if why else ""), site=name
+                )
+            return changes
+
+        await self._records.transact(compute)
+        return self._site(name)
+
+    async def undrain(self, caller: Caller, name: str) -> Site:
+        """Let work start there again; what was not told to leave yet stays."""
         self._allow(caller, name)
 
         def compute() -> Changes:
             changes = Changes()
             site = self._site(name)
-            event = "drain" if on else "undrain"
-            if site.draining is not on:
-                status = advance(site.status, event) if allows(site.status, event) else site.status
-                changes.put(msgspec.structs.replace(site, draining=on, status=status))
-                self._scribe.act(changes, f"user:{caller.name}", event, site=name)
+            if site.draining:
+                changes.put(
+                    msgspec.structs.replace(
+                        site,
+                        draining=False,
+                        status=_after(site, "undrain"),
+                        drain_by_at=None,
+                        drain_because="",
+                    )
+                )
+                self._scribe.act(changes, f"user:{caller.name}", "undrain", site=name)
             return changes
 
         await self._records.transact(compute)
         return self._site(name)
+
+    async def evict(
+        self, caller: Caller, name: str, *, job: str = "", by: str = "", why: str = ""
+    ) -> list[Job]:
+        """Have one job leave the site, or all of them: each saves itself, stops, and waits for another place.
+
+        `by`: a duration or an instant by which they have to be gone; without it they are told at once, with the grace that each asks for.
+        The next turn tells them (`federator.control.turns.closings`). Returns the jobs that leave. Raises `Invalid` without a reason, `NotFound`
+        where the job does not run there.
+        """
+        self._allow(caller, name)
+        self._site(name)
+        if not why.strip():
+            raise Invalid("is missing", field="$.why", remedy="say why; the jobs' owners are told")
+        now = self._scribe.clock.now()
+        by_at = moment_at(by, "$.by", now=now) if by else None
+        because = f"evicted from {name} by {caller.name}: {why}"
+        open_ = self._records.open_placements
+        named = [each.id for each in open_.values() if self._runs_at(each, name, job)]
+        if job and not named:
+            raise NotFound(
+                f"{job} does not run at {name}", remedy=f"federator list --site {name} shows what does"
+            )
+        told: list[Job] = []
+
+        def compute(names: list[str]) -> Changes:
+            changes = Changes()
+            here = [open_[each] for each in names if each in open_ and self._runs_at(open_[each], name, job)]
+            for placement in here:
+                grace_s = self._records.spec(placement.spec_hash).grace_s
+                leave_by_at = now + grace_s if by_at is None else by_at
+                changes.put(
+                    msgspec.structs.replace(placement, leave_by_at=leave_by_at, leave_because=because)
+                )
+                told.append(self._records.jobs[placement.job])
+            if here:
+                what = f"evict {len(here)} jobs: {why}" if len(here) > 1 else f"evict: {why}"
+                one = {"job": here[0].job} if len(here) == 1 else {}
+                self._scribe.act(changes, f"user:{caller.name}", what, site=name, **one)
+            return changes
+
+        for start in range(0, len(named), TOGETHER):
+            await self._records.transact(partial(compute, named[start : start + TOGETHER]))
+        return told
+
+    def _runs_at(self, placement: Placement, name: str, job: str) -> bool:
+        """Whether a placement is at the site, of that job if one is named, and can still be told to leave."""
+        known = self._records.jobs.get(placement.job)
+        return (
+            placement.site == name
+            and not placement.ended
+            and placement.order is not Order.STOP
+            and known is not None
+            and known.placement == placement.id
+            and (not job or placement.job == job)
+        )
 
     async def declare_dead(self, caller: Caller, name: str, reason: str, *, member: str = "") -> list[str]:
         """An operator's word that nothing of the federation runs at the site any more, or at one of its members: what was there is over.
@@ -246,3 +338,8 @@ class Sites:
             known = ", ".join(sorted(self._records.sites)) or "none yet"
             raise NotFound(f"no site {name!r}", remedy=f"sites are: {known}")
         return site
+
+
+def _after(site: Site, event: str) -> SiteStatus:
+    """The site's status after that; the same, where the event changes nothing."""
+    return advance(site.status, event) if allows(site.status, event) else site.status

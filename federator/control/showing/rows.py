@@ -68,6 +68,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         largest_gang=max(map(_gang, of_pools(pools)), key=_gang_size, default=""),
         age_s=min(ages, default=None),
         draining=site.draining,
+        drain_by_at=site.drain_by_at,
         paused=any(report is not None and report.paused for report in reports),
         members=len(members),
         pools=rows,

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from federator.kernel.errors import Invalid, TooMany
-from federator.kernel.quantities import format_duration, parse_duration_s, parse_instant, parse_usd
+from federator.kernel.quantities import parse_duration_s, parse_usd
 from federator.model.jobs import Job
 from federator.model.rules import QueueTerms, Rule
 from federator.settings import LimitSettings
+from federator.wire.fields import moment_at
 from federator.wire.http import JobPatch
 
 DEFAULT_QUEUE = "default"
@@ -95,7 +96,7 @@ def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[J
             terms, patch.priority if patch.priority is not None else min(job.priority, terms.max_priority)
         )
     if patch.deadline is not None:
-        fields["deadline_at"] = None if patch.deadline == NONE else _deadline(patch.deadline, now)
+        fields["deadline_at"] = None if patch.deadline == NONE else moment_at(patch.deadline, "$.deadline", now=now)
     if patch.max_duration is not None:
         fields["max_duration_s"] = (
             None
@@ -119,18 +120,6 @@ def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[J
         f"{name}={value}" for name, value in msgspec.to_builtins(patch).items() if value is not None
     )
     return msgspec.structs.replace(job, **fields), what
-
-
-def _deadline(text: str, now: float) -> float:
-    """An instant, or a duration from now."""
-    if text[:1].isdigit() and "-" not in text:
-        return now + _read(parse_duration_s, text, "$.deadline")
-    at = _read(parse_instant, text, "$.deadline")
-    if at <= now:
-        raise Invalid(
-            f"{text} is {format_duration(now - at)} ago", field="$.deadline", remedy="give a time to come"
-        )
-    return at
 
 
 def _read(parse: Callable[[str], float], text: str, field: str) -> float:

@@ -1,75 +1,113 @@
-"""Calendars that stop work: what runs where a place closes is told in time to save itself, and waits for another place or the next opening.
+"""Stops that are due: work leaves a place that closes by its calendar, that is drained by a deadline, or that evicts it.
 
-Looked at with every turn, and by what is true at that moment alone: after a restart, or under another leader, the same is stopped at the same hour.
+What runs is told in time to save itself, and waits for another place or the next opening. Looked at with every turn, and by what is true at that moment
+alone: after a restart, or under another leader, the same is stopped at the same hour.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
+from federator.model.jobs import Job, Refusal
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement
 from federator.model.rules import Opening, selects
+from federator.model.sites import Site
 from federator.planning.rules.openings import changes_at, takes_work
 
 LOOK_S = 30.0
 """Work is told to stop that much earlier than its grace needs: a turn may be as late."""
+STAYS_AWAY_S = 3600.0
+"""An evicted job does not come back to the site for so long: the site's owner wants its room now."""
+TOGETHER = 20
+"""Stops per transaction: each writes a placement, a job and an event, some of them two, and stores take some 120 operations at once."""
 
 
 class Leaving(NamedTuple):
-    """A placement that the rule lets run until its place closes, and when it has to be told to stop."""
+    """A placement that has to be gone: when it is told to stop, by when it must be gone, and why."""
 
     placement: Placement
-    rule: Opening
     at: float
+    by_at: float
+    because: str
+    evicted: bool = False
+    """Its site does not want it back for a while."""
 
 
 async def close_places(records: Records, scribe: Scribe) -> None:
     """Tell what has to be gone to stop; nothing is written when there is nothing."""
-    if not any(each.at <= scribe.clock.now() for each in _leaving(records, scribe.clock.now())):
-        return
 
     def compute() -> Changes:
         changes = Changes()
-        now = scribe.clock.now()
-        for placement, rule, at in list(_leaving(records, now)):
-            if at > now:
-                continue
-            job, because = records.jobs[placement.job], f"policy {rule.policy} closes {placement.site}"
-            reserved = placement.order is Order.RESERVE
-            scribe.stop(changes, placement, because, sent=not reserved)
-            job = scribe.job(changes, job, "suspend", because, pause_for="interruption")
-            if reserved:
-                scribe.job(changes, job, "paused", because, placement=None, pause_for=None)
+        for leaving in _due(records, scribe.clock.now())[:TOGETHER]:
+            _stop(records, scribe, changes, leaving)
         return changes
 
-    await records.transact(compute)
+    for _ in range(0, len(_due(records, scribe.clock.now())), TOGETHER):
+        await records.transact(compute)
 
 
 def next_stop_at(records: Records, now: float) -> float | None:
-    """When `close_places` has something to do next; None: nothing runs where a place closes in the days ahead."""
+    """When `close_places` has something to do next; None: nothing runs that has to leave its place in the days ahead."""
     return min((each.at for each in _leaving(records, now)), default=None)
 
 
+def _due(records: Records, now: float) -> list[Leaving]:
+    return [each for each in _leaving(records, now) if each.at <= now]
+
+
+def _stop(records: Records, scribe: Scribe, changes: Changes, leaving: Leaving) -> None:
+    placement, because, now = leaving.placement, leaving.because, scribe.clock.now()
+    reserved = placement.order is Order.RESERVE
+    grace_s = max(0.0, leaving.by_at - now) if leaving.evicted else None
+    scribe.stop(changes, placement, because, sent=not reserved, grace_s=grace_s)
+    job = records.jobs[placement.job]
+    if leaving.evicted:
+        job = _kept_away(job, placement.site, now, max(now, leaving.by_at) + STAYS_AWAY_S)
+    job = scribe.job(changes, job, "suspend", because, pause_for="interruption")
+    if reserved:
+        scribe.job(changes, job, "paused", because, placement=None, pause_for=None)
+
+
+def _kept_away(job: Job, site: str, now: float, until_at: float) -> Job:
+    """The job is not planned at the site before then."""
+    others = tuple(each for each in job.refusals if (each.member, each.site) != ("", site))
+    return msgspec.structs.replace(job, refusals=(*others, Refusal("", site, now, until_at=until_at)))
+
+
 def _leaving(records: Records, now: float) -> Iterator[Leaving]:
-    """Placements of ours that run where a place is closed, or is to close: with the first moment, by any rule, to tell each to stop."""
+    """Placements of ours that have to leave, each with the first moment, by any cause, to tell it to stop."""
     stopping = [rule for rule in records.policies.rules if isinstance(rule, Opening) and rule.stops]
     closings = [(rule, at) for rule in stopping if (at := _closes_at(rule, now)) is not None]
-    for placement in records.open_placements.values() if closings else ():
+    drained = {site.name: site for site in records.sites.values() if site.drain_by_at is not None}
+    for placement in records.open_placements.values():
+        if not closings and placement.leave_by_at is None and placement.site not in drained:
+            continue
+        causes = list(_causes(records, closings, drained.get(placement.site), placement))
+        if not causes or placement.ended or placement.order is Order.STOP:
+            continue
         job = records.jobs[placement.job]
-        if placement.ended or placement.order is Order.STOP or job.placement != placement.id:
+        if job.placement != placement.id or not allows(job.status, "suspend"):
             continue
-        if not allows(job.status, "suspend"):
-            continue
-        grace_s = records.spec(placement.spec_hash).grace_s
-        about = [
-            Leaving(placement, rule, at - grace_s - LOOK_S)
-            for rule, at in closings
-            if _about(records, rule, placement)
-        ]
-        if about:
-            yield min(about, key=lambda each: each.at)
+        grace_s = records.spec(placement.spec_hash).grace_s + LOOK_S
+        by_at, because, evicted = min(causes)
+        yield Leaving(placement, by_at - grace_s, by_at, because, evicted)
+
+
+def _causes(
+    records: Records, closings: list[tuple[Opening, float]], drained: Site | None, placement: Placement
+) -> Iterator[tuple[float, str, bool]]:
+    """By when the placement has to be gone, why, and whether its site evicts it: each cause there is."""
+    for rule, at in closings:
+        if _about(records, rule, placement):
+            yield at, f"policy {rule.policy} closes {placement.site}", False
+    if placement.leave_by_at is not None:
+        yield placement.leave_by_at, placement.leave_because, True
+    if drained is not None and drained.drain_by_at is not None:
+        yield drained.drain_by_at, drained.drain_because, True
 
 
 def _closes_at(rule: Opening, now: float) -> float | None:

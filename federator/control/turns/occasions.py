@@ -78,6 +78,7 @@ class Occasion:
                 self._freed |= row.status not in PLACED
             elif isinstance(row, Placement):
                 self._freed |= row.ended or any(part.ended for part in row.parts)
+                self._woken |= row.leave_by_at is not None and row.order is not Order.STOP
             else:
                 self._woken = True
             self._heard = True

@@ -59,7 +59,7 @@ def _refused(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if until_at <= now:
         return None
     until = moment(until_at, now)
-    text = f"{at.site} refused it or did not answer, twice or more; it is not tried again before {until}"
+    text = f"{at.site} has evicted or repeatedly refused it; it is not tried again before {until}"
     return text, f"wait until {until}"
 
 

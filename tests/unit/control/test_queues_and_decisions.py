@@ -137,13 +137,13 @@ async def test_a_patch_with_a_fault_changes_nothing(world: World) -> None:
 async def test_a_draining_site_takes_nothing_new_and_its_work_goes_on(world: World) -> None:
     running = await world.submit(resources={"gpus": 1})
     await world.turn()
-    await world.core.sites.drain(ADMIN, "lab", on=True)
+    await world.core.sites.drain(ADMIN, "lab")
     waiting = await world.submit(resources={"gpus": 1})
     await world.turn()
     assert world.job(running).status is JobStatus.RUNNING
     assert world.job(waiting).status is JobStatus.PENDING
     assert "drain" in world.core.views.row(world.job(waiting)).because
-    await world.core.sites.drain(ADMIN, "lab", on=False)
+    await world.core.sites.undrain(ADMIN, "lab")
     await world.turn()
     assert world.job(waiting).status is JobStatus.RUNNING
 
@@ -188,10 +188,10 @@ async def test_a_site_that_comes_back_while_it_is_declared_dead_answers_for_itse
 
 
 async def test_a_site_is_draining_until_it_is_not(world: World) -> None:
-    site = await world.core.sites.drain(ADMIN, "lab", on=True)
+    site = await world.core.sites.drain(ADMIN, "lab")
     assert site.status is SiteStatus.DRAINING
     assert world.core.views.site("lab").status == "DRAINING"
-    site = await world.core.sites.drain(ADMIN, "lab", on=False)
+    site = await world.core.sites.undrain(ADMIN, "lab")
     assert site.status is SiteStatus.JOINING
     assert world.core.views.site("lab").status == "READY"
 

@@ -148,7 +148,7 @@ async def test_the_world_is_what_sites_have_reported_and_providers_offer() -> No
     await world.add_member("lab", "lab-2", nodes=1, gpus=4)
     await world.add_member("lab", "lab-3", nodes=1, gpus=2)
     await world.add_site("edge", gpus=1, model="L4", kind=SiteKind.EDGE)
-    await world.core.sites.drain(ADMIN, "edge", on=True)
+    await world.core.sites.drain(ADMIN, "edge")
     world.core.inventory.offered("cloudy", [OFFER])
     told = world.core.recorded.world(world.clock.now())
     edge, lab = told.sites
