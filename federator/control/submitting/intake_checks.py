@@ -96,7 +96,9 @@ def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[J
             terms, patch.priority if patch.priority is not None else min(job.priority, terms.max_priority)
         )
     if patch.deadline is not None:
-        fields["deadline_at"] = None if patch.deadline == NONE else moment_at(patch.deadline, "$.deadline", now=now)
+        fields["deadline_at"] = (
+            None if patch.deadline == NONE else moment_at(patch.deadline, "$.deadline", now=now)
+        )
     if patch.max_duration is not None:
         fields["max_duration_s"] = (
             None

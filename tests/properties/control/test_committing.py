@@ -67,6 +67,9 @@ PLATFORM = Caller("pat", Role.PLATFORM)
 CHEAP = msgspec.structs.replace(OFFER, name="r1/p2/on-demand", gpus=4, price_usd_h=9.0, available=9)
 
 
+ROOT = Caller("root", Role.ADMIN)
+
+
 class SlowStore(MemoryStore):
     """Gives everybody else a chance between what a change was computed from and its being written."""
 
@@ -193,10 +196,17 @@ class Committing(RuleBasedStateMachine):
         except Conflict:
             return
 
-    @rule(on=st.booleans(), name=st.sampled_from(sorted(SITES)))
-    def drain(self, on: bool, name: str) -> None:
-        admin = Caller("root", Role.ADMIN)
-        self.run(self.world.core.sites.drain(admin, name, on=on))
+    @rule(by=st.sampled_from(["", "1m", "2h"]), name=st.sampled_from(sorted(SITES)))
+    def drain(self, by: str, name: str) -> None:
+        self.run(self.world.core.sites.drain(ROOT, name, by=by))
+
+    @rule(name=st.sampled_from(sorted(SITES)))
+    def undrain(self, name: str) -> None:
+        self.run(self.world.core.sites.undrain(ROOT, name))
+
+    @rule(by=st.sampled_from(["", "1m"]), name=st.sampled_from(sorted(SITES)))
+    def evict(self, by: str, name: str) -> None:
+        self.run(self.world.core.sites.evict(ROOT, name, by=by, why="a test"))
 
     # ---------------------------------------------------------------------------------------------------------- sites
 

@@ -19,8 +19,8 @@ async def world() -> World:
     return world
 
 
-async def running(world: World, **given: object) -> str:
-    job = await world.submit(resources={"gpus": 4}, checkpoint=CHECKPOINT, **given)
+async def running(world: World) -> str:
+    job = await world.submit(resources={"gpus": 4}, checkpoint=CHECKPOINT)
     await world.turn()
     assert world.job(job).status is JobStatus.RUNNING
     return job
@@ -119,7 +119,11 @@ async def test_more_jobs_than_one_transaction_holds_all_leave() -> None:
 
 async def test_nobody_evicts_from_a_site_of_others(world: World) -> None:
     job = await running(world)
-    for caller in (Caller("eve", Role.USER), Caller("pat", Role.PLATFORM), Caller("sam", Role.SITE_ADMIN, "x")):
+    for caller in (
+        Caller("eve", Role.USER),
+        Caller("pat", Role.PLATFORM),
+        Caller("sam", Role.SITE_ADMIN, "x"),
+    ):
         with pytest.raises(Forbidden):
             await world.core.sites.evict(caller, "lab", job=job, why="mine")
     with pytest.raises(Invalid, match=r"why"):
