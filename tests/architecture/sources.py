@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -42,3 +43,23 @@ def text(path: str) -> str:
 def tree(path: str) -> ast.Module:
     """A Python file's syntax tree."""
     return ast.parse(text(path), path)
+
+
+def of_each(paths: Sequence[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """One test that asks a rule of every path, and names all that break it: thousands of tests of one rule each cost more to collect than to run."""
+
+    def of(rule: Callable[[str], None]) -> Callable[[], None]:
+        def asked() -> None:
+            broken = []
+            for path in paths:
+                try:
+                    rule(path)
+                except AssertionError as error:
+                    broken.append(str(error))
+            assert paths, "no path is asked"
+            assert not broken, "\n".join(broken)
+
+        asked.__name__, asked.__doc__, asked.__module__ = rule.__name__, rule.__doc__, rule.__module__
+        return asked
+
+    return of

@@ -3,9 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-import pytest
-
-from tests.architecture.sources import ROOT, text, tracked
+from tests.architecture.sources import ROOT, of_each, text, tracked
 
 PAGES = tuple(path for path in tracked() if path.endswith(".md"))
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|!\[[^\]]*\]\(([^)\s]+)\)")
@@ -40,7 +38,7 @@ def anchors(path: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", PAGES)
+@of_each(PAGES)
 def test_links_lead_somewhere(path: str) -> None:
     for target in (first or second for first, second in LINK.findall(prose(path))):
         if re.match(r"[a-z]+:", target):
@@ -53,7 +51,7 @@ def test_links_lead_somewhere(path: str) -> None:
             assert anchor in known, f"{path} links to {target}; that page has no such heading"
 
 
-@pytest.mark.parametrize("path", PAGES)
+@of_each(PAGES)
 def test_page_has_one_title(path: str) -> None:
     titles = re.findall(r"^# .+$", prose(path), flags=re.MULTILINE)
     assert len(titles) == 1, f"{path} has {len(titles)} titles: a page is about one thing"
@@ -70,7 +68,7 @@ def test_every_page_can_be_found() -> None:
     assert not lost, f"no page links to {', '.join(lost)}"
 
 
-@pytest.mark.parametrize("path", tracked())
+@of_each(tracked())
 def test_nothing_belongs_to_one_machine(path: str) -> None:
     content = (ROOT / path).read_bytes()
     for word in (*INDEX_HOSTS, *MACHINE_PATHS):

@@ -3,16 +3,14 @@
 import ast
 import re
 
-import pytest
-
-from tests.architecture.sources import ROOT, text
+from tests.architecture.sources import ROOT, of_each, text
 
 PAGE = "docs/explanation/promises.md"
 NAMED = tuple(dict.fromkeys(re.findall(r"`(tests/\S+\.py)::(\w+)`", text(PAGE))))
 CODE = re.compile(r"`((?:federator|tests)/[\w/]+(?:\.py)?)`")
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in NAMED}))
+@of_each(sorted({path for path, _ in NAMED}))
 def test_every_test_that_is_named_exists(path: str) -> None:
     file = ROOT / path
     assert file.exists(), f"{PAGE} names {path}, which does not exist"

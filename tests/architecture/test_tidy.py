@@ -7,13 +7,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-import pytest
+from tests.architecture.sources import PACKAGES, modules, of_each, text, tracked, tree
 
-from tests.architecture.sources import PACKAGES, modules, text, tracked, tree
-
-MODULE_SOFT, MODULE_HARD = 400, 600
+MODULE_SOFT, MODULE_HARD = 500, 800
 FUNCTION_SOFT, FUNCTION_HARD = 40, 70
-CLASS_SOFT, CLASS_HARD = 250, 350
+CLASS_SOFT, CLASS_HARD = 350, 500
 
 # What is over a soft limit, each with the size it may not exceed. The list may only shrink: an entry that is no longer
 # needed fails too.
@@ -65,7 +63,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Named = ast.ClassDef | Function
 
 
-@pytest.mark.parametrize("path", modules())
+@of_each(modules())
 def test_nothing_outgrows_its_limit(path: str) -> None:
     for name, size, soft, hard in sizes(path):
         assert size <= hard, f"{name} has {size} lines, over the wall of {hard}: cut it along its concepts"
@@ -81,7 +79,7 @@ def test_exceptions_only_shrink() -> None:
         assert soft < size <= allowed, f"{name} is within its limit of {soft} now: remove it from EXCEPTIONS"
 
 
-@pytest.mark.parametrize("path", modules())
+@of_each(modules())
 def test_names_say_something(path: str) -> None:
     for word in re.split(r"[/._]", path.removesuffix(".py")):
         assert word not in BANNED_MODULES, f"{path}: not {word!r}; {BANNED_MODULES[word]}"
@@ -100,7 +98,7 @@ def _names_defined(node: ast.AST) -> list[str]:
     return [node.arg] if isinstance(node, ast.arg) else []
 
 
-@pytest.mark.parametrize("path", modules())
+@of_each(modules())
 def test_module_says_what_it_is_for(path: str) -> None:
     if path.endswith("/__init__.py") and not text(path).strip() and path.startswith("tests/"):
         return
@@ -112,9 +110,7 @@ def test_module_says_what_it_is_for(path: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in tracked() if path.endswith((".py", ".sh", ".sql", ".toml", ".yaml", ".yml"))]
-)
+@of_each([path for path in tracked() if path.endswith((".py", ".sh", ".sql", ".toml", ".yaml", ".yml"))])
 def test_nothing_is_left_for_later(path: str) -> None:
     found = NOTES.findall(text(path))
     assert not found, f"{path} still says {found[0]}: do it, or open an issue and say what holds today"

@@ -233,11 +233,7 @@ def view_of_job(
         labels=spec.labels,
         interactive=interactive,
         not_before_at=job.not_before_at,
-        avoid_nodes=(
-            *job.losses,
-            *without_checkpoint,
-            *(refusal.member for refusal in job.refusals if refusal.member),
-        ),
+        avoid_nodes=(*job.losses, *without_checkpoint, *filter(None, (r.member for r in job.refusals))),
         refused=tuple((refusal.site, refusal.until_at) for refusal in job.refusals if refusal.until_at),
         needs=needs_of(spec),
         needs_fencing=bool(spec.stop_within_s),
