@@ -36,7 +36,7 @@ from federator.control.record.records import Flag, row_key
 from federator.control.upkeep.reconciling import FLAG as RECONCILING
 from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
-from federator.ports import Blobs, Provider, Put, Store, Transaction
+from federator.ports import Blobs, IdentityProvider, Provider, Put, Store, Transaction
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
@@ -245,6 +245,7 @@ class Dispatcher:
             ),
             reign=reign,
             courier=Webhook(settings.alerts, settings.federation) if settings.alerts.webhook else None,
+            identity=_identity(settings),
         )
 
     def _say_started(self) -> None:
@@ -340,6 +341,19 @@ def _compile(text: str) -> Compiled:
     """Policy text into rules, and each document as it was written."""
     documents = load(text)
     return Compiled(tuple(each.stored() for each in documents), compile_set(documents))
+
+
+def _identity(settings: Settings) -> IdentityProvider | None:
+    """The OpenID Connect provider of the settings, if there is one."""
+    if settings.oidc is None:
+        return None
+    try:
+        from federator.oidc import OidcKeys  # noqa: PLC0415 - an extra that many dispatchers go without
+    except ImportError as error:
+        raise Invalid(
+            f"{error.name} is not installed", field="$.oidc", remedy="pip install federator[oidc]"
+        ) from error
+    return OidcKeys(settings.oidc, SystemClock())
 
 
 def _provider(name: str, settings: Settings, clock: Clock, reign: Reign) -> Provider:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from federator.control.governing.admission import Admission
 from federator.control.governing.desk import Compile, PolicyDesk
+from federator.control.governing.signing_in import SignIn
 from federator.control.governing.sites import Sites
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.leadership import Reign
@@ -41,7 +42,7 @@ from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
 from federator.kernel.supervision import supervise
-from federator.ports import Blobs, Courier, Lookout, Provider, Solver, Store
+from federator.ports import Blobs, Courier, IdentityProvider, Lookout, Provider, Solver, Store
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Core:
     providers: dict[str, Provider]
     history: History
     recorded: Recorded
+    sign_in: SignIn
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -93,6 +95,9 @@ class Core:
         if not self.reign.holds:
             await self.reign.begin()
         self._tasks.append(asyncio.create_task(self.reign.keep(), name="reign"))
+        if self.sign_in.identity is not None:
+            keys = supervise("sign-in keys", self.sign_in.identity.run)
+            self._tasks.append(asyncio.create_task(keys, name="sign-in keys"))
         self.records.lead(self.reign)
         await self.records.load()
         check_rented_sites(self.records, self.settings.providers)
@@ -128,6 +133,7 @@ class Core:
             ("sweeper", self.sweeper.run),
             ("alerts", self.alerts.run),
             ("series", self.series_runs.run),
+            ("last use of tokens", self.sign_in.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
 
@@ -167,6 +173,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     reign: Reign | None = None,
     courier: Courier | None = None,
     lookout: Lookout | None = None,
+    identity: IdentityProvider | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
@@ -211,14 +218,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
         decisions=decisions,
-        hub=Hub(
-            records=records,
-            admission=admission,
-            inventory=inventory,
-            progress=reconciliation,
-            settings=settings.link,
-            ids=ids,
-        ),
+        hub=_hub(settings, records, admission, inventory, reconciliation, ids),
         turn=turn,
         executor=executor,
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
@@ -231,6 +231,25 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         providers=providers,
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),
+        sign_in=SignIn(admission, settings.oidc, identity),
+    )
+
+
+def _hub(
+    settings: Settings,
+    records: Records,
+    admission: Admission,
+    inventory: Inventory,
+    reconciliation: Reconciliation,
+    ids: IdSource,
+) -> Hub:
+    return Hub(
+        records=records,
+        admission=admission,
+        inventory=inventory,
+        progress=reconciliation,
+        settings=settings.link,
+        ids=ids,
     )
 
 

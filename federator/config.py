@@ -8,13 +8,15 @@ import math
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
-from federator.settings import ServerSettings, Settings
+from federator.model.identity import Role, read_role
+from federator.settings import OidcSettings, ServerSettings, Settings
 from federator.solving.frames import STAGES
 from federator.wire.faults import told_in, with_line
 from federator.wire.records import decode
@@ -24,8 +26,9 @@ MIN_PROMISE_S = 7 * 86400.0
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without a URL of its own
 LARGEST_CA_BYTES = 8192
 """Clouds take some 16 KiB with a machine, and there is more to say."""
+MOST_LEEWAY_S = 300.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
-PAUSES = frozenset({"heartbeat_s", "look_s", "poll_s", "report_every_s", "sweep_s"})
+PAUSES = frozenset({"heartbeat_s", "look_s", "poll_s", "refresh_s", "report_every_s", "sweep_s"})
 """What lies between two rounds of a loop."""
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 
@@ -105,6 +108,8 @@ def check(settings: Settings) -> None:
     _check_server(settings.server)
     _check_retention(settings)
     _check_etcd(settings)
+    if settings.oidc is not None:
+        _check_oidc(settings.oidc, settings.clock)
     if settings.leases.slack_s < 4 * settings.leases.poll_s:
         raise Invalid(
             f"is less than four times leases.poll_s ({settings.leases.poll_s:g} s): what has used up its money could not be ended in time",
@@ -184,6 +189,42 @@ def _check_retention(settings: Settings) -> None:
                 field=f"$.retention.{name}",
                 remedy="write retention.promised_s or more",
             )
+
+
+def _check_oidc(oidc: OidcSettings, clock: str) -> None:
+    if clock != "system":
+        raise Invalid("needs clock: system: a provider lives in real time", field="$.oidc")
+    url = urlsplit(oidc.issuer)
+    if not url.hostname or url.query or url.fragment:
+        raise Invalid(f"{oidc.issuer!r} is not a URL", field="$.oidc.issuer", remedy="write https://HOST/…")
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
+        raise Invalid("is not HTTPS: its keys could be forged on the way", field="$.oidc.issuer")
+    for field in ("client_id", "username_claim", "groups_claim", "service_prefix"):
+        if not getattr(oidc, field):
+            raise Invalid("is empty", field=f"$.oidc.{field}")
+    if "openid" not in oidc.scopes:
+        raise Invalid("lacks openid", field="$.oidc.scopes", remedy="write [openid, …]")
+    if oidc.leeway_s > MOST_LEEWAY_S:
+        what = f"is over {MOST_LEEWAY_S:g} s: expired tokens would be good for so long"
+        raise Invalid(what, field="$.oidc.leeway_s", remedy="set both clocks right instead")
+    _check_roles(oidc)
+    Way(ca=oidc.ca, proxy=oidc.proxy, ca_field="$.oidc.ca", proxy_field="$.oidc.proxy")
+
+
+def _check_roles(oidc: OidcSettings) -> None:
+    if not oidc.roles:
+        remedy = "write for example {platform-team: admin, '*': user}"
+        raise Invalid("gives nobody a role", field="$.oidc.roles", remedy=remedy)
+    for group, role in oidc.roles.items():
+        try:
+            read_role(role)
+        except ValueError:
+            known = ", ".join(each for each in Role if each is not Role.SITE_ADMIN)
+            raise Invalid(
+                f"there is no role {role!r}",
+                field=f"$.oidc.roles.{group}",
+                remedy=f"one of {known}, site-admin:SITE",
+            ) from None
 
 
 def _check_etcd(settings: Settings) -> None:

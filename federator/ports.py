@@ -4,7 +4,7 @@ Adapters implement these protocols; the composition roots (`federator.app`, `fed
 docstring is the contract, and one contract suite in `tests/contract` holds every implementation to it.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -214,6 +214,21 @@ class Courier(Protocol):
 
     async def deliver(self, alert: Alert) -> None:
         """Bring it there, trying again as often as is sensible. Raises `Transient` when that was in vain; no error names a secret."""
+        ...
+
+
+class IdentityProvider(Protocol):
+    """Believes what an OpenID Connect provider has signed, by keys that it fetches beside the requests."""
+
+    def verify(self, bearer: str) -> Mapping[str, object]:
+        """The claims of a token whose signature is right; what they say is for the caller to judge.
+
+        Raises `Unauthenticated` with the reason in `why`, and `Unavailable` while the keys to judge by are not there.
+        """
+        ...
+
+    async def run(self) -> None:
+        """Keep the keys fresh, until cancelled. Never raises for a provider that does not answer."""
         ...
 
 

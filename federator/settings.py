@@ -200,6 +200,47 @@ class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """History older than this is compacted; 0 leaves it to the cluster's own auto-compaction."""
 
 
+class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An OpenID Connect provider whose signed tokens are believed, beside those made here."""
+
+    issuer: str
+    """URL of the provider, exactly as its tokens name it (`iss`). HTTPS, but on this machine itself."""
+    client_id: str
+    """What the command is registered as at the provider: a public client with PKCE, and the device code if that is wanted."""
+    audience: str = ""
+    """What tokens must be made for (`aud`). Empty: `client_id`, and the command shows its ID token; else its access token."""
+    scopes: tuple[str, ...] = ("openid", "profile", "email", "offline_access")
+    """What the command asks for when somebody signs in. `offline_access` gives a refresh token at most providers."""
+    parameters: dict[str, str] = {}
+    """More that the command sends with a sign-in, where a provider wants it, such as `resource` or `audience`."""
+    username_claim: str = "preferred_username"
+    """The claim that names a person: the owner of what they submit. Take one that people cannot change themselves."""
+    username_prefix: str = ""
+    """Put before each person's name: keeps them apart from the names of tokens made here. Empty: the same name is the same person."""
+    service_claim: str = ""
+    """The claim that names a service, in tokens without the claim of people's names, such as `client_id` or `azp`. Empty: services are refused."""
+    service_prefix: str = "service-"
+    """Put before each service's name; a person's may not begin so. A service without groups is in the group of its own name."""
+    groups_claim: str = "groups"
+    """The claim that lists groups; with dots a path, such as `realm_access.roles`."""
+    roles: dict[str, str] = {}
+    """Role by group: `user`, `platform`, `admin`, or `site-admin:SITE`; `*` is everybody who signs in. Of several the highest counts; who has none is refused."""
+    required_groups: tuple[str, ...] = ()
+    """If given, only members of at least one of these are let in."""
+    required_claims: dict[str, str] = {}
+    """Claims that a token must have with exactly this value, such as `hd: example.org`."""
+    default_queue: str = "default"
+    """Queue of the jobs that name none."""
+    ca: str = ""
+    """PEM file of the private authority behind the provider's certificate; empty: the system's."""
+    proxy: str = ""
+    """URL of the HTTP proxy on the way to the provider; empty: none."""
+    leeway_s: float = 30.0
+    """So much may the provider's clock differ from ours."""
+    refresh_s: float = 3600.0
+    """How often the provider's keys are fetched (real seconds); also when a token names one that is not known."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where records are kept: in one file below `state_dir`, or in etcd."""
 
@@ -226,5 +267,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
+    oidc: OidcSettings | None = None
+    """An OpenID Connect provider; without it, people sign in with tokens made here alone."""
     providers: dict[str, ProviderSettings] = {}
     """Providers by name."""

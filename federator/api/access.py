@@ -6,6 +6,7 @@ from aiohttp import web
 
 from federator.api.exchange import Call, read_query
 from federator.api.feeds import Feeds
+from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core
 from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated, Unavailable
@@ -27,7 +28,8 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         core.reign.require()
         raise Unavailable("the dispatcher is starting or stopping", retry_after_s=1.0)
     if route.gate in (Gate.PERSON, Gate.OWNER):
-        call.who = core.admission.authenticate(bearer(request))
+        call.who = core.sign_in.authenticate(bearer(request))
+        call.caller.require_scope(scope_of(route))
     elif route.gate is Gate.SESSION:
         call.of_session = core.hub.session_of(bearer(request))
     _check_path(request)

@@ -4,7 +4,19 @@ description are all read from it.
 
 from typing import Any
 
-from federator.api import agents, events, files, fleet, governance, jobs, logs, recorded, series, service
+from federator.api import (
+    agents,
+    events,
+    files,
+    fleet,
+    governance,
+    jobs,
+    logs,
+    people,
+    recorded,
+    series,
+    service,
+)
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
 from federator.api.table import Gate, Route
@@ -14,7 +26,7 @@ from federator.model.jobs import JobSpec
 from federator.model.plans import Explanation
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import decisions, governing, http, link
+from federator.wire import decisions, governing, http, link, sign_in
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
@@ -90,6 +102,8 @@ ROUTES = (
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),
     Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Change a token for a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201),
+    Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
+    Route("GET", "/v1/sign-in", people.sign_in, OPEN, "Where people sign in", answer=sign_in.SignInWay),
     # Service
     Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),
     Route("GET", "/readyz", service.ready, OPEN, "Whether it can serve", answer=dict[str, str]),

@@ -73,9 +73,15 @@ class NotFound(Permanent):
 
 
 class Unauthenticated(Permanent):
-    """No credential, or one that is wrong, expired or revoked."""
+    """No credential, or one that is wrong, expired or revoked. `why` is for the log: who is not known is not told it."""
 
     code = "unauthenticated"
+
+    def __init__(
+        self, message: str, *, why: str = "", field: str | None = None, remedy: str | None = None
+    ) -> None:
+        self.why = why
+        super().__init__(message, field=field, remedy=remedy)
 
 
 class Untrusted(Permanent):

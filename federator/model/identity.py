@@ -20,6 +20,19 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+class Scope(StrEnum):
+    """What a token may do of what its role may; each route has one. A token without scopes may do all of it."""
+
+    READ = "read"
+    """Look at things: jobs, sites, queues, money, logs."""
+    SUBMIT = "submit"
+    """Submit jobs with their work directories, and preview them."""
+    CHANGE = "change"
+    """Change and cancel jobs and series."""
+    MANAGE = "manage"
+    """Everything else: sites, policies, renting, tokens."""
+
+
 class Token(msgspec.Struct, frozen=True, kw_only=True):
     """A bearer token as it is stored: under the hash of its secret. `site` bounds a site-admin to one site."""
 
@@ -31,6 +44,10 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
+    scopes: tuple[Scope, ...] = ()
+    """What it is limited to; empty: everything that its role may do."""
+    last_used_at: float = 0.0
+    """To the hour: it is not written with each request. 0: never."""
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +81,31 @@ class Caller(msgspec.Struct, frozen=True):
     role: Role
     site: str | None = None
     default_queue: str = "default"
+    groups: tuple[str, ...] = ()
+    """The groups that the sign-in names; none for a token of ours."""
+    scopes: tuple[Scope, ...] = ()
+    """What the credential is limited to; empty: everything that the role may do."""
+    expires_at: float | None = None
+    """When the credential ends, seconds since the epoch; None: it does not by itself."""
+    signed_in_by: str = "token"
+    """How: `token`, or the issuer that has signed for it."""
+
+    def require_scope(self, scope: Scope) -> None:
+        """Raise `Forbidden` where the credential is limited to other things."""
+        if self.scopes and scope not in self.scopes:
+            what = f"this needs the scope {scope}; your token has {', '.join(self.scopes)}"
+            raise Forbidden(what, remedy="use another token, or ask an admin for one with this scope")
 
     def require(self, *roles: Role) -> None:
         """Raise `Forbidden` unless the role is one of `roles`; an admin may do everything."""
         if self.role is not Role.ADMIN and self.role not in roles:
             raise Forbidden(f"this needs the role {' or '.join(roles)}; your token has {self.role}")
+
+
+def read_role(text: str) -> tuple[Role, str | None]:
+    """A role as settings name it, such as `platform` or `site-admin:north`, and its site. Raises `ValueError`."""
+    name, _, site = text.partition(":")
+    role = Role(name)
+    if (role is Role.SITE_ADMIN) != bool(site):
+        raise ValueError(text)
+    return role, site or None

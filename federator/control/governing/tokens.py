@@ -27,7 +27,8 @@ BOOTSTRAP_NAME = "admin"
 ID_DIGITS = 12
 """So much of a digest tells a token from all others."""
 REFUSED = "this token is not valid here"
-_PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+"""What the name of a person or service may be, whoever has given it."""
 
 
 @dataclass
@@ -49,7 +50,14 @@ class Tokens:
             raise Unauthenticated("this token was revoked", remedy="ask an admin for another")
         if not self._valid(token):
             raise Unauthenticated("this token has expired", remedy="ask an admin for another")
-        return Caller(token.name, token.role, token.site, token.default_queue)
+        return Caller(
+            token.name,
+            token.role,
+            token.site,
+            token.default_queue,
+            scopes=token.scopes,
+            expires_at=token.expires_at,
+        )
 
     @property
     def bootstrapped(self) -> bool:
@@ -161,7 +169,7 @@ class Tokens:
     async def _create_person(
         self, caller: Caller, request: TokenRequest, expires_s: float | None
     ) -> TokenAnswer:
-        check_name(_PERSON, request.name, "$.name", "letters, digits, '.', '_', '@' and '-'")
+        check_name(PERSON, request.name, "$.name", "letters, digits, '.', '_', '@' and '-'")
         role = _role(request)
         secret = new_secret("fed")
         now = self.clock.now()

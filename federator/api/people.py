@@ -1,0 +1,41 @@
+"""Signing in: where, and as whom."""
+
+import asyncio
+from pathlib import Path
+
+from federator.api.exchange import Call
+from federator.kernel.errors import NotFound
+from federator.wire.sign_in import SignInWay, WhoAmI
+
+
+async def sign_in(call: Call) -> SignInWay:
+    """Where people sign in, for a command that knows this address alone."""
+    oidc = call.core.settings.oidc
+    if oidc is None:
+        raise NotFound(
+            "nobody signs in here with OpenID Connect",
+            remedy="ask an admin for a token: federator token create",
+        )
+    return SignInWay(
+        issuer=oidc.issuer,
+        client_id=oidc.client_id,
+        scopes=oidc.scopes,
+        parameters=oidc.parameters,
+        bearer="access_token" if oidc.audience not in ("", oidc.client_id) else "id_token",
+        ca=await asyncio.to_thread(Path(oidc.ca).read_text) if oidc.ca else "",
+    )
+
+
+async def whoami(call: Call) -> WhoAmI:
+    """Who the credential is taken for, and until when."""
+    caller = call.caller
+    return WhoAmI(
+        name=caller.name,
+        role=caller.role,
+        site=caller.site or "",
+        default_queue=caller.default_queue,
+        groups=caller.groups,
+        scopes=caller.scopes,
+        signed_in_by=caller.signed_in_by,
+        expires_at=caller.expires_at,
+    )
