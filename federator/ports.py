@@ -5,7 +5,7 @@ docstring is the contract, and one contract suite in `tests/contract` holds ever
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -115,6 +115,32 @@ class Usage(msgspec.Struct, frozen=True):
     logs_bytes: int
 
 
+class Draft(Protocol):
+    """Bytes on their way into `Blobs`, of which nobody sees anything before they are kept. Calls may block on disk, one at a time."""
+
+    @property
+    def length(self) -> int:
+        """How many bytes have come."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The hash of what has come."""
+        ...
+
+    def write(self, part: bytes) -> None:
+        """Add to the end."""
+        ...
+
+    def keep(self) -> str:
+        """Keep what has come, durably, and return its hash."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was not kept; after `keep` it does nothing."""
+        ...
+
+
 class Blobs(Protocol):
     """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk; callers use threads.
 
@@ -124,6 +150,14 @@ class Blobs(Protocol):
 
     def put(self, data: bytes) -> str:
         """Keep the bytes durably and return their hash; keeping them twice is the same as once."""
+        ...
+
+    def draft(self) -> Draft:
+        """Begin to keep bytes that come in parts: what is too large to be held in memory."""
+        ...
+
+    def open(self, digest: str) -> BinaryIO | None:
+        """The bytes, to be read in parts and closed by the caller; None: they are not here. Raises `Damaged` as `get` does."""
         ...
 
     def get(self, digest: str) -> bytes | None:

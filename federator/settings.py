@@ -42,6 +42,10 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Largest JSON body, in MiB (one job, a policy set, one chunk of log)."""
     blob_mib: int = 512
     """Largest work directory or output archive, in MiB, compressed."""
+    transfers: int = 64
+    """Most work directories and outputs that are being sent or fetched at once; over it the answer is 429."""
+    transfers_each: int = 8
+    """Most of them of one user, or of one agent."""
     batch_jobs: int = 100_000
     """Most lines in one NDJSON submission."""
     array_tasks: int = 10_000

@@ -13,10 +13,8 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
+from federator.kernel.tars import MAX_BYTES, members
 from federator_agent.opening import opened
-
-MAX_MEMBERS = 1_000_000
-MAX_BYTES = 64 * 2**30
 
 
 def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
@@ -24,23 +22,18 @@ def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     try:
-        with tarfile.open(archive, "r:gz") as tar:
-            _unpack(tar, target, MAX_BYTES if limited else math.inf)
+        with archive.open("rb") as file:
+            for tar, member in members(file, most_bytes=MAX_BYTES if limited else math.inf):
+                _place(tar, member, target)
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise Invalid(f"the work directory is not a readable gzipped tar: {error}") from None
 
 
-def _unpack(tar: tarfile.TarFile, target: Path, max_bytes: float) -> None:
-    total = 0
-    for number, member in enumerate(tar, 1):
-        total += member.size
-        if number > MAX_MEMBERS or total > max_bytes:
-            raise Invalid(f"the work directory has over {MAX_MEMBERS} files or {MAX_BYTES >> 30} GiB")
-        path = target / _inside(member.name, member.name)
-        if path == target:
-            continue
+def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    path = target / _inside(member.name, member.name)
+    if path != target:
         _make_parents(path.parent, target, member.name)
         _write(tar, member, path, target)
 

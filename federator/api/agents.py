@@ -99,16 +99,16 @@ async def spec(call: Call) -> web.Response:
     return web.Response(body=call.core.records.spec_bytes(wanted), content_type=JSON)
 
 
-async def blob(call: Call) -> web.Response:
+async def blob(call: Call) -> web.StreamResponse:
     """The work directory of an open placement of this member."""
     wanted = call.path("hash")
     records = call.core.records
     if not any(records.spec(placement.spec_hash).workdir == wanted for placement in _open(call)):
         raise NotFound("no open placement of this member has that work directory")
-    data = await asyncio.to_thread(call.core.blobs.get, wanted)
-    if data is None:
+    file = await asyncio.to_thread(call.core.blobs.open, wanted)
+    if file is None:
         raise NotFound("that work directory is not stored")
-    return web.Response(body=data, content_type=GZIP)
+    return await call.send(file, GZIP)
 
 
 async def append_log(call: Call) -> LogLength:
@@ -119,25 +119,31 @@ async def append_log(call: Call) -> LogLength:
         raise NotFound(f"rank {rank} of {placement.id} is not at this member")
     limits = call.core.settings.limits
     offset = call.query(LogQuery).offset
-    data = await call.read(limits.body_mib)
-    limit = limits.log_mib * MIB
     name = log_name(placement.id, rank)
-    if offset >= limit and data:
-        return LogLength(offset + len(data))
-    whole = offset + len(data)
-    if whole > limit:
-        data = data[: limit - offset] + f"\n[the log is cut here: over {limits.log_mib} MiB]\n".encode()
-    length = await asyncio.to_thread(call.core.blobs.append_log, name, offset, data)
+    blobs = call.core.blobs
+    length = await asyncio.to_thread(blobs.log_length, name)
+    async for data in call.chunks(limits.body_mib):
+        if kept := _kept(data, offset, limits.log_mib):
+            length = await asyncio.to_thread(blobs.append_log, name, offset, kept)
+        offset += len(data)
     call.feeds.ring(placement.job)
-    return LogLength(whole if whole > limit else length)
+    return LogLength(offset if offset > limits.log_mib * MIB else length)
+
+
+def _kept(data: bytes, offset: int, log_mib: int) -> bytes:
+    """What of a part at this offset is within the limit of a log, and at its end a line that says so."""
+    room = log_mib * MIB - offset
+    if len(data) <= room:
+        return data
+    return data[:room] + f"\n[the log is cut here: over {log_mib} MiB]\n".encode() if room >= 0 else b""
 
 
 async def put_outputs(call: Call) -> web.Response:
     """Keep what this member collected for a placement; a part sent again replaces the former."""
     placement = _own(call)
-    data = await call.archive()
-    digest = await asyncio.to_thread(call.core.blobs.put, data)
-    part = OutputPart(call.session.member, digest, len(data))
+    async with call.archive() as draft:
+        digest = await asyncio.to_thread(draft.keep)
+    part = OutputPart(call.session.member, digest, draft.length)
     await call.core.records.transact(lambda: _collected(call, placement, part))
     return web.Response(status=201)
 

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, TypeVar, get_origin
+from os import SEEK_END
+from typing import IO, Annotated, TypeVar, get_origin
 
 import msgspec
 from aiohttp import web
@@ -11,11 +13,13 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 from federator.api.feeds import Feeds
 from federator.api.problems import STARTED, TooSlow, WrongContentType
+from federator.api.transfers import TRANSFERS
 from federator.assembly import Core
 from federator.hub import Session
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.identity import Caller
 from federator.model.jobs import Job
+from federator.ports import Draft
 from federator.wire.records import decode
 
 T = TypeVar("T")
@@ -106,12 +110,43 @@ class Call:
         except (web.RequestPayloadError, ContentEncodingError) as error:
             raise Invalid(f"the body is broken: {error}", field="$") from None
 
-    async def archive(self) -> bytes:
-        """The body as a gzipped tar, by its first bytes. Raises `Invalid`, `TooLarge`."""
-        data = await self.read(self.core.settings.limits.blob_mib)
-        if not data.startswith(GZIP_MAGIC):
-            raise Invalid("the body is not gzipped", field="$", remedy="send a gzipped tar")
-        return data
+    @asynccontextmanager
+    async def archive(self) -> AsyncIterator[Draft]:
+        """The body as a gzipped tar, by its first bytes, on disk as it comes; the caller keeps it, or it is forgotten. Raises `Invalid`, `TooLarge`, `TooMany`."""
+        with self.transfer():
+            draft = await asyncio.to_thread(self.core.blobs.draft)
+            try:
+                async for part in self.chunks(self.core.settings.limits.blob_mib):
+                    begins = not draft.length
+                    if begins and not part.startswith(GZIP_MAGIC[: len(part)]):
+                        break
+                    await asyncio.to_thread(draft.write, part)
+                if draft.length < len(GZIP_MAGIC):
+                    raise Invalid("the body is not gzipped", field="$", remedy="send a gzipped tar")
+                yield draft
+            finally:
+                await asyncio.to_thread(draft.discard)
+
+    def transfer(self) -> AbstractContextManager[None]:
+        """A place among those who send or fetch large bodies. Raises `TooMany`."""
+        name = self.session.member if self.of_session is not None else self.caller.name
+        return self.request.app[TRANSFERS].place(f"{'member' if self.of_session else 'user'} {name}")
+
+    async def send(
+        self, file: IO[bytes], content_type: str, headers: dict[str, str] | None = None
+    ) -> web.StreamResponse:
+        """Answer with a file, part by part, and close it."""
+        with file, self.transfer():
+            response = web.StreamResponse(headers=headers)
+            response.content_type = content_type
+            response.content_length = await asyncio.to_thread(file.seek, 0, SEEK_END)
+            await asyncio.to_thread(file.seek, 0)
+            await response.prepare(self.request)
+            self.request[STARTED] = response
+            while part := await asyncio.to_thread(file.read, READ_BYTES):
+                await response.write(part)
+            await response.write_eof()
+        return response
 
     async def stream(self, content_type: str, headers: dict[str, str] | None = None) -> web.StreamResponse:
         """Begin an answer of unknown length."""

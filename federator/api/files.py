@@ -2,11 +2,12 @@
 
 import asyncio
 import gzip
-import io
 import re
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import IO, Any, cast
 
 from aiohttp import web
 
@@ -14,7 +15,7 @@ from federator.api.exchange import Call
 from federator.control.record.blob_owners import owned, owns, refuse_more
 from federator.control.record.records import OutputPart
 from federator.kernel.errors import Invalid, NotFound
-from federator.kernel.ids import content_hash
+from federator.kernel.tars import members
 from federator.ports import Blobs
 
 GZIP = "application/gzip"
@@ -25,15 +26,14 @@ async def put_blob(call: Call) -> web.Response:
     wanted = call.path("hash")
     call.core.sweeper.retention.refuse_bytes_if_full()
     refuse_more(call.core.records, call.caller.name, wanted, call.core.settings.limits.person_blobs)
-    data = await call.archive()
-    found = await asyncio.to_thread(content_hash, data)
-    if found != wanted:
-        raise Invalid(
-            f"the bytes that arrived have the hash {found}",
-            field="hash",
-            remedy="send them again, or under their hash",
-        )
-    await asyncio.to_thread(call.core.blobs.put, data)
+    async with call.archive() as draft:
+        if draft.digest != wanted:
+            raise Invalid(
+                f"the bytes that arrived have the hash {draft.digest}",
+                field="hash",
+                remedy="send them again, or under their hash",
+            )
+        await asyncio.to_thread(draft.keep)
     await _note_owner(call, wanted)
     return web.Response(status=201)
 
@@ -55,7 +55,7 @@ async def _note_owner(call: Call, digest: str) -> None:
     await records.transact(lambda: owned(records, call.caller.name, digest, call.core.clock.now(), fresh_s))
 
 
-async def outputs(call: Call) -> web.Response:
+async def outputs(call: Call) -> web.StreamResponse:
     """What `outputs` matched, of the newest attempt that collected any."""
     collected = call.core.records.outputs.get(call.job.id)
     if collected is None:
@@ -64,9 +64,9 @@ async def outputs(call: Call) -> web.Response:
         raise NotFound(f"{call.job.name} has no outputs: {why}")
     placement = call.core.records.placements.get(collected.placement)
     parts = _by_rank(collected.parts, placement.members if placement else ())
-    data = await asyncio.to_thread(_archive, call.core.blobs, parts)
+    file = await asyncio.to_thread(_archive, call.core.blobs, parts)
     name = f'attachment; filename="{call.job.id}.tar.gz"'
-    return web.Response(body=data, content_type=GZIP, headers={"Content-Disposition": name})
+    return await call.send(file, GZIP, {"Content-Disposition": name})
 
 
 def _by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[OutputPart]:
@@ -75,39 +75,44 @@ def _by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[Outp
     return sorted(parts, key=lambda part: (ranks.get(part.member, len(members)), part.member))
 
 
-def _archive(blobs: Blobs, parts: Sequence[OutputPart]) -> bytes:
+def _archive(blobs: Blobs, parts: Sequence[OutputPart]) -> IO[bytes]:
     """One archive of all members' parts; of files that several have, the first one's. Blocks on disk."""
     if len(parts) == 1:
         return _part(blobs, parts[0].digest)
-    merged = io.BytesIO()
+    merged = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     seen: set[str] = set()
-    with tarfile.open(fileobj=merged, mode="w:gz") as target:
-        for part in parts:
-            try:
-                _merge(target, _part(blobs, part.digest), seen)
-            except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError):
-                raise NotFound(
-                    f"what {part.member} collected is damaged and cannot be put with the rest"
-                ) from None
-    return merged.getvalue()
+    try:
+        with tarfile.open(fileobj=merged, mode="w:gz") as target:
+            for part in parts:
+                try:
+                    _merge(target, _part(blobs, part.digest), seen)
+                except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, Invalid):
+                    raise NotFound(
+                        f"what {part.member} collected is damaged and cannot be put with the rest"
+                    ) from None
+    except BaseException:
+        merged.close()
+        raise
+    return merged
 
 
-def _merge(target: tarfile.TarFile, data: bytes, seen: set[str]) -> None:
+def _merge(target: tarfile.TarFile, data: IO[bytes], seen: set[str]) -> None:
     """Copy files and folders. Agents collect nothing else, so what leads elsewhere did not come from one of ours."""
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as source:
-        for entry in source:
+    with data:
+        for source, entry in members(data):
             plain = entry.isreg() or entry.isdir() or (entry.islnk() and _inside(entry.linkname))
             if plain and _inside(entry.name) and entry.name not in seen:
                 seen.add(entry.name)
                 target.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
+                cast("Any", target).members.clear()  # or it keeps one of each for ever
 
 
 def _inside(name: str) -> bool:
     return not {"..", ""} & set(re.split(r"[/\\]", name))
 
 
-def _part(blobs: Blobs, digest: str) -> bytes:
-    data = blobs.get(digest)
-    if data is None:
+def _part(blobs: Blobs, digest: str) -> IO[bytes]:
+    file = blobs.open(digest)
+    if file is None:
         raise NotFound("these outputs are no longer kept")
-    return data
+    return file

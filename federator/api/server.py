@@ -10,6 +10,7 @@ from federator.api.feeds import Feeds
 from federator.api.problems import answer_problems
 from federator.api.routes import ROUTES
 from federator.api.table import Route
+from federator.api.transfers import TRANSFERS, Transfers
 from federator.assembly import Core
 
 TIME_HEADER = "X-Federator-Time"
@@ -20,6 +21,8 @@ def build_app(core: Core) -> web.Application:
     """The HTTP API of a dispatcher. The caller serves it, and starts and stops the core."""
     feeds = Feeds(core.records)
     app = web.Application(middlewares=[answer_problems])
+    limits = core.settings.limits
+    app[TRANSFERS] = Transfers(limits.transfers, limits.transfers_each)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _serve(core, feeds, route))
 

@@ -6,7 +6,8 @@ agent is asked for again, or it shows as a gap.
 """
 
 import contextlib
-import errno
+import hashlib
+import io
 import os
 import re
 import shutil
@@ -15,13 +16,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from federator.kernel.errors import Damaged, Invalid, TooLarge, Unavailable
+from federator.kernel.errors import Damaged, Invalid, TooLarge
 from federator.kernel.ids import content_hash
 from federator.ports import Usage
+from federator.store.drafts import FileDraft, MemoryDraft, explained
 
 LARGEST_LOG_BYTES = 2**36
 LONGEST_NAME = 200
+PART_BYTES = 2**20
+"""So much of a blob is in memory while its hash is compared."""
 ABANDONED_S = 86400.0
 """Nobody takes so long to write one blob."""
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)*")
@@ -69,6 +74,15 @@ class MemoryBlobs:
         self._blobs[digest] = data
         self._used[digest] = time.monotonic()
         return digest
+
+    def draft(self) -> MemoryDraft:
+        """Begin to keep bytes that come in parts."""
+        return MemoryDraft(self.put)
+
+    def open(self, digest: str) -> BinaryIO | None:
+        """The bytes, to be read in parts."""
+        data = self._blobs.get(digest)
+        return None if data is None else io.BytesIO(data)
 
     def get(self, digest: str) -> bytes | None:
         """The bytes, or None."""
@@ -136,7 +150,7 @@ class FileBlobs:
         self._unfinished = root / "unfinished"
         self._appending = threading.Lock()
         self._dropping = threading.Lock()
-        with _explained():
+        with explained():
             for folder in (self._objects, self._logs, self._unfinished):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left_over, kept in _files(self._unfinished):
@@ -147,32 +161,49 @@ class FileBlobs:
     def put(self, data: bytes) -> str:
         """Keep the bytes durably and return their hash."""
         digest = content_hash(data)
-        path = self._path(digest)
-        with _explained():
-            if not self._use(path):
-                path.parent.mkdir(mode=0o700, exist_ok=True)
-                self._write(path, data)
-            # Also when it was there: whoever put it may have been stopped before this.
-            _sync_folder(path.parent)
-            _sync_folder(self._objects)
-        return digest
+        with explained():
+            if self._use(self._path(digest)):
+                self._sync(self._path(digest))
+                return digest
+        draft = self.draft()
+        try:
+            draft.write(data)
+            return draft.keep()
+        finally:
+            draft.discard()
+
+    def draft(self) -> FileDraft:
+        """Begin to keep bytes that come in parts."""
+        with explained():
+            file = tempfile.NamedTemporaryFile(dir=self._unfinished, delete=False)  # noqa: SIM115 - the draft closes it
+        return FileDraft(file, Path(file.name), self._take)
+
+    def open(self, digest: str) -> BinaryIO | None:
+        """The bytes, to be read in parts; None: they are not here. Raises `Damaged` when the disk has damaged them."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        with explained():
+            try:
+                file = self._path(digest).open("rb")
+            except FileNotFoundError:
+                return None
+            found = _hash_of(file)
+        if found != digest:
+            file.close()
+            raise Damaged(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
+        return file
 
     def get(self, digest: str) -> bytes | None:
         """The bytes, or None. Raises `Damaged` when the disk has damaged them."""
-        if not _DIGEST.fullmatch(digest):
+        file = self.open(digest)
+        if file is None:
             return None
-        with _explained():
-            try:
-                data = self._path(digest).read_bytes()
-            except FileNotFoundError:
-                return None
-        if content_hash(data) != digest:
-            raise Damaged(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
-        return data
+        with explained(), file:
+            return file.read()
 
     def has(self, digest: str) -> bool:
         """Whether `get` would find it."""
-        with _explained():
+        with explained():
             return bool(_DIGEST.fullmatch(digest)) and self._use(self._path(digest))
 
     def append_log(self, name: str, offset: int, data: bytes) -> int:
@@ -180,7 +211,7 @@ class FileBlobs:
         check_append(name, offset, data)
         path = self._log_path(name)
         # Two connections of one agent may overlap for a moment; both may then repeat the same bytes.
-        with self._appending, _explained():
+        with self._appending, explained():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
@@ -191,7 +222,7 @@ class FileBlobs:
     def read_log(self, name: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes from `offset`."""
         path = self._log_path(name)
-        with _explained(), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        with explained(), contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(max(offset, 0))
             return file.read(max(limit, 0))
         return b""
@@ -199,14 +230,14 @@ class FileBlobs:
     def log_length(self, name: str) -> int:
         """Length in bytes; 0 for an unknown log."""
         path = self._log_path(name)
-        with _explained(), contextlib.suppress(FileNotFoundError):
+        with explained(), contextlib.suppress(FileNotFoundError):
             return path.stat().st_size
         return 0
 
     def unused(self, for_s: float) -> list[str]:
         """The hashes of all bytes that nobody has used for so many seconds."""
         before = time.time() - for_s
-        with _explained():
+        with explained():
             return [path.name for path, kept in _files(self._objects) if kept.st_mtime <= before]
 
     def drop(self, digest: str, unused_for_s: float) -> bool:
@@ -214,7 +245,7 @@ class FileBlobs:
         if not _DIGEST.fullmatch(digest):
             return True
         path = self._path(digest)
-        with self._dropping, _explained(), contextlib.suppress(FileNotFoundError):
+        with self._dropping, explained(), contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime > time.time() - unused_for_s:
                 return False
             path.unlink()
@@ -223,14 +254,14 @@ class FileBlobs:
     def drop_logs(self, name: str) -> None:
         """Forget the log of that name and all below it."""
         path = self._log_path(name)
-        with self._appending, _explained():
+        with self._appending, explained():
             path.unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(path.with_suffix(""))
 
     def usage(self) -> Usage:
         """How much is kept now. Looks at every file; what it takes on disk counts, not the length of a gap."""
-        with _explained():
+        with explained():
             blobs = sum(kept.st_size for _, kept in _files(self._objects))
             return Usage(blobs, sum(kept.st_blocks * 512 for _, kept in _files(self._logs)))
 
@@ -241,17 +272,20 @@ class FileBlobs:
             return True
         return False
 
-    def _write(self, path: Path, data: bytes) -> None:
-        with tempfile.NamedTemporaryFile(dir=self._unfinished, delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).rename(path)
-            except OSError:
-                # On a full disk a leftover would take the room of what comes next.
-                Path(file.name).unlink(missing_ok=True)
-                raise
+    def _take(self, draft: Path, digest: str) -> None:
+        """Give a finished file its name, unless the bytes are here already."""
+        path = self._path(digest)
+        if self._use(path):
+            draft.unlink()
+        else:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            draft.rename(path)
+        self._sync(path)
+
+    def _sync(self, path: Path) -> None:
+        """Also when it was there: whoever put it may have been stopped before this."""
+        _sync_folder(path.parent)
+        _sync_folder(self._objects)
 
     def _path(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest
@@ -260,6 +294,19 @@ class FileBlobs:
         check_log_name(name)
         # Segments have no dots, so the file `a.log` never meets the folder of `a/b`.
         return self._logs / f"{name}.log"
+
+
+def _hash_of(file: BinaryIO) -> str:
+    """The hash of all of it, and back to its start. Closes it when it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        while part := file.read(PART_BYTES):
+            found.update(part)
+        file.seek(0)
+    except OSError:
+        file.close()
+        raise
+    return found.hexdigest()
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -294,20 +341,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turn errors of the disk into situations. A missing file is the caller's own to handle."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise Unavailable(
-                "the blobs' disk is full", retry_after_s=10.0, remedy="free space on it"
-            ) from error
-        raise Unavailable(
-            f"the blobs' disk fails: {error.strerror}", remedy="look at its health and rights"
-        ) from error

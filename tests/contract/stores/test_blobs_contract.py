@@ -30,6 +30,34 @@ def test_bytes_come_back_under_their_hash(blobs: Blobs, data: bytes) -> None:
     assert blobs.get(digest) == data
 
 
+def test_bytes_that_come_in_parts_are_seen_when_they_are_kept(blobs: Blobs) -> None:
+    draft = blobs.draft()
+    draft.write(b"in ")
+    draft.write(b"parts")
+    digest = content_hash(b"in parts")
+    assert (draft.length, draft.digest) == (8, digest)
+    assert not blobs.has(digest)
+    assert draft.keep() == digest
+    draft.discard()
+    assert blobs.get(digest) == b"in parts"
+    again = blobs.draft()
+    again.write(b"in parts")
+    assert again.keep() == digest
+    forgotten = blobs.draft()
+    forgotten.write(b"never")
+    forgotten.discard()
+    assert not blobs.has(content_hash(b"never"))
+    assert blobs.usage() == Usage(8, 0)
+
+
+def test_bytes_are_read_in_parts(blobs: Blobs) -> None:
+    file = blobs.open(blobs.put(b"in parts"))
+    assert file is not None
+    with file:
+        assert [file.read(3), file.read(3), file.read(3), file.read(3)] == [b"in ", b"par", b"ts", b""]
+    assert blobs.open(content_hash(b"never")) is None
+
+
 def test_keeping_twice_is_keeping_once(blobs: Blobs) -> None:
     assert blobs.put(b"same") == blobs.put(b"same")
     assert blobs.get(content_hash(b"same")) == b"same"

@@ -1,0 +1,159 @@
+"""Large bodies: none is held in memory, none outgrows its limit, and nobody takes all places for them."""
+
+import asyncio
+import gzip
+import io
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from federator.api.exchange import READ_BYTES
+from federator.api.transfers import TRANSFERS, Transfers
+from federator.kernel.errors import Invalid
+from federator.kernel.ids import content_hash
+from federator.kernel.tars import HEADER_BYTES, members
+from federator.settings import LimitSettings
+from federator.store.blobs import FileBlobs, MemoryBlobs
+from federator.store.drafts import MemoryDraft
+from federator_agent import archives
+from tests.integration.api.rig import Rig, archive
+from tests.integration.api.test_agents import placed
+from tests.support.waiting import until
+
+
+def limit(rig: Rig, **changes: int) -> None:
+    """Other limits from now on."""
+    limits = msgspec.structs.replace(LimitSettings(), **changes)
+    rig.world.core.settings = msgspec.structs.replace(rig.world.core.settings, limits=limits)
+
+
+async def chunked(data: bytes) -> AsyncIterator[bytes]:
+    """A body whose length nobody is told."""
+    yield data
+
+
+async def test_an_upload_is_written_as_it_comes_and_never_held_whole(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[int] = []
+    write = MemoryDraft.write
+
+    def counted(self: MemoryDraft, part: bytes) -> None:
+        parts.append(len(part))
+        write(self, part)
+
+    monkeypatch.setattr(MemoryDraft, "write", counted)
+    data = b"\x1f\x8b" + bytes(8 * 2**20)
+    answer = await rig.ask("PUT", f"/v1/blobs/{content_hash(data)}", data=io.BytesIO(data))
+    assert answer.status == 201, answer.data
+    assert sum(parts) == len(data)
+    assert max(parts) <= READ_BYTES
+    assert rig.world.core.blobs.get(content_hash(data)) == data
+
+
+async def test_an_agents_outputs_and_a_users_download_go_part_by_part(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await rig.agent()
+    assert agent.joined is not None
+    row = await placed(rig, agent.joined.member, outputs=["*"])
+    data = b"\x1f\x8b" + bytes(2**20)
+    assert (await agent.ask("PUT", f"/agent/v1/outputs/{row.id}", data=io.BytesIO(data))).status == 201
+
+    def whole(self: MemoryBlobs, digest: str) -> bytes:
+        raise AssertionError("the blob was read whole")
+
+    monkeypatch.setattr(MemoryBlobs, "get", whole)
+    answer = await rig.ask("GET", f"/v1/jobs/{row.job}/outputs")
+    assert answer.data == data
+    assert answer.headers["Content-Length"] == str(len(data))
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_an_upload_over_the_limit_is_refused_as_it_comes_and_leaves_nothing(
+    rig: Rig, tmp_path: Path, told: bool
+) -> None:
+    limit(rig, blob_mib=1)
+    blobs = rig.world.core.blobs = FileBlobs(tmp_path)
+    data = b"\x1f\x8b" + bytes(2 * 2**20)
+    answer = await rig.ask(
+        "PUT", f"/v1/blobs/{content_hash(data)}", data=io.BytesIO(data) if told else chunked(data)
+    )
+    assert answer.status == 413
+    assert answer.problem["remedy"] == "send less, or raise the limit"
+    assert not blobs.has(content_hash(data))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+async def test_one_user_cannot_take_all_places_for_uploads(rig: Rig) -> None:
+    transfers = Transfers(3, 2)
+    rig.client.app._state[TRANSFERS] = transfers
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"\x1f\x8b"
+        await go_on.wait()
+
+    path = f"/v1/blobs/{content_hash(bytes((0x1F, 0x8B)))}"
+    held = [asyncio.create_task(rig.ask("PUT", path, data=slowly())) for _ in range(2)]
+    await until(lambda: transfers.present == 2, "both uploads to be under way")
+    refused = await rig.ask("PUT", path, data=archive(a="b"))
+    assert refused.status == 429
+    assert "user ada has 2 uploads and downloads under way" in refused.problem["detail"]
+    assert int(refused.headers["Retry-After"]) >= 1
+    data = archive(a="b")
+    other = await rig.ask("PUT", f"/v1/blobs/{content_hash(data)}", "bob", data=data)
+    assert other.status == 201, "another user has places of their own"
+    go_on.set()
+    assert [answer.status for answer in await asyncio.gather(*held)] == [201, 201]
+    assert transfers.present == 0
+
+
+# ---------------------------------------------------------------------------------------- archives that expand
+
+
+def bomb(kind: bytes, size: int) -> bytes:
+    """An archive whose one header of that kind declares so much text before its member."""
+    head = tarfile.TarInfo("././@LongLink")
+    head.type, head.size = kind, size
+    plain = head.tobuf(tarfile.GNU_FORMAT) + bytes(size) + tarfile.TarInfo("a").tobuf()
+    return gzip.compress(plain + bytes(10240), 1)
+
+
+class Counted(io.BytesIO):
+    """What was read of the archive."""
+
+    seen = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.seen += len(data)
+        return data
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_an_archive_whose_headers_expand_is_refused_before_they_are_read(kind: bytes, tmp_path: Path) -> None:
+    data = bomb(kind, 64 * HEADER_BYTES)
+    assert len(data) < HEADER_BYTES
+    source = Counted(data)
+    with pytest.raises(Invalid, match="1 MiB of headers"):
+        list(members(source))
+    assert source.seen < len(data) / 2, "the rest was not even read"
+    (tmp_path / "a.tar.gz").write_bytes(data)
+    with pytest.raises(Invalid, match="1 MiB of headers"):
+        archives.unpack(tmp_path / "a.tar.gz", tmp_path / "work")
+
+
+def test_an_archive_is_bounded_in_members_and_in_size() -> None:
+    with pytest.raises(Invalid, match="over 1 members"):
+        list(members(io.BytesIO(archive(a="x", b="y")), most_members=1))
+    with pytest.raises(Invalid, match="larger than"):
+        list(members(io.BytesIO(archive(a="x" * 5000)), most_bytes=4096))
+
+
+def test_reading_an_archive_keeps_no_list_of_its_members() -> None:
+    kept = [len(tar.__dict__["members"]) for tar, _ in members(io.BytesIO(archive(a="x", b="y", c="z")))]
+    assert max(kept) == 1
