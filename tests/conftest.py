@@ -17,7 +17,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
-REAL = ("system/", "integration/", "federation/", "docs/test_walkthroughs.py")
+REAL = (
+    "system/",
+    "integration/",
+    "federation/",
+    "attacks/kube/",
+    "attacks/slurm/",
+    "docs/test_walkthroughs.py",
+)
 """Where tests start processes of their own, or talk over real connections."""
 CONTRACT = "contract/"
 SERVERS = {"aws", "etcd", "kubernetes", "local", "local-sandbox", "local-users", "slurm"}

@@ -28,6 +28,7 @@ from federator_agent.home import settle
 from federator_agent.joining import change_key, reason
 from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys
+from federator_agent.kube import checks as kube_checks
 from federator_agent.local.confinement import Launch
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
@@ -38,6 +39,7 @@ CA_FILE = "ca.pem"
 """In the state directory: the authority that `join` was told to believe, for a site file that names none."""
 JOIN_PAUSE_S = 2.0
 _CHECK_CODE = 7
+_NO_FAILURE = ("ok", "WARN")
 log = logging.getLogger("federator_agent")
 
 
@@ -195,11 +197,17 @@ def check(options: argparse.Namespace) -> int:
         _say(
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
-    failures = [*_check_gpus(settings), *_check_slurm(settings), _check_shim(settings)]
-    failures.append(_check_dispatcher(settings, options))
+    failures = [
+        *_check_gpus(settings), *_check_kube(settings), *_check_slurm(settings), _check_shim(settings),
+        _check_dispatcher(settings, options),
+    ]  # fmt: skip
     for failure in failures:
-        _say(failure if failure.startswith("ok") else f"FAIL  {failure}")
-    return 0 if all(failure.startswith("ok") for failure in failures) else 1
+        _say(failure if failure.startswith(_NO_FAILURE) else f"FAIL  {failure}")
+    return 0 if all(failure.startswith(_NO_FAILURE) for failure in failures) else 1
+
+
+def _check_kube(settings: AgentSettings) -> list[str]:
+    return [] if settings.kube is None else kube_checks.notes(settings.kube, kube_checks.own_namespace())
 
 
 def _check_slurm(settings: AgentSettings) -> list[str]:

@@ -106,8 +106,11 @@ class Kube(Ground):
         testbed = await asyncio.to_thread(shared.testbed)
         self._checkpoints = folder / "checkpoints"
         self._checkpoints.mkdir(parents=True)
+        self._checkpoints.chmod(0o777)  # jobs are no user of this machine
         claim = await asyncio.to_thread(_claim, testbed.admin, self._checkpoints)
-        access = {"kubeconfig": str(testbed.kubeconfig), "image": testbed.image, "side_image": testbed.image}
+        access = {
+            "kubeconfig": str(testbed.kubeconfig), "namespace": NAMESPACE, "image": testbed.image, "side_image": testbed.image,
+        }  # fmt: skip
         return [{"kube": access | {"checkpoints": claim}}]
 
     def journals(self) -> list[Path]:

@@ -62,7 +62,11 @@ echo ready
 # Argument 2: what the wrapper reads before it runs the command.
 OPEN = _CHECK + """[ -e gate/go ] || { printf '%s\\n' "$2" >gate/go.$$ && mv gate/go.$$ gate/go; }"""
 LOOK = _CHECK + "[ ! -e gate/go ] || cat gate/go"
-SIGNAL = _CHECK + """pid=$(cat $job/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid"; }"""
+# busybox complains of `--` and kills all the same: then there may be nothing left for the second one.
+SIGNAL = (
+    _CHECK
+    + """pid=$(cat $job/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid" || ! kill -0 "$pid" 2>/dev/null; }"""
+)
 LIST = _CHECK + "cd work && find . -type f -print0"
 # Argument 2: bytes of the list of names that comes in, one a line. What comes out is one archive after another: not every tar reads names from a file.
 PACK = (

@@ -15,6 +15,7 @@ from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Load, load_of
 from federator_agent.data.sources import scheme_of
+from federator_agent.kube import security
 from federator_agent.kube.carrying import CACHE, FOLDER, GATE, Order
 from federator_agent.kube.manifests import CHECKPOINTS, DATA_NOTE, mount, pod_name, verbatim
 from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume
@@ -22,8 +23,6 @@ from federator_agent.runtime import Surroundings
 
 CLAIM = f"{FOLDER}/claim"
 """The whole claim on which checkpoints outlive their pods, as the side container sees it."""
-APART = "MKNOD"
-"""A capability that jobs can do without."""
 MEMORY = ".federator"
 """What is known there of the jobs' directories."""
 
@@ -43,7 +42,7 @@ def laden(
     on_claim = bool(settings.checkpoints and load.uri)
     for rank, pod in zip(record.entry.ranks, pods, strict=True):
         order = _order(record, rank, load, around.carrier.limit_bytes, on_claim=on_claim)
-        _address(pod, order, settings.data)
+        _address(pod, order, settings, settings.data)
 
 
 def _order(record: Record, rank: int, load: Load, limit_bytes: int | None, *, on_claim: bool) -> Order:
@@ -63,9 +62,10 @@ def _order(record: Record, rank: int, load: Load, limit_bytes: int | None, *, on
     )
 
 
-def _address(pod: dict[str, Any], order: Order, data: KubeData) -> None:
+def _address(pod: dict[str, Any], order: Order, settings: KubeSettings, data: KubeData) -> None:
     main, side = pod["spec"]["containers"]
-    _keep_apart(main, side)
+    main["securityContext"] = security.of_main_beside_carrier(settings.run_as)
+    side["securityContext"] = security.of_carrier(settings.run_as)
     volumes = _volumes(data)
     bare = replace(order, load=replace(order.load, inputs=()))
     words = (msgspec.json.encode(bare).decode(), *order.load.inputs)
@@ -85,14 +85,6 @@ def _address(pod: dict[str, Any], order: Order, data: KubeData) -> None:
     pod["spec"]["volumes"] += [{"name": name} | _source(each) for name, each in volumes]
     if order.load.uri and not order.follows:
         pod["metadata"]["annotations"][DATA_NOTE] = order.load.uri
-
-
-def _keep_apart(main: dict[str, Any], side: dict[str, Any]) -> None:
-    """Both may be root, and see each other's processes: of one that may do more than itself, a process sees neither the environment, where the secret is, nor the
-    files. So the job lacks something that the other has, and that it misses least.
-    """
-    main["securityContext"] = {"capabilities": {"drop": [APART]}}
-    side["securityContext"] = {"capabilities": {"add": [APART]}}
 
 
 def _volumes(data: KubeData) -> list[tuple[str, KubeVolume]]:

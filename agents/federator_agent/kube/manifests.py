@@ -17,6 +17,7 @@ from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
+from federator_agent.kube import security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.carrying import FOLDER, GATE, inputs_of
 from federator_agent.kube.lots import taint_keys
@@ -70,6 +71,18 @@ def service(record: Record, site: str) -> dict[str, Any]:
     }
 
 
+def network_policy(record: Record, site: str) -> dict[str, Any]:
+    """The ranks of a gang reach each other, where the namespace lets nobody else reach them."""
+    placement = record.entry.placement
+    ranks = {"podSelector": {"matchLabels": {PLACEMENT_LABEL: placement}}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": placement, "labels": labels(record, site)},
+        "spec": ranks | {"policyTypes": ["Ingress"], "ingress": [{"from": [ranks]}]},
+    }
+
+
 _TOGETHER = {ON_ONE_HOST: "podAffinity", APART: "podAntiAffinity"}
 
 
@@ -96,6 +109,7 @@ def pod(
         "restartPolicy": "Never",
         "shareProcessNamespace": True,
         "automountServiceAccountToken": False,
+        "securityContext": security.of_pod(settings.run_as),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(1, math.ceil(entry.grace_s)),
         "nodeSelector": place.selector,
@@ -111,8 +125,8 @@ def pod(
         inner |= {"hostname": pod_name(entry.placement, rank), "subdomain": entry.placement}
     if settings.priority_class:
         inner["priorityClassName"] = settings.priority_class
-    if settings.service_account:
-        inner["serviceAccountName"] = settings.service_account
+    if account := settings.account(entry.queue):
+        inner["serviceAccountName"] = account
     if entry.max_duration_s is not None:
         bound_s = entry.max_duration_s + entry.grace_s + settings.start_within_s + STAGING_ALLOWANCE_S
         inner["activeDeadlineSeconds"] = math.ceil(bound_s)
@@ -150,6 +164,8 @@ def _main(
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
     where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
     environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
+    if settings.run_as is not None:
+        environment = security.NAMED | environment
     mounts = [mount("federator", FOLDER), mount("gate", GATE) | {"readOnly": True}]
     if needs.shm_mib:
         mounts.append(mount("shm", "/dev/shm"))  # noqa: S108 - it is where programs look for it
@@ -162,6 +178,7 @@ def _main(
         "args": [verbatim(word) for word in (WRAPPER, "wrapper.sh", spec.setup or "", *command_of(spec))],
         "env": [{"name": name, "value": verbatim(value)} for name, value in environment.items()],
         "resources": {"requests": requests, "limits": limits},
+        "securityContext": security.of_container(settings.run_as),
         "volumeMounts": mounts,
     }
 
@@ -177,6 +194,7 @@ def _side(spec: JobSpec, settings: KubeSettings) -> dict[str, Any]:
         ],
         # A rank that asks for a whole node must fit on a whole node.
         "resources": {"requests": {"cpu": "0", "memory": "0"}},
+        "securityContext": security.of_container(settings.run_as),
         "volumeMounts": [mount("federator", FOLDER), mount("gate", GATE)],
     }
 

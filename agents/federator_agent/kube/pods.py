@@ -4,11 +4,13 @@ Every write names the pod's uid or makes what has a name of its own, so that rep
 """
 
 import asyncio
+import contextlib
+import logging
 from typing import Any
 
 import msgspec
 
-from federator.kernel.errors import Conflict, NotFound
+from federator.kernel.errors import Conflict, Forbidden, NotFound
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.lots import Lot
@@ -22,6 +24,7 @@ HEALTHY_S = 120.0
 """A node that was well when it was taken out of the cluster: its kubelet lives, is told within this time to end its pods, and says how they ended."""
 LOOK_AGAIN_S = 5.0
 """What is waited for is looked at again after this, whatever the watch has said."""
+log = logging.getLogger("federator_agent.kube")
 
 
 class NodeSeen(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class Pods:
         self._api = api
         self._agent = agent
         self._base = f"/api/v1/namespaces/{settings.namespace}"
+        self._policies = f"/apis/networking.k8s.io/v1/namespaces/{settings.namespace}/networkpolicies"
         self._cluster = cluster
         self._site = site
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
@@ -125,6 +129,15 @@ class Pods:
         except Conflict:
             return
 
+    async def create_policy(self, manifest: dict[str, Any]) -> None:
+        """The same for its network policy. Agents with the rights of before may not: there nobody keeps their ranks apart."""
+        try:
+            await self._api.ask("POST", self._policies, body=manifest)
+        except Forbidden as error:
+            log.warning("the network policy of %s is left out: %s", manifest["metadata"]["name"], error)
+        except Conflict:
+            return
+
     async def look(self, name: str, uid: str = "") -> Pod | None:
         """A pod as the API server has it now; None: there is none, or another of that name."""
         try:
@@ -177,8 +190,8 @@ class Pods:
         await self._delete(pod, 0)
 
     async def delete_service(self, placement: str) -> None:
-        """A gang's."""
-        try:
+        """A gang's, with its network policy."""
+        with contextlib.suppress(NotFound):
             await self._api.ask("DELETE", f"{self._base}/services/{placement}")
-        except NotFound:
-            return
+        with contextlib.suppress(NotFound, Forbidden):
+            await self._api.ask("DELETE", f"{self._policies}/{placement}")

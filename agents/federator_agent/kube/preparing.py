@@ -94,6 +94,7 @@ class Preparing:
         try:
             if len(record.entry.ranks) > 1:
                 await self._pods.create_service(manifests.service(record, site))
+                await self._pods.create_policy(manifests.network_policy(record, site))
             hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
             made = [
                 manifests.pod(record, spec, rank, place, self._settings, site, hidden)

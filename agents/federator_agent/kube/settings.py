@@ -11,14 +11,19 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, read_accelerators, read_model
+from federator_agent.kube.security import NOBODY
+from federator_agent.queues import of_queue
+from federator_agent.queues import read as read_queues
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
+IMAGE = "image"
+MAX_USER = 2**31 - 1
 KEYS = (
-    "namespace", "kubeconfig", "context", "image", "side_image", "service_account", "priority_class", "tolerations",
-    "start_within", "checkpoints", "pools", "kueue_queue", "data",
+    "namespace", "kubeconfig", "context", "image", "side_image", "run_as", "service_account", "service_accounts",
+    "priority_class", "tolerations", "start_within", "checkpoints", "pools", "kueue_queue", "data",
 )  # fmt: skip
 DATA_KEYS = ("image", "secret", "cache", "volumes")
 VOLUME_KEYS = ("claim", "host_path")
@@ -78,8 +83,12 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of that file; empty: its current one."""
     side_image: str = SIDE_IMAGE
     """What brings work directories in and outputs out, beside the job. It has `sh`, `tar` and `head`."""
+    run_as: int | None = NOBODY
+    """The user of jobs; None: whom their image names, which may be root."""
     service_account: str = ""
     """Of the jobs' pods; they are given no token in any case."""
+    service_accounts: dict[str, str] = {}
+    """By queue of the federation, instead of `service_account`."""
     priority_class: str = ""
     tolerations: tuple[dict[str, str], ...] = ()
     start_within_s: float = 300.0
@@ -92,6 +101,10 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no data is brought to pods."""
     kueue_queue: str = ""
     """Put pods under this local queue of Kueue, a gang as one group. Never tried on a real Kueue."""
+
+    def account(self, queue: str) -> str:
+        """The service account of a queue's pods; empty: the namespace's own."""
+        return of_queue(self.service_accounts, queue) or self.service_account
 
 
 def parse(value: Mapping[str, object], path: str) -> KubeSettings:
@@ -118,11 +131,22 @@ def parse(value: Mapping[str, object], path: str) -> KubeSettings:
         **words,
         tolerations=_tolerations(value.get("tolerations", []), f"{path}.tolerations"),
         start_within_s=fields.duration_s(value.get("start_within", "5m"), f"{path}.start_within", low_s=1.0),
+        run_as=_run_as(value["run_as"], f"{path}.run_as") if "run_as" in value else NOBODY,
+        service_accounts=read_queues(value.get("service_accounts", {}), f"{path}.service_accounts", _label),
         pools=parsed,
         data=_data(fields.mapping(value["data"], f"{path}.data"), f"{path}.data")
         if "data" in value
         else None,
     )
+
+
+def _run_as(value: object, path: str) -> int | None:
+    if value == IMAGE:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_USER:
+        remedy = f"write a number from 1, or '{IMAGE}' where images need to choose their user"
+        raise Invalid(f"{value!r} is not the number of a user other than root", field=path, remedy=remedy)
+    return value
 
 
 def _data(value: Mapping[str, object], path: str) -> KubeData:

@@ -4,9 +4,9 @@
 cd /federator
 stay=$1
 shift
-mkdir -p gate job work
+mkdir -p gate job work home
 chmod 1777 job
-chmod 777 work
+chmod 777 work home
 carrier=
 trap 'exit 0' TERM
 if [ $# -gt 0 ]; then

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from federator.model.jobs import in_gpus
 from federator_agent import owning
+from federator_agent.queues import ANY
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
-from federator_agent.slurm.settings import ANY_QUEUE, SlurmSettings
+from federator_agent.slurm.settings import SlurmSettings
 
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel")
 
@@ -64,7 +65,7 @@ def _shared(directory: Path, state_dir: Path) -> str:
 
 
 def _queues(settings: SlurmSettings) -> list[str]:
-    return [*settings.queues, *(() if ANY_QUEUE in settings.queues else ("",))]
+    return [*settings.queues, *(() if ANY in settings.queues else ("",))]
 
 
 async def _submits(commands: Commands, settings: SlurmSettings, queue: str, partition: str) -> str:
@@ -79,7 +80,7 @@ async def _submits(commands: Commands, settings: SlurmSettings, queue: str, part
     ]
     for option, value in (("account", account.account), ("qos", account.qos), ("uid", account.user)):
         options += [f"--{option}={value}"] if value else []
-    name = f"queue {queue}" if queue not in ("", ANY_QUEUE) else "other queues"
+    name = f"queue {queue}" if queue not in ("", ANY) else "other queues"
     try:
         await commands.run("sbatch", "--test-only", *options)
     except (Unreachable, Rejected) as error:

@@ -9,13 +9,14 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators
+from federator_agent.queues import of_queue
+from federator_agent.queues import read as read_queues
 
 KEYS = ("shared_dir", "partitions", "gpus", "shared", "queues", "start_within", "conf")
 QUEUE_KEYS = ("account", "qos", "partition", "user")
 UNTYPED = "gpu"
 """How `gpus` names GPUs for which the cluster's gres.conf says no type."""
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
-ANY_QUEUE = "*"
 
 
 class GpuType(msgspec.Struct, frozen=True):
@@ -58,12 +59,7 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def account(self, queue: str) -> Account:
         """In whose name work of that queue is submitted."""
-        parts = queue.split("/")
-        for length in range(len(parts), 0, -1):
-            found = self.queues.get("/".join(parts[:length]))
-            if found is not None:
-                return found
-        return self.queues.get(ANY_QUEUE, Account())
+        return of_queue(self.queues, queue) or Account()
 
 
 def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
@@ -82,7 +78,7 @@ def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
             fields.name(name, f"{path}.shared"): fields.whole(each, f"{path}.shared.{name}", low=0, high=1024)
             for name, each in fields.mapping(value.get("shared", {}), f"{path}.shared").items()
         },
-        queues=_queues(value.get("queues", {}), f"{path}.queues"),
+        queues=read_queues(value.get("queues", {}), f"{path}.queues", _account),
         conf=_absolute(value["conf"], f"{path}.conf") if "conf" in value else None,
     )
     if "start_within" in value:
@@ -115,20 +111,10 @@ def _gpu(value: object, path: str) -> GpuType:
     return GpuType(found.models[0], found.memory_mib, found.share_milli or 0)
 
 
-def _queues(value: object, path: str) -> dict[str, Account]:
-    queues: dict[str, Account] = {}
-    for name, each in fields.mapping(value, path).items():
-        where = f"{path}.{name}"
-        queue = ANY_QUEUE if name == ANY_QUEUE else fields.queue(name.removesuffix("/*"), where)
-        if queue in queues:
-            raise Invalid(f"{queue!r} is said twice", field=where, remedy="leave one of them out")
-        queues[queue] = _account(fields.mapping(each, where), where)
-    return queues
-
-
-def _account(value: Mapping[str, object], path: str) -> Account:
-    fields.known_only(value, path, QUEUE_KEYS)
-    return Account(**{key: _word(each, f"{path}.{key}") for key, each in value.items()})
+def _account(value: object, path: str) -> Account:
+    given = fields.mapping(value, path)
+    fields.known_only(given, path, QUEUE_KEYS)
+    return Account(**{key: _word(each, f"{path}.{key}") for key, each in given.items()})
 
 
 def _word(value: object, path: str) -> str:

@@ -7,7 +7,7 @@ from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings
 from tests.contract.runtimes.world import Site
 from tests.testbeds.kubernetes import shared
-from tests.testbeds.kubernetes.cluster import Admin
+from tests.testbeds.kubernetes.cluster import NAMESPACE, Admin
 from tests.testbeds.kubernetes.node import NODE
 
 
@@ -26,6 +26,8 @@ def settings(**fields: object) -> KubeSettings:
     testbed = shared.testbed()
     given = {
         "kubeconfig": str(testbed.kubeconfig),
+        "namespace": NAMESPACE,
+        "service_account": "federator-job",
         "image": testbed.image,
         "side_image": testbed.image,
         **fields,

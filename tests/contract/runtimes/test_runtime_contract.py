@@ -1,6 +1,7 @@
 """What the core may rely on, whatever runs the work: nothing before the gate, everything once, and the same after the agent's death."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -328,15 +329,23 @@ async def test_a_discard_may_be_repeated(world: RuntimeWorld) -> None:
     await world.runtime.discard(record.entry.placement, None)
 
 
-async def test_inputs_lie_where_the_job_is_told(world: RuntimeWorld, tmp_path: Path) -> None:
+@pytest.fixture
+def sets() -> Iterator[Path]:
+    """A folder that everybody may read: who a job is, is for the runtime to say."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+async def test_inputs_lie_where_the_job_is_told(world: RuntimeWorld, sets: Path) -> None:
     _needs_data(world)
-    source = tmp_path / "sets" / "numbers"
-    source.mkdir(parents=True)
+    source = sets / "numbers"
+    source.mkdir()
     (source / "one").write_text("1")
-    (tmp_path / "sets" / "word").write_text("word")
+    (sets / "word").write_text("word")
     spec = world.spec(
         'cat "$FEDERATOR_INPUTS_DIR/numbers/one" "$FEDERATOR_INPUTS_DIR/word"',
-        inputs=tuple(Input(f"file://{path}") for path in (source, tmp_path / "sets" / "word")),
+        inputs=tuple(Input(f"file://{path}") for path in (source, sets / "word")),
     )
     record = await world.run(spec)
     (end,) = await world.over(record)

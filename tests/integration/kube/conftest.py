@@ -43,6 +43,8 @@ class KubeAgent(AgentProcess):
             "report_every": "1s",
             "kube": {
                 "kubeconfig": str(testbed.kubeconfig),
+                "namespace": NAMESPACE,
+                "service_account": "federator-job",
                 "image": testbed.image,
                 "side_image": testbed.image,
                 **kube,

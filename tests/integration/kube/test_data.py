@@ -10,6 +10,7 @@ from federator.model.jobs import Checkpoint, Input
 from federator.model.placements import Cause
 from federator_agent.kube.pushing import UNKNOWN
 from federator_agent.kube.runtime import KubeRuntime
+from federator_agent.kube.security import NOBODY
 from federator_agent.kube.settings import KubeData, KubeVolume
 from federator_agent.runtime import StagingRefused
 from tests.contract.runtimes import factories_kube
@@ -21,12 +22,14 @@ from tests.testbeds.kubernetes.shared import Bed
 
 
 @pytest.fixture
-async def world(testbed: Bed, tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
+async def world(testbed: Bed, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[RuntimeWorld]:
+    """Jobs are root, who reads the folders of tests; or, as a parameter says, whoever they are by default."""
     if testbed.node is None:
         pytest.skip("somebody else's cluster sees nothing of this machine")
     cache = KubeVolume(host_path=str(tmp_path / "cache"))
     data = replace(shared.data(testbed), cache=cache)
-    site = Site(lambda around: KubeRuntime(factories_kube.settings(data=data), around), POOL)
+    settings = factories_kube.settings(data=data, run_as=getattr(request, "param", None))
+    site = Site(lambda around: KubeRuntime(settings, around), POOL)
     world = RuntimeWorld(tmp_path, site)
     world.begin()
     yield world
@@ -107,13 +110,13 @@ async def test_a_pod_that_is_deleted_takes_away_what_its_job_saves_at_its_end(
     assert [*(tmp_path / "kept" / record.entry.job).glob("latest-*")]
 
 
-async def test_a_job_that_is_root_gets_at_nothing_of_what_moves_its_data(
-    world: RuntimeWorld, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("world", [None, NOBODY], indirect=True, ids=["root", "nobody"])
+async def test_a_job_gets_at_nothing_of_what_moves_its_data(world: RuntimeWorld, tmp_path: Path) -> None:
     """They share their processes and a folder: it looks into every process, leaves modules where the other starts, and ends it, so that it starts again."""
     spec = world.spec(
         f"""
 top=root
+echo "it is $(id -u)"
 echo 'open("{tmp_path}/run", "w")' >/federator/msgspec.py
 for each in /proc/[0-9]*; do
   tr '\\0' '\\n' <$each/environ | grep FEDERATOR_TEST_PYTHON
@@ -130,7 +133,7 @@ echo 1 >"$FEDERATOR_CHECKPOINT_DIR/step"
     (end,) = await world.over(record)
     said, log = await world.runtime.push_last(record, spec), world.log(record)
     assert end.exit_code == 0
-    assert "ended\n" in log
+    assert ("ended\n" in log) == ("it is 0\n" in log), "nobody ends what is root's"
     got = {
         "the secret": "FEDERATOR_TEST_PYTHON=" in log,
         "its files": (tmp_path / "cache" / "poison").exists(),

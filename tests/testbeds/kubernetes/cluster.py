@@ -23,7 +23,8 @@ from tests.support.waiting import wait_until
 from tests.testbeds.etcd import DIE_WITH_US, EtcdCluster
 from tests.testbeds.ports import free_ports
 
-NAMESPACE = "federator"
+NAMESPACE, AGENTS = "federator-jobs", "federator"
+"""Where jobs are, and where the agent is."""
 CONTROLLERS = "namespace,serviceaccount,serviceaccount-token,podgc,endpoint"
 REMEDY = "run make testbed-kubernetes"
 
@@ -95,7 +96,8 @@ class Admin:
         where = f"/namespaces/{namespace}" if namespace else ""
         kind = document["kind"].lower()
         try:
-            self.ask("POST", f"{base}{where}/{kind}s", document)
+            plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+            self.ask("POST", f"{base}{where}/{plural}", document)
         except ApiError as error:
             if error.status != 409:
                 raise

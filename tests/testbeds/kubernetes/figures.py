@@ -59,7 +59,12 @@ async def measure(admin: str, kubeconfig: str, port: int, folder: Path) -> None:
     await pods_alone(api)
     world = RuntimeWorld(
         folder,
-        Site(lambda around: KubeRuntime(KubeSettings(image="i", kubeconfig=kubeconfig), around), "a100"),
+        Site(
+            lambda around: KubeRuntime(
+                KubeSettings(image="i", kubeconfig=kubeconfig, namespace=NAMESPACE), around
+            ),
+            "a100",
+        ),
     )
     world.begin()
     try:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from federator.wire.yamltext import read_document
 from federator_agent.kube.settings import KubeData, KubeVolume
 from tests.support.waiting import wait_until
-from tests.testbeds.kubernetes.cluster import NAMESPACE, Admin, KubeCluster, missing
+from tests.testbeds.kubernetes.cluster import AGENTS, NAMESPACE, Admin, KubeCluster, missing
 from tests.testbeds.kubernetes.image import IMAGE
 from tests.testbeds.kubernetes.node import RealNode, unable
 
@@ -22,7 +22,15 @@ FOREIGN_IMAGE = "busybox:1.36"
 ROOT = Path(__file__).parents[3]
 MANIFEST = ROOT / "agents" / "install" / "kubernetes" / "federator-agent.yaml"
 SECRET = "data-mover"
-GRANTS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+GRANTS = (
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "NetworkPolicy",
+)
 
 
 class Bed(NamedTuple):
@@ -67,7 +75,7 @@ def install(admin: Admin, folder: Path) -> Path:
     for document in manifests():
         if document["kind"] in GRANTS:
             admin.apply(document)
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/federator-agent/token"
+    path = f"/api/v1/namespaces/{AGENTS}/serviceaccounts/federator-agent/token"
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

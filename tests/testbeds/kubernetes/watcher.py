@@ -11,6 +11,7 @@ from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.settings import KubeSettings
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until
+from tests.testbeds.kubernetes.cluster import NAMESPACE
 
 SETTLE_S = 5.0
 
@@ -25,7 +26,7 @@ def resident_mib() -> int:
 
 async def main(kubeconfig: str) -> None:
     """Look, and say."""
-    settings = KubeSettings(image="i", kubeconfig=kubeconfig)
+    settings = KubeSettings(image="i", kubeconfig=kubeconfig, namespace=NAMESPACE)
     with tempfile.TemporaryDirectory() as folder:
         world = RuntimeWorld(Path(folder), Site(lambda around: KubeRuntime(settings, around), "a100"))
         world.begin()

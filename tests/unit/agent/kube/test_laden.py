@@ -90,7 +90,8 @@ def test_where_the_job_saves_itself_is_written(around: Surroundings) -> None:
 
 def test_the_job_can_do_less_than_what_moves_its_data(around: Surroundings) -> None:
     """Or else, both being root, it could read the other's secret and write its files, through /proc."""
-    (pod,) = _pods(around, JobSpec(name="job", run="x", inputs=(Input("file:///data/y"),)), data=DATA)
+    spec = JobSpec(name="job", run="x", inputs=(Input("file:///data/y"),))
+    (pod,) = _pods(around, spec, data=DATA, run_as=None)
     main, side = (one["securityContext"]["capabilities"] for one in pod["spec"]["containers"])
     assert main["drop"] == side["add"]
 
