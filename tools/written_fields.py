@@ -115,6 +115,7 @@ SITE_FILE = (
     Written("proxy", "`http://proxy:3128`, `none`", "as `HTTPS_PROXY` and its like say", "The proxy on the way to the dispatcher."),
     Written("secrets", "`{wandb: /etc/federator/wandb.env}`", "none", "By name, what jobs that ask for it get as variables: a file of `NAME=value` lines, on a Kubernetes site a Secret of the namespace. Long: `{file: …}` or `{kubernetes: …}`, with `queues: [research]` whose jobs get it."),
     Written("data_addresses", "`[s3://public, {address: s3://genomics, queues: [research]}]`", "all", "Which addresses jobs may name for inputs and checkpoints: these and all below them; an entry with `queues` for the jobs of those alone, and all below. `[]`: none."),
+    Written("data_networks", "`[10.20.0.0/16]`", "none", "Networks of the site's own from whose servers inputs are fetched by `http(s)`. Without a word of it only the public Internet is asked: no address of the host itself, of a private network, or of a cloud's metadata service, whatever name stands for it."),
     Written("inputs_cache", "`500GiB`", "half of the file system", "How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),

@@ -23,6 +23,7 @@ from federator_agent import nvml
 from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.allowed import parse as parse_addresses
+from federator_agent.data.reach import read_networks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
 from federator_agent.secrets import Secret
@@ -42,7 +43,7 @@ DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
     "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
-    "data_addresses",
+    "data_addresses", "data_networks",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = (
@@ -91,6 +92,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the disk the inputs of jobs may keep; None: half of the file system that holds them."""
     data_addresses: tuple[Allowed, ...] | None = None
     """Which addresses jobs may name for their data; None: all."""
+    data_networks: tuple[str, ...] = ()
+    """Networks that inputs are fetched from by http(s), beside the public Internet."""
     secrets: dict[str, Secret] = {}
     """Which secrets jobs may ask for by name, and where they are."""
     proxies: dict[str, str] = {}
@@ -160,6 +163,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         data_addresses=parse_addresses(top["data_addresses"], "$.data_addresses")
         if "data_addresses" in top
         else None,
+        data_networks=read_networks(top.get("data_networks", []), "$.data_networks"),
         secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         notices=_notices(environ),

@@ -133,6 +133,7 @@ class Agent:
                     self._clock,
                     self._settings.inputs_cache_bytes,
                     self._settings.data_addresses,
+                    self._settings.data_networks,
                 ),
                 tasks=self._tasks,
                 tell=self.tell,

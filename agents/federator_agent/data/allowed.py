@@ -53,17 +53,27 @@ def check(allowed: Sequence[Allowed] | None, spec: JobSpec, queue: str) -> None:
     named = [each.uri for each in spec.inputs or ()]
     if spec.checkpoint and spec.checkpoint.uri:
         named.append(spec.checkpoint.uri)
-    mine = [each.address for each in allowed if admits_queue(each.queues, queue)]
+    mine = of_queue(allowed, queue) or ()
     for uri in named:
-        if not any(_below(uri, address) for address in mine):
+        if not any(below(uri, address) for address in mine):
             raise StagingRefused(f"this site moves no data of {uri} for the queue {queue}")
 
 
-def _below(uri: str, address: str) -> bool:
+def of_queue(allowed: Sequence[Allowed] | None, queue: str) -> tuple[str, ...] | None:
+    """What jobs of a queue may name; None: everything."""
+    if allowed is None:
+        return None
+    return tuple(each.address for each in allowed if admits_queue(each.queues, queue))
+
+
+def below(uri: str, address: str) -> bool:
+    """Whether an address is that one, or lies below it, part by part."""
     own, above = urlsplit(uri), urlsplit(address)
     if (own.scheme, own.netloc.lower()) != (above.scheme, above.netloc.lower()):
         return False
     path, top = unquote(own.path), unquote(above.path)
+    if ".." in path.split("/"):
+        return False
     return _within(path, top) and (
         own.scheme != "file" or _within(os.path.realpath(path), os.path.realpath(top))
     )

@@ -19,7 +19,7 @@ from federator_agent.data.allowed import Allowed
 from federator_agent.data.checkpoints import Checkpoints, Kept
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
-from federator_agent.data.sources import Sources
+from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
 from federator_agent.runtime import StagingError, StagingRefused
 
 EVERY_S = 300.0
@@ -40,6 +40,8 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where its checkpoints go; empty: they stay."""
     every_s: float = EVERY_S
     """Clock seconds between two looks at them."""
+    web: WebRules = ANY_PUBLIC
+    """By which inputs are fetched from web servers."""
 
 
 def load_of(record: Record, spec: JobSpec) -> Load:
@@ -86,8 +88,9 @@ class Carrier:
         clock: Clock,
         limit_bytes: int | None = None,
         allowed: Sequence[Allowed] | None = None,
+        networks: tuple[str, ...] = (),
     ) -> None:
-        self._sources, self._allowed = Sources(), allowed
+        self._sources, self._allowed, self._networks = Sources(), allowed, networks
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         (state_dir / "saved").mkdir(exist_ok=True)
@@ -98,6 +101,11 @@ class Carrier:
     def check(self, spec: JobSpec, queue: str) -> None:
         """Whether this site moves a job's data. Raises `StagingRefused`."""
         allowed.check(self._allowed, spec, queue)
+
+    def load_of(self, record: Record, spec: JobSpec) -> Load:
+        """What is moved for a placement, by the rules of this site for its queue."""
+        rules = WebRules(self._networks, allowed.of_queue(self._allowed, record.entry.queue))
+        return msgspec.structs.replace(load_of(record, spec), web=rules)
 
     async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Inputs, and the latest checkpoint. Raises `StagingError`: refused where another site may do better."""
@@ -133,7 +141,7 @@ class Carrier:
         names = [name_of(uri) for uri in load.inputs]
         for number, uri in enumerate(load.inputs):
             link = folders.inputs / _link_name(number, names)
-            await kept.bring(uri, in_use, note, partial(_link, link))
+            await kept.bring(uri, in_use, note, partial(_link, link), load.web)
 
     def resumes(self, load: Load, folder: Path) -> bool:
         """Whether there is something that it may go on from, of those that keep their checkpoints elsewhere."""

@@ -23,7 +23,7 @@ from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
 from federator_agent.data.files import path_of
 from federator_agent.data.patience import patiently
-from federator_agent.data.sources import Item, Moved, Sources, scheme_of
+from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Source, Sources, WebRules, scheme_of
 
 SIDE_BY_SIDE = 8
 """Files of one input that are fetched at once."""
@@ -31,6 +31,8 @@ SHARE_OF_DISK = 0.5
 """Of the file system that holds them, inputs take no more when the site does not say how much they may."""
 SPARE_BYTES = 2**30
 """Stays free on the disk for everything else."""
+UNANNOUNCED_BYTES = 2**30
+"""Room is made for so much of what announces no length, or for a quarter of the cache where that is less. More of it is taken as long as there is room."""
 LOOK_AGAIN_S = 0.1
 """Between two looks at a lock that somebody else has."""
 
@@ -55,6 +57,10 @@ class Inputs:
         self._limit_bytes = limit_bytes
         self._arriving: dict[str, int] = {}
         """Bytes still to come, by entry."""
+        self._unannounced: dict[str, int] = {}
+        """Bytes that have arrived of what nobody has announced, by address."""
+        self._spare_bytes = 0
+        """Room that was left when it was last looked for, with what is announced taken off."""
         self._gone = 0
 
     async def bring(
@@ -63,12 +69,13 @@ class Inputs:
         in_use: Callable[[], set[Path]],
         note: Callable[[str], None],
         keep: Callable[[Path], None] = lambda _: None,
+        web: WebRules = ANY_PUBLIC,
     ) -> Path:
         """Have it here; the file or directory to read.
 
         `in_use`: entries that must stay. `keep`: puts this one among them; until it has, nobody removes it. Raises `NoRoom`, `Permanent`, `Transient`.
         """
-        source = self._sources.of(uri)
+        source = self._sources.of(uri, web)
         items = await patiently(lambda: source.items(uri), note)
         if scheme_of(uri) == "file":
             note(f"{uri}: is at this site\n")
@@ -85,12 +92,13 @@ class Inputs:
                 os.utime(entry)
                 note(f"{uri}: {format_bytes(size)} are here already\n")
             else:
-                await self._fetch(uri, items, key, in_use, note)
+                await self._fetch(source, uri, items, key, in_use, note)
             keep(found)
         return found
 
     async def _fetch(
         self,
+        source: Source,
         uri: str,
         items: list[Item],
         key: str,
@@ -105,29 +113,41 @@ class Inputs:
         size = sum(max(0, item.size) for item in left)
         self._arriving[key] = size
         try:
-            await self._make_room(in_use)
+            await self._make_room(in_use, unannounced=any(item.size < 0 for item in left))
             progress = Progress(uri, size, note)
 
             def moved(count: int) -> None:
                 self._arriving[key] = max(0, self._arriving[key] - count)
                 progress.moved(count)
 
-            await self._fetch_all(uri, [(item, files[item]) for item in left], moved, note)
+            await self._fetch_all(source, uri, [(item, files[item]) for item in left], moved, note)
+        except (NoRoom, Invalid):
+            # What is longer than was said would take the room until somebody else needs it.
+            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+            raise
         finally:
             del self._arriving[key]
+            self._unannounced.pop(key, None)
         part.rename(self._directory / key)
         note(f"{uri}: {format_bytes(progress.done)} brought\n")
 
     async def _fetch_all(
-        self, uri: str, files: list[tuple[Item, Path]], moved: Moved, note: Callable[[str], None]
+        self,
+        source: Source,
+        uri: str,
+        files: list[tuple[Item, Path]],
+        moved: Moved,
+        note: Callable[[str], None],
     ) -> None:
-        source, slots = self._sources.of(uri), asyncio.Semaphore(SIDE_BY_SIDE)
+        slots = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def fetch(item: Item, file: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             arriving = file.with_name(f".{content_hash(file.name.encode())[:16]}.arriving")
             async with slots:
-                await patiently(lambda: source.fetch(uri, item, arriving, moved), note)
+                await patiently(
+                    lambda: source.fetch(uri, item, arriving, self._counted(uri, item, moved)), note
+                )
                 if item.size >= 0 and arriving.stat().st_size != item.size:
                     raise Invalid(
                         f"{uri}: {item.name or 'it'} has changed while it was fetched", remedy="try again"
@@ -141,16 +161,39 @@ class Inputs:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    async def _make_room(self, in_use: Callable[[], set[Path]]) -> None:
-        """Drop what is not in use, least recently used first, until what arrives fits. Raises `NoRoom`, and drops nothing then."""
+    def _counted(self, uri: str, item: Item, moved: Moved) -> Moved:
+        """Of one attempt, what has arrived: no more than was announced, and of what nobody announced no more than there is room for."""
+        key, got = f"{uri}\0{item.name}", 0
+
+        def count(arrived: int) -> None:
+            nonlocal got
+            got += arrived
+            if 0 <= item.size < got:
+                raise Invalid(
+                    f"{uri}: {item.name or 'it'} is longer than the {item.size} bytes that were announced"
+                )
+            if item.size < 0:
+                self._unannounced[key] = got
+                if sum(self._unannounced.values()) > self._spare_bytes:
+                    raise NoRoom(
+                        f"{uri} does not say how long it is, and the site has no room for more than {format_bytes(got - arrived)} of it",
+                        remedy="raise inputs_cache in the site file, or have its server announce the length",
+                    )
+            moved(arrived)
+
+        return count
+
+    async def _make_room(self, in_use: Callable[[], set[Path]], *, unannounced: bool) -> None:
+        """Drop what is not in use, least recently used first, until what arrives fits, and something of which nobody says how much it is. Raises `NoRoom`, and drops nothing then."""
         async with _locked(self._directory / ".clearing.lock"):
             sizes = await asyncio.to_thread(self._sizes)
             disk = shutil.disk_usage(self._directory)
             limit = self._limit_bytes if self._limit_bytes is not None else int(disk.total * SHARE_OF_DISK)
             need, free, used = sum(self._arriving.values()), disk.free - SPARE_BYTES, sum(sizes.values())
+            wish = need + min(UNANNOUNCED_BYTES, limit // 4) * unannounced
             stay, doomed = in_use(), []
             for path in sizes:
-                if need <= free and used + need <= limit:
+                if wish <= free and used + wish <= limit:
                     break
                 if path not in stay and not self._is_held(path):
                     doomed.append(path)
@@ -161,6 +204,7 @@ class Inputs:
                     f"its inputs need {format_bytes(need)} more, and the site has room for {format_bytes(here)}",
                     remedy="raise inputs_cache in the site file, or free its disk",
                 )
+            self._spare_bytes = min(free, limit - used) - need + sum(self._unannounced.values())
             # Nobody finds them from here on, whatever becomes of the removal.
             gone = [self._put_aside(path) for path in doomed]
             for path in gone:

@@ -20,6 +20,8 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
 from federator_agent.data.sources import Item, Moved, in_thread
 
+READ_BYTES = 2**20
+"""What is read at once is small."""
 AT_ONCE = 4
 """Transfers under way at once; each uses a few connections of its own."""
 _GONE = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
@@ -102,7 +104,7 @@ class S3Source:
     def _read(self, uri: str) -> bytes:
         bucket, key = _place(uri)
         with _named(uri):
-            return bytes(self._client().get_object(Bucket=bucket, Key=key)["Body"].read())
+            return bytes(self._client().get_object(Bucket=bucket, Key=key)["Body"].read(READ_BYTES))
 
     async def remove(self, uri: str) -> None:
         """The object."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,6 +57,17 @@ class Source(Protocol):
         ...
 
 
+class WebRules(NamedTuple):
+    """What web servers are asked for a job."""
+
+    networks: tuple[str, ...] = ()
+    """Beside the public Internet, the site's networks whose servers may be asked."""
+    addresses: tuple[str, ...] | None = None
+    """What the job may name, and servers may send on to; None: everything."""
+
+
+ANY_PUBLIC = WebRules()
+_WEB = ("http", "https")
 _DOORS = {
     "file": ("federator_agent.data.files", "FileSource"),
     "http": ("federator_agent.data.web", "WebSource"),
@@ -76,8 +87,8 @@ class Sources:
     def __init__(self) -> None:
         self._known: dict[str, Source] = {}
 
-    def of(self, uri: str) -> Source:
-        """The source of an address. Raises `Invalid` for a kind that this agent does not know, `NotSupported` for one that is not installed."""
+    def of(self, uri: str, web: WebRules = ANY_PUBLIC) -> Source:
+        """The source of an address, by those rules if it is a web server's. Raises `Invalid` for a kind that this agent does not know, `NotSupported` for one that is not installed."""
         scheme = scheme_of(uri)
         if scheme not in _DOORS:
             raise Invalid(
@@ -86,7 +97,11 @@ class Sources:
         if scheme not in self._known:
             module, name = _DOORS[scheme]
             try:
-                self._known[scheme] = getattr(import_module(module), name)()
+                door = getattr(import_module(module), name)
+                if scheme in _WEB:
+                    made: Source = door(web)  # it holds nothing, and its rules are the job's
+                    return made
+                self._known[scheme] = door()
             except ModuleNotFoundError as error:
                 remedy = "install federator[agent,aws] there"
                 raise NotSupported(

@@ -1,41 +1,50 @@
-"""`http(s)://…`: one file of a web server. There is nothing to list and nowhere to put."""
+"""`http(s)://…`: one file of a web server. There is nothing to list and nowhere to put.
+
+Redirects are followed here and not by aiohttp: each step has to be an address that the job might have named, on a computer that the site lets be asked.
+"""
 
 import asyncio
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urldefrag, urljoin, urlsplit
 
 import aiohttp
+from aiohttp.helpers import get_env_proxy_for_url
+from yarl import URL
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
-from federator_agent.data.sources import Item, Moved
+from federator_agent.data.allowed import below
+from federator_agent.data.reach import CheckedResolver, Reach
+from federator_agent.data.sources import Item, Moved, WebRules
 
 CHUNK_BYTES = 2**20
+MOST_STEPS = 5
+"""So often a server may send on to another address."""
+READ_BYTES = 2**20
+"""What is read at once is small."""
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
+MOVED = (301, 302, 303, 307, 308)
+ASK = "name the file's own address, or have the site's owner allow that one under data_addresses"
 TROUBLE = (aiohttp.ClientError, asyncio.TimeoutError, ConnectionError)
 
 
 class WebSource:
     """Plain GET. Proxies are those of the agent's environment."""
 
+    def __init__(self, rules: WebRules) -> None:
+        self._reach, self._addresses = Reach(rules.networks), rules.addresses
+
     async def items(self, uri: str) -> list[Item]:
         """The one file: its length, and by what the server tells one content from another."""
-        async with _session() as http:
-            try:
-                async with http.get(uri, headers={"Range": "bytes=0-0"}) as answer:
-                    _check(uri, answer)
-                    return [Item("", _length(answer), _tag(answer))]
-            except TROUBLE as error:
-                raise _unavailable(uri, error) from None
+        async with self._get(uri, {"Range": "bytes=0-0"}) as answer:
+            return [Item("", _length(answer), _tag(answer))]
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
         """All of it, checked against the length that was announced."""
-        async with _session() as http:
-            try:
-                async with http.get(uri) as answer:
-                    _check(uri, answer)
-                    got = await _save(answer, into, moved)
-            except TROUBLE as error:
-                raise _unavailable(uri, error) from None
+        async with self._get(uri) as answer:
+            got = await _save(answer, into, moved)
         if item.size >= 0 and got != item.size:
             raise Unavailable(f"{uri}: {got} bytes arrived, {item.size} were announced")
 
@@ -45,22 +54,64 @@ class WebSource:
         raise NotSupported(f"nothing can be put to {uri}", remedy="use an s3 or file address")
 
     async def read(self, uri: str) -> bytes:
-        """The content."""
-        async with _session() as http:
-            try:
-                async with http.get(uri) as answer:
-                    _check(uri, answer)
-                    return await answer.read()
-            except TROUBLE as error:
-                raise _unavailable(uri, error) from None
+        """The content. Raises `Invalid` for more than is read at once."""
+        async with self._get(uri) as answer:
+            data = bytearray()
+            async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+                data += chunk
+                if len(data) > READ_BYTES:
+                    raise Invalid(f"{uri} is longer than {READ_BYTES} bytes")
+            return bytes(data)
 
     async def remove(self, uri: str) -> None:
         """Nothing there is ours."""
         raise NotSupported(f"nothing can be removed from {uri}")
 
+    @contextlib.asynccontextmanager
+    async def _get(
+        self, uri: str, headers: dict[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer of the server to which the address leads in the end."""
+        url = uri
+        try:
+            for _ in range(MOST_STEPS):
+                async with self._once(url, headers) as answer:
+                    if answer.status not in MOVED:
+                        _check(uri, answer)
+                        yield answer
+                        return
+                    url = self._next(uri, url, answer.headers.get("Location", ""))
+        except TROUBLE as error:
+            raise _unavailable(uri, error) from None
+        raise Invalid(f"{uri}: servers have sent on {MOST_STEPS} times", remedy="name the file's own address")
 
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=TIMEOUT, trust_env=True, auto_decompress=False)
+    @contextlib.asynccontextmanager
+    async def _once(self, url: str, headers: dict[str, str] | None) -> AsyncIterator[aiohttp.ClientResponse]:
+        to = URL(url)
+        self._reach.check_if_number(to.raw_host or "")
+        try:
+            # The proxy is the site's, and decides about names that it alone knows.
+            proxy, login = get_env_proxy_for_url(to)
+            connector = aiohttp.TCPConnector()
+        except LookupError:
+            proxy, login = None, None
+            connector = aiohttp.TCPConnector(resolver=CheckedResolver(self._reach))
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, auto_decompress=False) as http,
+            http.get(to, headers=headers, proxy=proxy, proxy_auth=login, allow_redirects=False) as answer,
+        ):
+            yield answer
+
+    def _next(self, uri: str, url: str, location: str) -> str:
+        """Where a server sends on to. Raises `Forbidden` for what the job could not have named."""
+        to = urldefrag(urljoin(url, location)).url
+        if not location or urlsplit(to).scheme not in {"https", urlsplit(url).scheme}:
+            raise Forbidden(f"{uri}: the server sends on to {to[:200]!r}, which is not followed", remedy=ASK)
+        if self._addresses is not None and not any(below(to, address) for address in self._addresses):
+            raise Forbidden(
+                f"{uri}: the server sends on to {to[:200]!r}, of which this site moves no data", remedy=ASK
+            )
+        return to
 
 
 async def _save(answer: aiohttp.ClientResponse, into: Path, moved: Moved) -> int:

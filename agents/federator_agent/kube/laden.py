@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
-from federator_agent.data.carrier import Load, load_of
+from federator_agent.data.carrier import Load
 from federator_agent.data.sources import scheme_of
 from federator_agent.kube import security
 from federator_agent.kube.carrying import CACHE, FOLDER, GATE, Order
@@ -37,7 +37,7 @@ def laden(
     """Put into the manifests of a placement's pods, which are in the order of its ranks, what is to be moved for its job, if anything."""
     if settings.data is None or DATA not in needs_of(spec):
         return
-    load = load_of(record, spec)
+    load = around.carrier.load_of(record, spec)
     load = replace(load, every_s=around.clock.real_delay_s(load.every_s))
     on_claim = bool(settings.checkpoints and load.uri)
     for rank, pod in zip(record.entry.ranks, pods, strict=True):

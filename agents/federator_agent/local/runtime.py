@@ -63,7 +63,8 @@ class LocalRuntime:
         self._around.carrier.check(spec, record.entry.queue)
         refuse_image(spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
-        await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
+        load = self._around.carrier.load_of(record, spec)
+        await self._around.carrier.bring(load, self._folders(record), writing_to(log_file))
         owner = record.entry.owner
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence, owner)
         try:

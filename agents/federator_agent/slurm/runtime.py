@@ -127,7 +127,8 @@ class SlurmRuntime:
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
-        await self._around.carrier.bring(load_of(record, spec), self._folders(record), writing_to(log_file))
+        carrier = self._around.carrier
+        await carrier.bring(carrier.load_of(record, spec), self._folders(record), writing_to(log_file))
         environment = setup_environment(self._around.environment, spec, self._around.site)
         await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
         await users.give(self._settings, record, folder.path, self.checkpoints(record))

@@ -13,8 +13,11 @@ from aiohttp import web
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator_agent.data import patience
 from federator_agent.data.inputs import Inputs, NoRoom, name_of
-from federator_agent.data.sources import Item, Moved, Sources
+from federator_agent.data.sources import Item, Moved, Sources, WebRules
 from tests.support.waiting import until
+
+HERE = WebRules(networks=("127.0.0.0/8",))
+"""A site on whose own host a web server is."""
 
 
 class Disk:
@@ -26,7 +29,7 @@ class Disk:
         self.inputs = Inputs(folder, sources or Sources(), limit_bytes)
 
     async def bring(self, uri: str) -> Path:
-        return await self.inputs.bring(uri, lambda: self.used, self._note)
+        return await self.inputs.bring(uri, lambda: self.used, self._note, web=HERE)
 
     def _note(self, text: str) -> None:
         self.said += text
@@ -129,7 +132,7 @@ class Only(Sources):
     def __init__(self, source: Any) -> None:
         self.source = source
 
-    def of(self, uri: str) -> Any:
+    def of(self, uri: str, web: WebRules = HERE) -> Any:
         return self.source
 
 
