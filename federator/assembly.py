@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.control.governing.admission import Admission
+from federator.control.governing.authority import AuthorityInForce
 from federator.control.governing.desk import Compile, PolicyDesk
 from federator.control.governing.signing_in import SignIn
 from federator.control.governing.sites import Sites
@@ -67,6 +68,7 @@ class Core:
     views: Views
     desk: PolicyDesk
     admission: Admission
+    authority: AuthorityInForce
     decisions: DecisionLog
     hub: Hub
     turn: Turn
@@ -182,7 +184,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     observer = _observer(settings, records, inventory, history, clock)
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
-    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention)
+    authority = AuthorityInForce(records)
+    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
     admission = Admission(records, clock, ids, rented_sites(settings.providers))
     turn = Turn(
         records=records,
@@ -214,9 +217,12 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         series_runs=SeriesRuns(records, scribe, acceptance, intake),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
-        views=_views(settings, records, inventory, observer, turn, explainer, expectations, scribe, series),
+        views=_views(
+            settings, records, inventory, observer, turn, explainer, expectations, scribe, series, authority
+        ),
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
+        authority=authority,
         decisions=decisions,
         hub=_hub(settings, records, admission, inventory, reconciliation, ids),
         turn=turn,
@@ -278,6 +284,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     expectations: Expectations,
     scribe: Scribe,
     series: SeriesDesk,
+    authority: AuthorityInForce,
 ) -> Views:
     return Views(
         records=records,
@@ -288,6 +295,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         expectations=expectations,
         scribe=scribe,
         series=series,
+        authority=authority,
         providers=settings.providers,
     )
 

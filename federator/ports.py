@@ -13,7 +13,7 @@ from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.model.events import Alert
 from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
-from federator.model.rules import Rule
+from federator.model.rules import PolicyRule
 from federator.model.snapshot import Problem
 
 
@@ -234,7 +234,7 @@ class PolicyKind(Protocol):
 
     kind: str
 
-    def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
+    def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
         """Check the decoded `spec` and turn it into rules. Raises `Invalid` with a field path below `$.spec`."""
         ...
 

@@ -22,6 +22,7 @@ JOB_FILE = (
     Written("command", "`[python, train.py]`", "–", "A program and its arguments, without a shell."),
     Written("name", "`train-vision`", "the program's name", "What people call the job. Need not be unique."),
     Written("queue", "`research/vision`", "`default`", "Place in the tree of queues."),
+    Written("team", "`vision`", "the first that has the right", "Under which of your teams, where several of them may submit to the queue."),
     Written("priority", "0 to 100", "50, or the queue's cap", "Higher goes first where the plan must choose. A queue caps what may be claimed."),
     Written("workdir", "`.`", "–", "A folder: uploaded once by its content, unpacked where the job runs, which is its working directory. `.gitignore` and `.federatorignore` are respected."),
     Written("setup", "`pip install -r requirements.txt`", "–", "Runs before the job, once per site for the same text, `workdir` and `env`."),

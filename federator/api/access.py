@@ -1,4 +1,4 @@
-"""Who may pass: the gate of every route, by bearer token, session ticket, or being the job's owner."""
+"""Who may pass: the gate of every route, by bearer token, session ticket, or how one stands to the job."""
 
 import re
 
@@ -10,8 +10,8 @@ from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core
 from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated, Unavailable
-from federator.model.identity import Role
 from federator.model.jobs import Job
+from federator.model.rights import Relation
 
 _PARTS = {
     "hash": re.compile(r"[0-9a-f]{64}"),
@@ -27,7 +27,7 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     if route.gate is not Gate.OPEN and not core.serving:
         core.reign.require()
         raise Unavailable("the dispatcher is starting or stopping", retry_after_s=1.0)
-    if route.gate in (Gate.PERSON, Gate.OWNER):
+    if route.gate in (Gate.PERSON, Gate.JOB):
         call.who = core.sign_in.authenticate(bearer(request))
         call.caller.require_scope(scope_of(route))
     elif route.gate is Gate.SESSION:
@@ -38,10 +38,11 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         call.caller.require(*route.roles)
     if route.path.startswith("/v1/jobs/{id}"):
         call.about = core.views.find_job(call.caller, call.path("id"))
+        call.relations = _relations(call)
         if route.method != "GET":
             _require_no_series(call.about, call.path("id"))
-    if route.gate is Gate.OWNER:
-        _require_owner(call)
+    if route.gate is Gate.JOB and not call.relations & route.allows:
+        raise _not_yours(call)
     return call
 
 
@@ -65,14 +66,21 @@ def bearer(request: web.Request) -> str:
     return token.strip()
 
 
-def _require_owner(call: Call) -> None:
-    """A job's owner and the platform's people may change it and read what it wrote; all others only see that it is there."""
-    caller = call.caller
-    if caller.role not in (Role.PLATFORM, Role.ADMIN) and caller.name != call.job.owner:
-        raise Forbidden(
-            f"{call.job.name} belongs to {call.job.owner}",
-            remedy="ask them, or somebody with the role platform",
-        )
+def _relations(call: Call) -> frozenset[Relation]:
+    """How the caller stands to the job, wherever it is placed now."""
+    records, job = call.core.records, call.job
+    placement = records.placements.get(job.placement or "")
+    site = placement.site if placement is not None else ""
+    return call.core.authority.now.relations(call.caller, job, site)
+
+
+def _not_yours(call: Call) -> Forbidden:
+    """All others only see that it is there."""
+    job = call.job
+    return Forbidden(
+        f"{job.name} belongs to {job.owner}",
+        remedy=f"ask them, who administers queue {job.queue}, or somebody with the role platform",
+    )
 
 
 def _check_path(request: web.Request) -> None:

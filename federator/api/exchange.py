@@ -19,6 +19,7 @@ from federator.hub import Session
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.identity import Caller
 from federator.model.jobs import Job
+from federator.model.rights import Relation
 from federator.ports import Draft
 from federator.wire.records import decode
 
@@ -37,13 +38,15 @@ Cursor = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._:-]{1,100}$")]
 
 @dataclass
 class Call:
-    """A request that was let in. Which of caller, job, session and query are set follows from the route's gate."""
+    """A request that was let in. Which of caller, job, relations, session and query are set follows from the route's gate."""
 
     core: Core
     feeds: Feeds
     request: web.Request
     who: Caller | None = None
     about: Job | None = None
+    relations: frozenset[Relation] = frozenset()
+    """How the caller stands to the job that the path names."""
     of_session: Session | None = None
     given: object = None
 

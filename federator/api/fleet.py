@@ -100,8 +100,8 @@ async def revoke_key(call: Call) -> None:
 
 
 async def queues(call: Call) -> list[QueueRow]:
-    """All queues, with use against guarantee and limit."""
-    return call.core.views.queues()
+    """All queues, with use against guarantee and limit, and what the caller may do there."""
+    return call.core.views.queues(call.caller)
 
 
 async def offers(call: Call) -> list[OfferRow]:
@@ -121,7 +121,7 @@ async def budgets(call: Call) -> list[BudgetRow]:
 
 async def overview(call: Call) -> Overview:
     """All at once, for a screen."""
-    return call.core.views.overview()
+    return call.core.views.overview(call.caller)
 
 
 async def burst(call: Call) -> BurstStatus:

@@ -10,13 +10,14 @@ import federator
 from federator.api.exchange import JSON
 from federator.api.problems import CONTENT_TYPE as PROBLEM
 from federator.api.table import Gate, Route
+from federator.model.rights import Relation
 from federator.wire.http import Problem
 
 REFERENCE = "#/components/schemas/{name}"
 _SECURITY: dict[Gate, list[dict[str, list[str]]]] = {
     Gate.OPEN: [],
     Gate.PERSON: [{"token": []}],
-    Gate.OWNER: [{"token": []}],
+    Gate.JOB: [{"token": []}],
     Gate.AGENT: [],
     Gate.SESSION: [{"ticket": []}],
 }
@@ -76,12 +77,23 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
+_STANDS = {
+    Relation.OWNER: "the job's owner",
+    Relation.TEAM_MATE: "members of its team",
+    Relation.TEAM_ADMIN: "administrators of its team",
+    Relation.QUEUE_ADMIN: "administrators of its queue",
+    Relation.SITE_ADMIN: "administrators of its site",
+    Relation.PLATFORM: "the roles platform and admin",
+}
+
+
 def _permission(route: Route) -> str:
     match route.gate:
         case Gate.OPEN:
             return "Open to everyone."
-        case Gate.OWNER:
-            return "For the job's owner and the roles platform and admin."
+        case Gate.JOB:
+            known = [_STANDS[relation] for relation in Relation if relation in route.allows]
+            return f"For {', '.join(known[:-1])} and {known[-1]}." if known[1:] else f"For {known[0]}."
         case Gate.AGENT:
             return "For an agent: by its one-time join token, or by proving its key."
         case Gate.SESSION:

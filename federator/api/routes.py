@@ -24,12 +24,13 @@ from federator.model.events import Event, LedgerEntry
 from federator.model.identity import Role
 from federator.model.jobs import JobSpec
 from federator.model.plans import Explanation
+from federator.model.rights import MAY_CHANGE, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import decisions, governing, http, link, sign_in
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
-OPEN, PERSON, OWNER, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.OWNER, Gate.AGENT, Gate.SESSION
+OPEN, PERSON, JOB, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.JOB, Gate.AGENT, Gate.SESSION
 PLATFORM = (Role.PLATFORM,)
 SITE_ADMIN = (Role.SITE_ADMIN,)
 TAR = "application/gzip"
@@ -48,15 +49,15 @@ ROUTES = (
     Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201),
     Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage),
     Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
-    Route("PATCH", "/v1/jobs/{id}", jobs.update, OWNER, "Change a living job", body=http.JobPatch, answer=Detail),
-    Route("DELETE", "/v1/jobs/{id}", jobs.cancel, OWNER, "Cancel a job", answer=Detail, status=202),
-    Route("POST", "/v1/jobs/{id}/hold", jobs.hold, OWNER, "Hold a job", answer=Detail),
-    Route("POST", "/v1/jobs/{id}/release", jobs.release, OWNER, "Release a held job", answer=Detail),
-    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, OWNER, "Start a job's attempt anew", answer=Detail),
+    Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail),
+    Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202),
+    Route("POST", "/v1/jobs/{id}/hold", jobs.hold, JOB, "Hold a job", allows=MAY_CHANGE, answer=Detail),
+    Route("POST", "/v1/jobs/{id}/release", jobs.release, JOB, "Release a held job", allows=MAY_CHANGE, answer=Detail),
+    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, JOB, "Start a job's attempt anew", allows=MAY_CHANGE, answer=Detail),
     Route("GET", "/v1/jobs/{id}/events", events.of_job, PERSON, "Follow a job's events", query=events.FollowQuery, answer=list[Event], content=events.CONTENT_TYPE),
     Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
-    Route("GET", "/v1/jobs/{id}/logs", logs.read, OWNER, "Read or follow a log", query=logs.LogsQuery, content=TEXT),
-    Route("GET", "/v1/jobs/{id}/outputs", files.outputs, OWNER, "Download collected outputs", content=TAR),
+    Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
+    Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview),
     Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201),

@@ -9,6 +9,7 @@ import msgspec
 
 from federator.api.exchange import JSON, Call
 from federator.model.identity import Role
+from federator.model.rights import Relation
 
 Handler = Callable[[Call], Awaitable[object]]
 
@@ -20,8 +21,8 @@ class Gate(StrEnum):
     """Everyone, also before the dispatcher is ready."""
     PERSON = "person"
     """A bearer token, with one of the route's roles if it names any. An admin may do everything."""
-    OWNER = "owner"
-    """The job's owner, or the roles platform and admin."""
+    JOB = "job"
+    """A bearer token, of somebody who stands to the job in one of the ways that the route allows."""
     AGENT = "agent"
     """An agent that joins or opens its link: the handler checks its token or key."""
     SESSION = "session"
@@ -38,6 +39,8 @@ class Route:
     gate: Gate
     summary: str
     roles: tuple[Role, ...] = ()
+    allows: frozenset[Relation] = frozenset()
+    """Of the gate JOB: how one must stand to the job, in one of these ways at least."""
     query: type[msgspec.Struct] | None = None
     body: Any = None
     """The type of the JSON body; `bytes` where it is none; None for no body."""

@@ -4,11 +4,15 @@ The two are separate on purpose. A person holds a bearer token; only its hash is
 never leaves its host; it joins once with a one-time token and proves the key in every session.
 """
 
+import re
 from enum import StrEnum
 
 import msgspec
 
 from federator.kernel.errors import Forbidden
+
+PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+"""What people and service accounts may be called."""
 
 
 class Role(StrEnum):

@@ -253,6 +253,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: JobStatus
     spec_hash: str
     submitted_at: float
+    team: str = ""
+    """The team under which it was admitted; empty: under none."""
+    may_rent: bool = True
+    """Whether capacity may be rented for it: the right by which it was admitted says so."""
     priority: int = 50
     deadline_at: float | None = None
     value_usd: float | None = None

@@ -5,12 +5,14 @@ stored with the set and put beside the snapshot into the problem. A closed vocab
 checkable by something that does not know any plugin.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from federator.model.capacity import Market
 from federator.model.datasets import DataSelector, DatasetRule, LinkRule
+from federator.model.rights import AccessRule, TeamRule
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -296,6 +298,9 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
 Rule = (
     Filter | CapRow | GuaranteeRow | PriceTerm | PreemptRule | QueueTerms | Opening | DatasetRule | LinkRule
 )
+"""What a decision may see."""
+PolicyRule = Rule | TeamRule | AccessRule
+"""What a policy compiles to. Who may do what is decided before there is anything to plan: no decision sees it."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -314,7 +319,12 @@ class PolicySet(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     applied_at: float
     documents: tuple[PolicyDocument, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+
+
+def planned(rules: Iterable[PolicyRule]) -> tuple[Rule, ...]:
+    """Those that a decision may see."""
+    return tuple(rule for rule in rules if not isinstance(rule, TeamRule | AccessRule))
 
 
 def admits_queue(paths: tuple[str, ...], queue: str) -> bool:

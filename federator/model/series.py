@@ -115,6 +115,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     file: str
     every: Recurrence
+    team: str = ""
+    """The team under which its runs are submitted; empty: under none."""
+    groups: tuple[str, ...] = ()
+    """Groups of the sign-in provider that its owner was in when its file was submitted: its runs are submitted as a member of these."""
     created_at: float
     changed_at: float
     anchor_at: float

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.rules import Rule
+from federator.model.rules import Rule, planned
 from federator.planning.places.data import DataBook
 from federator.simulation.world import World
 from federator.wire import fields
@@ -43,7 +43,7 @@ def all_policies(world: World) -> str:
 
 def book_of(world: World) -> DataBook:
     """What the world's policies say of data and links."""
-    return regional_book(world, compile_set(load(all_policies(world))))
+    return regional_book(world, planned(compile_set(load(all_policies(world)))))
 
 
 def regional_book(world: World, rules: Iterable[Rule]) -> DataBook:

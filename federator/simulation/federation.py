@@ -15,6 +15,7 @@ from federator.kernel.ids import IdSource
 from federator.model.capacity import RENTED_POOL, LaunchRequest, Lease
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobSpec
+from federator.model.rules import planned
 from federator.model.sites import Member, Site, SiteKind
 from federator.ports import Provider
 from federator.settings import (
@@ -116,9 +117,9 @@ class Federation:
             agent.die()
 
     def _compile(self, text: str) -> Compiled:
-        """As the server does; then a scheduler that rents by another rule has its own."""
+        """As the server does, but for who may submit where: a simulated submission is one that was admitted. Then a scheduler that rents by another rule has its own."""
         documents = load(text)
-        rules, alter = compile_set(documents), self.scheduler.alter
+        rules, alter = planned(compile_set(documents)), self.scheduler.alter
         return Compiled(tuple(each.stored() for each in documents), alter(rules) if alter else rules)
 
     # -- sites --------------------------------------------------------------------------------------------------------

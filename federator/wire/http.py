@@ -14,6 +14,7 @@ from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
 from federator.model.series import Note, Recurrence
 from federator.model.sites import AilingGpu, LocalWork
+from federator.wire.rights import QueueRights
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -256,6 +257,10 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     deadline_budget_s: float | None = None
     max_duration_s: float | None = None
     spent_usd: float = 0.0
+    open_to: str = ""
+    """Who may submit, in words."""
+    yours: QueueRights = QueueRights()
+    """What who asks may do there."""
 
 
 class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
     "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets", "min_nodes", "max_nodes", "scaling",
-    "every", "overlap",
+    "every", "overlap", "team",
 )  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
@@ -73,6 +73,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     spec: JobSpec
     queue: str | None = None
+    team: str = ""
+    """Under which of the submitter's teams; empty: the first that has the right."""
     priority: int | None = None
     deadline_at: float | None = None
     value_usd: float | None = None
@@ -126,6 +128,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
     return JobRequest(
         spec=spec,
         queue=fields.queue(given["queue"], "$.queue") if "queue" in given else None,
+        team=fields.name(given["team"], "$.team") if "team" in given else "",
         priority=fields.whole(given["priority"], "$.priority", low=0, high=100)
         if "priority" in given
         else None,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.rights import AccessRule, TeamRule
 from federator.model.rules import (
     CapRow,
     CapUnit,
@@ -16,11 +17,11 @@ from federator.model.rules import (
     Filter,
     GuaranteeRow,
     Period,
+    PolicyRule,
     PoolSelector,
     PreemptRule,
     PriceTerm,
     QueueTerms,
-    Rule,
     Scope,
 )
 
@@ -34,15 +35,16 @@ class Fault(NamedTuple):
     error: Invalid
 
 
-def check_rules(rules: Sequence[Rule]) -> Iterator[Fault]:
+def check_rules(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     """Every contradiction between documents; the first of a kind is enough for an error."""
     yield from _queues_given_twice(rules)
     yield from _unknown_queues(rules)
     yield from _guarantees_above_limits(rules)
     yield from _weights_of_nothing(rules)
+    yield from _unknown_teams(rules)
 
 
-def completed(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+def completed(rules: Sequence[PolicyRule]) -> tuple[PolicyRule, ...]:
     """With the default queue, and each queue's terms filled in from the queues above it.
 
     Budgets and durations that a queue does not say are those of the nearest queue above that does. Caps on priority and
@@ -75,7 +77,7 @@ def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
     return own
 
 
-def _weights_of_nothing(rules: Sequence[Rule]) -> Iterator[Fault]:
+def _weights_of_nothing(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     """Weights of past use where past use does not count, in the queue itself or in any below."""
     counting = {
         rule.queue for rule in completed(rules) if isinstance(rule, QueueTerms) and rule.usage_half_life_s
@@ -96,7 +98,7 @@ def _weights_of_nothing(rules: Sequence[Rule]) -> Iterator[Fault]:
             )
 
 
-def _queues_given_twice(rules: Sequence[Rule]) -> Iterator[Fault]:
+def _queues_given_twice(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     first: dict[str, str] = {}
     for rule in rules:
         if isinstance(rule, QueueTerms) and first.setdefault(rule.queue, rule.policy) != rule.policy:
@@ -110,7 +112,7 @@ def _queues_given_twice(rules: Sequence[Rule]) -> Iterator[Fault]:
             )
 
 
-def _unknown_queues(rules: Sequence[Rule]) -> Iterator[Fault]:
+def _unknown_queues(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     """A queue that has none below it and no document is a mistyped name."""
     paths = {rule.queue for rule in rules if isinstance(rule, QueueTerms)} | {DEFAULT_QUEUE}
     known = paths | {above for path in paths for above in _above(path)}
@@ -128,7 +130,34 @@ def _unknown_queues(rules: Sequence[Rule]) -> Iterator[Fault]:
                     )
 
 
-def _scopes(rule: Rule) -> tuple[tuple[str, Scope], ...]:
+def _unknown_teams(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
+    """A team without a document is a mistyped name, and would let nobody in."""
+    known = {rule.team for rule in rules if isinstance(rule, TeamRule)}
+    for rule in rules:
+        for field, teams in _teams_named(rule):
+            for index, team in enumerate(teams):
+                if team not in known:
+                    yield Fault(
+                        rule.policy,
+                        Invalid(
+                            f"there is no team {team!r}",
+                            field=f"$.spec.{field}.teams[{index}]",
+                            remedy=f"known are {', '.join(sorted(known))}"
+                            if known
+                            else f"write a Team document called {team}",
+                        ),
+                    )
+
+
+def _teams_named(rule: PolicyRule) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The teams that a rule names, each by the field that does."""
+    if isinstance(rule, AccessRule):
+        for number, grant in enumerate(rule.allow or ()):
+            yield f"allow[{number}]", grant.who.teams
+        yield "admins", rule.admins.teams
+
+
+def _scopes(rule: PolicyRule) -> tuple[tuple[str, Scope], ...]:
     """Whom it is about, each by the field that says so."""
     if isinstance(rule, Filter | CapRow | PriceTerm):
         return (("who", rule.scope),)
@@ -137,7 +166,7 @@ def _scopes(rule: Rule) -> tuple[tuple[str, Scope], ...]:
     return ()
 
 
-def _guarantees_above_limits(rules: Sequence[Rule]) -> Iterator[Fault]:
+def _guarantees_above_limits(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     """What a queue's children are guaranteed together must fit under its limit, and under every limit further up; so must each model's."""
     guaranteed: dict[str, dict[str, int]] = {}
     for rule in rules:
@@ -165,7 +194,7 @@ def _guarantees_above_limits(rules: Sequence[Rule]) -> Iterator[Fault]:
             )
 
 
-def _limited_queue(rule: Rule) -> tuple[str, str] | None:
+def _limited_queue(rule: PolicyRule) -> tuple[str, str] | None:
     """The queue whose GPUs a rule limits, wherever they are and whoever uses them, and the one model that it limits, or all."""
     if (
         isinstance(rule, CapRow)

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 from federator.kernel.errors import Invalid, Permanent, TooLarge
-from federator.model.rules import PolicyDocument, Rule
+from federator.model.rules import PolicyDocument, PolicyRule
 from federator.ports import PolicyKind
 from federator.wire.faults import every_fault, in_lines, raise_all
 from federator.wire.fields import name as read_name
 from federator.wire.records import decode
 from federator.wire.yamltext import Document as Written
 from federator.wire.yamltext import read_documents
-from federator_policies import budget, burst, calendar, dataset, links, preemption, queue, residency
+from federator_policies import budget, burst, calendar, dataset, links, preemption, queue, residency, team
 from federator_policies.consistency import check_rules, completed
 
 API_VERSION = "federator/v1"
@@ -29,6 +29,7 @@ KINDS: Mapping[str, PolicyKind] = {
         dataset.kind,
         links.kind,
         residency.kind,
+        team.kind,
     )
 }
 MAX_DOCUMENTS = 1000
@@ -84,14 +85,16 @@ def load(text: str) -> tuple[Document, ...]:
     return tuple(_document(each, text) for each in written)
 
 
-def compile_set(documents: Sequence[Document], kinds: Mapping[str, PolicyKind] = KINDS) -> tuple[Rule, ...]:
+def compile_set(
+    documents: Sequence[Document], kinds: Mapping[str, PolicyKind] = KINDS
+) -> tuple[PolicyRule, ...]:
     """The rules of a whole set, in the order of its documents, and the `default` queue if no document has it.
 
     Raises `Invalid` or `NotSupported` with document, line and path, or an ExceptionGroup of all of them: for faults within documents, and
     where there are none, for documents that contradict each other.
     """
     named: dict[str, Document] = {}
-    rules: list[Rule] = []
+    rules: list[PolicyRule] = []
     faults: list[Permanent] = []
     for document in documents:
         first = named.setdefault(document.policy, document)

@@ -1,15 +1,18 @@
 """The kind `Queue`: a node of the quota tree, with what it is owed, what it may take, and what its work is worth."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.rights import AccessRule, Grant, Members
 from federator.model.rules import (
     CapRow,
     CapUnit,
     Each,
     GuaranteeRow,
+    PolicyRule,
     PoolSelector,
     PriceKind,
     PriceTerm,
@@ -19,6 +22,7 @@ from federator.model.rules import (
 )
 from federator.wire.fields import duration_s, money_usd, queue, size_mib
 from federator.wire.records import decode
+from federator_policies.whose import read_groups, read_users
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
 MAX_MEMORY_MIB = 2**40
@@ -56,6 +60,36 @@ class PerUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """GPUs in use at once, owned and rented."""
     jobs: Count | None = None
     """Jobs placed at once."""
+
+
+class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some people who may submit to the queue, and within which limits. Where several entries name somebody, the first whose limits admit the job counts."""
+
+    teams: tuple[str, ...] = ()
+    """Everybody in these teams (`Team` documents)."""
+    users: tuple[str, ...] = ()
+    """People and service accounts, by name; `*`: everybody who is signed in."""
+    groups: tuple[str, ...] = ()
+    """Groups of the sign-in provider."""
+    max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
+    """Highest priority that their jobs may claim; the queue's own limit holds as well."""
+    max_value: float | str | None = None
+    """Highest `value` that their jobs may claim, in USD; the queue's own limit holds as well."""
+    must: bool = True
+    """Whether their jobs may say `value: must`, where `allow_must` of the queue lets anybody."""
+    rent: bool = True
+    """Whether capacity may be rented for their jobs, where a `BurstPolicy` permits it."""
+
+
+class Admins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who administers the queue and all below it."""
+
+    teams: tuple[str, ...] = ()
+    """Everybody in these teams."""
+    users: tuple[str, ...] = ()
+    """People and service accounts, by name."""
+    groups: tuple[str, ...] = ()
+    """Groups of the sign-in provider."""
 
 
 class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,6 +133,10 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an hour of a job's waiting costs besides, however many GPUs it asks for: what the time of somebody who sits before it is worth, who is one person whatever is to start."""
     allow_must: bool = False
     """Whether jobs may say `value: must`. Not passed on to the queues below."""
+    allow: tuple[Allowed, ...] | None = None
+    """Who may submit; `[]` is nobody. When it is not said, as the queue above it says. Where nobody says anything: everybody in a set that has neither an `allow` nor a `Team`, and in any other only the roles platform and admin."""
+    admins: Admins | None = None
+    """Who may submit here and move, hold, release, requeue, cancel and re-prioritise all jobs, in it and all below it."""
 
 
 class QueueKind:
@@ -106,8 +144,8 @@ class QueueKind:
 
     kind = "Queue"
 
-    def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
-        """The queue's terms, its guarantee, its caps and its prices."""
+    def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
+        """The queue's terms, its guarantee, its caps, its prices, and who may use it."""
         given = decode(spec, QueueSpec, "$.spec")
         path = queue(name if given.path is None else given.path, "$.spec.path")
         policy = f"{self.kind}/{name}"
@@ -116,6 +154,7 @@ class QueueKind:
             *_guarantee(policy, path, given),
             *_caps(policy, path, given),
             *_prices(policy, path, given),
+            *_access(policy, path, given),
         )
 
     def schema(self) -> dict[str, object]:
@@ -139,6 +178,37 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         usage_half_life_s=_optional_s(given.usage_half_life, "usage_half_life"),
         usage_weights={model.upper(): weight for model, weight in sorted(given.usage_weights.items())},
     )
+
+
+def _access(policy: str, path: str, given: QueueSpec) -> list[AccessRule]:
+    if given.allow is None and given.admins is None:
+        return []
+    allow = None if given.allow is None else tuple(_grants(given.allow))
+    admins = Members() if given.admins is None else _members(given.admins, "$.spec.admins")
+    return [AccessRule(policy=policy, queue=path, allow=allow, admins=admins)]
+
+
+def _grants(allow: tuple[Allowed, ...]) -> Iterator[Grant]:
+    for number, each in enumerate(allow):
+        path = f"$.spec.allow[{number}]"
+        yield Grant(
+            who=_members(each, path, everybody=True),
+            max_priority=each.max_priority,
+            max_value_usd=None if each.max_value is None else money_usd(each.max_value, f"{path}.max_value"),
+            must=each.must,
+            rent=each.rent,
+        )
+
+
+def _members(given: Allowed | Admins, path: str, *, everybody: bool = False) -> Members:
+    found = Members(
+        given.teams,
+        read_users(given.users, f"{path}.users", everybody=everybody),
+        read_groups(given.groups, f"{path}.groups"),
+    )
+    if not found:
+        raise Invalid("names nobody", field=path, remedy="name teams, users or groups, or leave it out")
+    return found
 
 
 def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:

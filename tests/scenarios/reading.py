@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from federator.kernel.quantities import parse_duration_s, parse_size_mib
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.rules import PreemptRule, Rule, Scope
+from federator.model.rules import PreemptRule, Rule, Scope, planned
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from federator_policies.documents import KINDS
 
@@ -63,7 +63,7 @@ def _s(text: str | None) -> float | None:
 def _problem(told: dict[str, Any]) -> Problem:
     rules: list[Rule] = []
     for document in told.get("policies", ()):
-        rules += KINDS[document["kind"]].compile(document["name"], document["spec"])
+        rules += planned(KINDS[document["kind"]].compile(document["name"], document["spec"]))
     for rule in told.get("preemption", ()):
         who, victims = Scope(queues=(rule["who"],)), Scope(queues=(rule["victims"],))
         rules.append(PreemptRule("Preemption/by-rule", who, victims))

@@ -22,6 +22,7 @@ from federator.model.rules import (
     Scope,
     admits_queue,
     in_scope,
+    planned,
 )
 from federator.model.snapshot import BusyView, JobView, PoolView
 
@@ -47,9 +48,9 @@ class ConcreteRules:
             self._version = policies.version
             self._each = [r for r in policies.rules if isinstance(r, CapRow) and r.each]
             self._keeping = [r for r in policies.rules if isinstance(r, GuaranteeRow) and _keeps(r)]
-            self._plain = tuple(r for r in policies.rules if not (isinstance(r, CapRow) and r.each))
+            self._plain = tuple(r for r in planned(policies.rules) if not (isinstance(r, CapRow) and r.each))
         if not self._each and not self._keeping:
-            return policies.rules
+            return self._plain
         own = (row for cap in self._each if cap.each is Each.OWNER for row in _per_owner(cap, jobs, pools))
         return (*self._plain, *own, *_kept_free(self._keeping, pools))
 

@@ -6,12 +6,11 @@ known and lacks a role is told so.
 """
 
 import math
-import re
 from collections.abc import Mapping
 
-from federator.control.governing.tokens import BOOTSTRAP_NAME, PERSON, REFUSED
+from federator.control.governing.tokens import BOOTSTRAP_NAME, REFUSED
 from federator.kernel.errors import Forbidden, Unauthenticated
-from federator.model.identity import Caller, Role, read_role
+from federator.model.identity import PERSON, Caller, Role, read_role
 from federator.settings import OidcSettings
 
 EVERYBODY = "*"
@@ -92,7 +91,7 @@ def _name(prefix: str, claims: Claims, claim: str) -> str:
     if not isinstance(value, str) or not value:
         raise refused(f"it has no claim {claim} to name anybody")
     name = prefix + value
-    if not re.fullmatch(PERSON, name):
+    if not PERSON.fullmatch(name):
         raise refused(f"its claim {claim} makes no name: up to 63 letters, digits, '.', '_', '@' and '-'")
     if name == BOOTSTRAP_NAME:
         raise refused(f"the name {name} is that of the first admin's token")

@@ -12,7 +12,7 @@ from federator.control.record.scribe import Scribe
 from federator.control.renting.proposals import approve, wanted_usd
 from federator.kernel.errors import FederatorError, Invalid, NotFound
 from federator.model.identity import Caller, Role
-from federator.model.rules import PolicyDocument, PolicySet, QueueTerms, Rule
+from federator.model.rules import PolicyDocument, PolicyRule, PolicySet, QueueTerms
 from federator.planning.explaining.rule_words import in_words
 from federator.wire.governing import DocumentChange, PolicyDiff, PolicyVerdict
 from federator.wire.http import Problem
@@ -22,7 +22,7 @@ class Compiled(NamedTuple):
     """What a policy text means."""
 
     documents: tuple[PolicyDocument, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
 
 
 Compile = Callable[[str], Compiled]
@@ -143,7 +143,7 @@ class PolicyDesk:
         return compiled
 
 
-def _words(rules: Sequence[Rule]) -> list[str]:
+def _words(rules: Sequence[PolicyRule]) -> list[str]:
     return list(dict.fromkeys(in_words(rule) for rule in rules))
 
 

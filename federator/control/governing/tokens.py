@@ -19,7 +19,7 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, Unau
 from federator.kernel.ids import IdSource
 from federator.kernel.quantities import parse_duration_s
 from federator.model.events import LedgerEntry, LedgerKind
-from federator.model.identity import Caller, JoinToken, Role, Token
+from federator.model.identity import PERSON, Caller, JoinToken, Role, Token
 from federator.model.sites import Member, Site
 from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
@@ -27,8 +27,6 @@ BOOTSTRAP_NAME = "admin"
 ID_DIGITS = 12
 """So much of a digest tells a token from all others."""
 REFUSED = "this token is not valid here"
-PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
-"""What the name of a person or service may be, whoever has given it."""
 
 
 @dataclass

@@ -6,10 +6,11 @@ from typing import TypeGuard
 from msgspec import UNSET
 
 from federator.control.accounts.money import outstanding_usd, spend, spend_rows
+from federator.control.governing.authority import Authority
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
-from federator.control.submitting.intake_checks import QueueBook
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Offer, Pool, Shape
+from federator.model.identity import Caller
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
 from federator.model.rules import (
@@ -17,8 +18,8 @@ from federator.model.rules import (
     CapUnit,
     GuaranteeRow,
     Period,
+    PolicyRule,
     PoolSelector,
-    Rule,
     Scope,
     admits_queue,
 )
@@ -28,6 +29,7 @@ from federator.planning.explaining.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
 from federator.planning.rules.periods import period_end, period_start
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, OfferRow, PartRow, PoolRow, QueueRow, SiteRow
+from federator.wire.rights import QueueRights
 
 EARLIEST_PACE = 0.02
 """Part of a period that must be over before what it will have cost is forecast."""
@@ -212,14 +214,14 @@ def _gang_size(text: str) -> tuple[bool, float]:
     return bool(gpus) and not text.endswith(SHARED), int(nodes) * float(gpus) if gpus else 0.0
 
 
-def queue_rows(records: Records) -> list[QueueRow]:
-    """Every queue with its use, all below it included."""
+def queue_rows(records: Records, authority: Authority, caller: Caller) -> list[QueueRow]:
+    """Every queue with its use, all below it included, and what the caller may do there."""
     rules = records.policies.rules
     limits = _limits(rules)
     guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow) and not rule.model}
     waiting = records.index.pending_by_queue()
     rows = []
-    for terms in QueueBook(rules).queues:
+    for terms in authority.queues:
         path = terms.queue
         placements = [
             p
@@ -244,12 +246,31 @@ def queue_rows(records: Records) -> list[QueueRow]:
                     for lease in records.leases.values()
                     if admits_queue((path,), lease.queue)
                 ),
+                open_to=authority.admits(path),
+                yours=rights_row(authority, caller, path),
             )
         )
     return rows
 
 
-def _limits(rules: Iterable[Rule]) -> dict[str, int]:
+def rights_row(authority: Authority, caller: Caller, queue: str) -> QueueRights:
+    """What somebody may do in a queue by the best of the rights."""
+    rights, administer = authority.found(caller, queue), authority.administers(caller, queue)
+    if not rights:
+        return QueueRights(queue=queue, submit=False, administer=administer, max_priority=0, rent=False)
+    values = [right.max_value_usd for right in rights if right.max_value_usd is not None]
+    return QueueRights(
+        queue=queue,
+        administer=administer,
+        teams=tuple(dict.fromkeys(right.team for right in rights if right.team)),
+        max_priority=max(right.max_priority for right in rights),
+        max_value_usd=max(values) if len(values) == len(rights) else None,
+        must=any(right.must for right in rights),
+        rent=any(right.rent for right in rights),
+    )
+
+
+def _limits(rules: Iterable[PolicyRule]) -> dict[str, int]:
     """Of each queue, the GPUs that it may have at once, of whatever model."""
     return {
         rule.scope.queues[0]: int(rule.limit)
@@ -316,7 +337,7 @@ def _who(rule: CapRow) -> str:
     return "" if rule.scope == Scope() else whose(rule.scope)
 
 
-def _is_rate(rule: Rule) -> TypeGuard[CapRow]:
+def _is_rate(rule: PolicyRule) -> TypeGuard[CapRow]:
     return isinstance(rule, CapRow) and rule.unit is CapUnit.USD_PER_H
 
 

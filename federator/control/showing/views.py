@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
+from federator.control.governing.authority import AuthorityInForce
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
 from federator.control.reports.inventory import Inventory
@@ -62,6 +63,7 @@ class Views:
         expectations: Expectations,
         scribe: Scribe,
         series: SeriesDesk,
+        authority: AuthorityInForce,
         providers: dict[str, ProviderSettings],
     ) -> None:
         self._records = records
@@ -72,6 +74,7 @@ class Views:
         self._expectations = expectations
         self._scribe = scribe
         self._series = series
+        self._authority = authority
         self._providers = providers
 
     def find_job(self, caller: Caller, name: str) -> Job:
@@ -201,9 +204,9 @@ class Views:
                 return row
         raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
 
-    def queues(self) -> list[QueueRow]:
-        """All queues, by path."""
-        return queue_rows(self._records)
+    def queues(self, caller: Caller) -> list[QueueRow]:
+        """All queues, by path, with what the caller may do there."""
+        return queue_rows(self._records, self._authority.now, caller)
 
     def offers(self) -> list[OfferRow]:
         """What could be rented, cheapest first."""
@@ -229,7 +232,7 @@ class Views:
         """Whether anything may be rented, by which policies, and what waits for a person."""
         return burst_status(self._records, self._turn.plan, self._scribe.clock.now())
 
-    def overview(self) -> Overview:
+    def overview(self, caller: Caller) -> Overview:
         """All at once, for a screen."""
         leases = self._records.leases.values()
         jobs = sorted(self._records.index.oldest(OVERVIEW_JOBS))
@@ -237,7 +240,7 @@ class Views:
         return Overview(
             now=self._scribe.clock.now(),
             sites=tuple(self.sites()),
-            queues=tuple(self.queues()),
+            queues=tuple(self.queues(caller)),
             leases=tuple(self.leases()[:50]),
             jobs=tuple(self.row(self._records.jobs[job]) for job in jobs),
             spent_usd=sum(lease.billed_usd for lease in leases),

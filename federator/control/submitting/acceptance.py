@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.governing.authority import Authority, AuthorityInForce
 from federator.control.record.blob_owners import owns
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
-from federator.control.submitting.intake_checks import QueueBook, check_limits
+from federator.control.submitting.intake_checks import check_limits, claim, deadline_at
 from federator.control.upkeep.retention import Retention
 from federator.kernel.errors import ClientIdReused, Invalid
 from federator.kernel.ids import content_hash
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus
-from federator.model.rules import Rule
 from federator.ports import Blobs
 from federator.settings import LimitSettings
 from federator.wire.http import Submitted
@@ -44,29 +44,38 @@ class Acceptance:
     """Requests into rows."""
 
     def __init__(
-        self, records: Records, scribe: Scribe, blobs: Blobs, limits: LimitSettings, retention: Retention
+        self,
+        records: Records,
+        scribe: Scribe,
+        blobs: Blobs,
+        limits: LimitSettings,
+        retention: Retention,
+        authority: AuthorityInForce,
     ) -> None:
         self._records = records
         self._scribe = scribe
         self._blobs = blobs
         self._limits = limits
         self._retention = retention
-        self._book = QueueBook(())
-        self._book_of: tuple[Rule, ...] = ()
+        self._authority = authority
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
-        queues = self.queues()
-        spec = request.spec
+        authority, spec = self.authority, request.spec
+        queue = request.queue or caller.default_queue
+        claimed = claim(
+            authority.rights(caller, queue, request.team),
+            priority=request.priority,
+            value_usd=request.value_usd,
+            must=request.must,
+        )
         if spec.workdir is not None and not self._may_use(caller, spec.workdir):
             raise Invalid(
                 "you have uploaded no such work directory",
                 field="$.workdir",
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
-        terms = queues.terms(request.queue or caller.default_queue)
-        now = self._scribe.clock.now()
-        priority = queues.priority(terms, request.priority)
+        terms, now = authority.terms(queue), self._scribe.clock.now()
         job = Job(
             id=self._scribe.ids.new("job"),
             name=spec.name,
@@ -75,10 +84,12 @@ class Acceptance:
             status=JobStatus.PENDING,
             spec_hash=content_hash(encode_spec(spec)),
             submitted_at=now,
-            priority=priority,
-            deadline_at=queues.deadline_at(terms, request.deadline_at, now),
-            value_usd=queues.value_usd(terms, request.value_usd),
-            must=queues.must(terms, wanted=request.must),
+            team=claimed.right.team,
+            may_rent=claimed.right.rent,
+            priority=claimed.priority,
+            deadline_at=deadline_at(terms, request.deadline_at, now),
+            value_usd=claimed.value_usd,
+            must=claimed.must,
             max_cost_usd=request.max_cost_usd,
             max_duration_s=request.max_duration_s
             if request.max_duration_s is not None
@@ -91,12 +102,10 @@ class Acceptance:
         """Whether the bytes are theirs, and here. The answer is the same for what is not here and for what is another's."""
         return owns(self._records, caller.name, digest) and self._blobs.has(digest)
 
-    def queues(self) -> QueueBook:
-        """The queues of the policies in force."""
-        rules = self._records.policies.rules
-        if rules is not self._book_of:
-            self._book, self._book_of = QueueBook(rules), rules
-        return self._book
+    @property
+    def authority(self) -> Authority:
+        """By the policies in force."""
+        return self._authority.now
 
     def accept(self, changes: Changes, caller: Caller, asked: Asked) -> Accepted:
         """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""

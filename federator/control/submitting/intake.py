@@ -115,7 +115,7 @@ class Intake:
         def compute() -> Changes:
             changes = Changes()
             job = self._open(job_id)
-            new, what = patched(job, patch, self._acceptance.queues(), self._scribe.clock.now())
+            new, what = patched(job, patch, self._acceptance.authority, caller, self._scribe.clock.now())
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
             placement = self._placement(job)
             if placement is not None:

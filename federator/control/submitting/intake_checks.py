@@ -1,77 +1,91 @@
-"""What a queue gives and forbids, and what a patch may change. Pure: rules and values in, values or a named refusal out."""
+"""What a right admits, and what a patch may change. Pure: rights and values in, values or a named refusal out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from federator.control.governing.authority import Authority, Right
 from federator.kernel.errors import Invalid, TooMany
 from federator.kernel.quantities import parse_duration_s, parse_usd
+from federator.model.identity import Caller
 from federator.model.jobs import Job
-from federator.model.rules import QueueTerms, Rule
+from federator.model.rules import QueueTerms
 from federator.settings import LimitSettings
 from federator.wire.fields import moment_at
 from federator.wire.http import JobPatch
 
-DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY = 50
-NONE = "none"
+NONE, MUST = "none", "must"
 
 
-class QueueBook:
-    """The queues that policies name, and `default`, which always exists."""
+class Claim(NamedTuple):
+    """What a job claims, and the right by which it may."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
-        self._terms.setdefault(DEFAULT_QUEUE, QueueTerms(policy="built-in", queue=DEFAULT_QUEUE))
+    right: Right
+    priority: int
+    value_usd: float | None
+    must: bool
 
-    @property
-    def queues(self) -> tuple[QueueTerms, ...]:
-        """All of them, by path."""
-        return tuple(self._terms[path] for path in sorted(self._terms))
 
-    def terms(self, path: str) -> QueueTerms:
-        """The queue of that path. Raises `Invalid`, naming those that exist."""
-        if path not in self._terms:
-            known = ", ".join(sorted(self._terms)[:20])
-            raise Invalid(f"no queue {path!r}", field="$.queue", remedy=f"queues are: {known}")
-        return self._terms[path]
+def claim(
+    rights: Sequence[Right], *, priority: int | None, value_usd: float | None = None, must: bool = False
+) -> Claim:
+    """The first of the rights that admits all that is claimed. Raises `Invalid` as the first of them refuses it, naming the field."""
+    refused: Invalid | None = None
+    for right in rights:
+        try:
+            return Claim(right, _priority(right, priority), _value_usd(right, value_usd), _must(right, must))
+        except Invalid as error:
+            refused = refused or error
+    assert refused is not None, "there is no empty list of rights"
+    raise refused
 
-    def priority(self, terms: QueueTerms, wanted: int | None) -> int:
-        """The priority asked for, or the default, never above the queue's cap."""
-        if wanted is None:
-            return min(DEFAULT_PRIORITY, terms.max_priority)
-        if not 0 <= wanted <= terms.max_priority:
-            raise Invalid(
-                f"{wanted} is outside 0..{terms.max_priority}, which queue {terms.queue} allows",
-                field="$.priority",
-                remedy="lower it",
-            )
+
+def _priority(right: Right, wanted: int | None) -> int:
+    """The priority asked for, or the default, never above the cap."""
+    if wanted is None:
+        return min(DEFAULT_PRIORITY, right.max_priority)
+    if not 0 <= wanted <= right.max_priority:
+        raise Invalid(
+            f"{wanted} is outside 0..{right.max_priority}, which {_gives(right)}",
+            field="$.priority",
+            remedy="lower it" if wanted > 0 else "raise it",
+        )
+    return wanted
+
+
+def _value_usd(right: Right, wanted: float | None) -> float | None:
+    """The value claimed, never above the cap."""
+    if wanted is not None and right.max_value_usd is not None and wanted > right.max_value_usd:
+        raise Invalid(
+            f"{wanted:.2f} USD is above the {right.max_value_usd:.2f} USD that {_gives(right)}",
+            field="$.value",
+            remedy="lower it",
+        )
+    return wanted
+
+
+def _must(right: Right, wanted: bool) -> bool:  # noqa: FBT001 - the value that is claimed
+    """`value: must`, where it is allowed."""
+    if wanted and not right.must:
+        raise Invalid(
+            f"queue {right.queue} does not allow {f'{right.whom} ' if right.whom else ''}'must'",
+            field="$.value",
+            remedy="give an amount, or ask who administers the queue",
+        )
+    return wanted
+
+
+def _gives(right: Right) -> str:
+    return f"queue {right.queue} allows {right.whom}".rstrip()
+
+
+def deadline_at(terms: QueueTerms, wanted: float | None, now: float) -> float | None:
+    """The job's own deadline, or the queue's deadline budget from now."""
+    if wanted is not None or terms.deadline_budget_s is None:
         return wanted
-
-    def deadline_at(self, terms: QueueTerms, wanted: float | None, now: float) -> float | None:
-        """The job's own deadline, or the queue's deadline budget from now."""
-        if wanted is not None or terms.deadline_budget_s is None:
-            return wanted
-        return now + terms.deadline_budget_s
-
-    def value_usd(self, terms: QueueTerms, wanted: float | None) -> float | None:
-        """The value claimed, never above the queue's cap."""
-        if wanted is not None and terms.max_value_usd is not None and wanted > terms.max_value_usd:
-            raise Invalid(
-                f"{wanted:.2f} USD is above the {terms.max_value_usd:.2f} USD that queue {terms.queue} allows",
-                field="$.value",
-            )
-        return wanted
-
-    def must(self, terms: QueueTerms, *, wanted: bool) -> bool:
-        """`value: must`, where the queue allows it."""
-        if wanted and not terms.allow_must:
-            raise Invalid(
-                f"queue {terms.queue} does not allow 'must'",
-                field="$.value",
-                remedy="give an amount, or ask its owner",
-            )
-        return wanted
+    return now + terms.deadline_budget_s
 
 
 def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
@@ -85,16 +99,12 @@ def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
         )
 
 
-def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[Job, str]:
-    """The job after the patch, and what was set, in words. Raises `Invalid` with the field."""
-    terms = queues.terms(patch.queue or job.queue)
+def patched(job: Job, patch: JobPatch, authority: Authority, caller: Caller, now: float) -> tuple[Job, str]:
+    """The job after the patch, and what was set, in words. Raises `Invalid` with the field, and `Forbidden` for what `caller` has no right to.
+
+    A right is needed for what is claimed anew: another queue, a higher priority, a higher value, `must`. To ask for less needs none.
+    """
     fields: dict[str, object] = {}
-    if patch.queue is not None:
-        fields["queue"] = terms.queue
-    if patch.priority is not None or patch.queue is not None:
-        fields["priority"] = queues.priority(
-            terms, patch.priority if patch.priority is not None else min(job.priority, terms.max_priority)
-        )
     if patch.deadline is not None:
         fields["deadline_at"] = (
             None if patch.deadline == NONE else moment_at(patch.deadline, "$.deadline", now=now)
@@ -109,11 +119,19 @@ def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[J
         fields["max_cost_usd"] = (
             None if patch.max_cost == NONE else _read(parse_usd, patch.max_cost, "$.max_cost")
         )
-    if patch.value == "must":
-        fields["must"] = queues.must(terms, wanted=True)
+    if patch.priority is not None:
+        fields["priority"] = patch.priority
+    if patch.value == MUST:
+        fields["must"] = True
     elif patch.value is not None:
         amount = None if patch.value == NONE else _read(parse_usd, patch.value, "$.value")
-        fields |= {"value_usd": queues.value_usd(terms, amount), "must": False}
+        fields |= {"value_usd": amount, "must": False}
+    wished = msgspec.structs.replace(job, **fields)
+    if patch.queue is not None:
+        fields |= _moved(job, wished, patch, authority, caller)
+    elif _claims_more(job, wished):
+        rights = _rights(job, job.queue, authority, caller)
+        claim(rights, priority=wished.priority, value_usd=wished.value_usd, must=wished.must)
     if not fields:
         raise Invalid(
             "nothing to change", remedy="give priority, deadline, queue, max_cost, max_duration or value"
@@ -122,6 +140,41 @@ def patched(job: Job, patch: JobPatch, queues: QueueBook, now: float) -> tuple[J
         f"{name}={value}" for name, value in msgspec.to_builtins(patch).items() if value is not None
     )
     return msgspec.structs.replace(job, **fields), what
+
+
+def _claims_more(job: Job, wished: Job) -> bool:
+    return (
+        wished.priority > job.priority
+        or wished.priority < 0
+        or (wished.must and not job.must)
+        or (wished.value_usd or 0.0) > (job.value_usd or 0.0)
+    )
+
+
+def _moved(job: Job, wished: Job, patch: JobPatch, authority: Authority, caller: Caller) -> dict[str, object]:
+    """What becomes of it in another queue. All that it claims is claimed there; a priority that is not given is lowered to what is allowed."""
+    assert patch.queue is not None
+    rights = _rights(job, patch.queue, authority, caller)
+    priority = patch.priority
+    if priority is None:
+        priority = min(job.priority, max(right.max_priority for right in rights))
+    won = claim(rights, priority=priority, value_usd=wished.value_usd, must=wished.must)
+    fields: dict[str, object] = {"queue": won.right.queue, "priority": won.priority}
+    if patch.queue == job.queue:
+        return fields
+    return {**fields, "team": won.right.team, "may_rent": won.right.rent}
+
+
+def _rights(job: Job, queue: str, authority: Authority, caller: Caller) -> tuple[Right, ...]:
+    """By whose right a job may be in a queue: its owner's, unless who administers that queue decides it."""
+    team = job.team if queue == job.queue else ""
+    if caller.name == job.owner:
+        return authority.rights(caller, queue, team)
+    if authority.administers(caller, queue):
+        return tuple(
+            msgspec.structs.replace(right, team=job.team) for right in authority.rights(caller, queue)
+        )
+    return authority.owners_rights(job, queue)
 
 
 def _read(parse: Callable[[str], float], text: str, field: str) -> float:

@@ -13,14 +13,14 @@ from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.acceptance import Acceptance
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
-from federator.model.identity import Caller, Role
+from federator.model.identity import Caller
 from federator.model.jobs import Job
+from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
 from federator.model.series import Recurrence, Series, SeriesStatus, said, series_key
 from federator.settings import LimitSettings
 from federator.wire.http import SeriesDetail, SeriesRow, Submitted
 from federator.wire.jobfile import JobRequest
 
-OVERSEERS = (Role.PLATFORM, Role.ADMIN)
 SHOWN_RUNS = 10
 
 
@@ -76,9 +76,10 @@ class SeriesDesk:
             )
         file = _in_queue(request.repeated.file, job.queue)
         if former is not None and former.ended_at is None:
+            same = replace(former, team=job.team, groups=caller.groups)
             if (file, every) == (former.file, former.every):
-                return former
-            return replace(former, queue=job.queue, file=file, changed_at=now, **_times(every, former, now))
+                return former if same == former else same
+            return replace(same, queue=job.queue, file=file, changed_at=now, **_times(every, former, now))
         if former is None and len(self._records.series) >= self._limits.series:
             most = self._limits.series
             raise TooMany(
@@ -98,6 +99,8 @@ class SeriesDesk:
             name=request.spec.name,
             owner=caller.name,
             queue=job.queue,
+            team=job.team,
+            groups=caller.groups,
             file=file,
             every=every,
             created_at=now,
@@ -142,7 +145,7 @@ class SeriesDesk:
     async def _change(
         self, caller: Caller, about: Series, verb: str, fields: Callable[[float], dict[str, object]]
     ) -> SeriesDetail:
-        self._require_owner(caller, about)
+        self._require_right(caller, about)
         key = series_key(about.owner, about.name)
 
         def compute() -> Changes:
@@ -164,12 +167,17 @@ class SeriesDesk:
     def _act(self, changes: Changes, caller: Caller, series: Series, what: str) -> None:
         self._scribe.act(changes, f"user:{caller.name}", what, queue=series.queue, owner=series.owner)
 
-    def _require_owner(self, caller: Caller, series: Series) -> None:
-        if caller.role not in OVERSEERS and caller.name != series.owner:
+    def _require_right(self, caller: Caller, series: Series) -> None:
+        if not self._relations(caller, series) & MAY_CHANGE:
             raise Forbidden(
                 f"series {series.name} belongs to {series.owner}",
-                remedy="ask them, or somebody with the role platform",
+                remedy=f"ask them, or who administers queue {series.queue}",
             )
+
+    def _relations(self, caller: Caller, series: Series) -> frozenset[Relation]:
+        return self._acceptance.authority.standing(
+            caller, owner=series.owner, queue=series.queue, team=series.team
+        )
 
     # -- what people are shown ----------------------------------------------------------------------------------------
 
@@ -226,7 +234,7 @@ class SeriesDesk:
 
     def detail(self, caller: Caller, series: Series) -> SeriesDetail:
         """Everything about one; its file only for those who may read its jobs' logs."""
-        may_read = caller.role in OVERSEERS or caller.name == series.owner
+        may_read = bool(self._relations(caller, series) & MAY_READ)
         jobs = self._records.runs.get(series_key(series.owner, series.name), {})
         return SeriesDetail(
             series=self.row(series),

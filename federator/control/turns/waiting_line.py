@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from federator.control.record.records import Changes, Records
 from federator.control.reports.history import History
 from federator.model.jobs import Job, JobSpec, PlacementConstraints, Resources
+from federator.model.rules import planned
 from federator.model.snapshot import Lead, Outside, PoolView
 from federator.planning.scheduling.forecast import runtime_quantiles
 from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
@@ -129,7 +130,7 @@ class WaitingLine:
         self._catch_up()
         live = np.flatnonzero(self._rows["stamp"])
         seen = self._rows[live]
-        line, rules = self._line(seen), self._records.policies.rules
+        line, rules = self._line(seen), planned(self._records.policies.rules)
         self.outside, self.leads, self.prices = {}, (), {}
         if self._whole or is_small(line, self._glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from federator.model.rights import MAX_PRIORITY, AccessRule, Grant, Members, TeamRule
 from federator.model.rules import (
     CapRow,
     CapUnit,
@@ -11,12 +12,12 @@ from federator.model.rules import (
     GuaranteeRow,
     Opening,
     Period,
+    PolicyRule,
     PoolSelector,
     PreemptRule,
     PriceKind,
     PriceTerm,
     QueueTerms,
-    Rule,
     Scope,
     Window,
 )
@@ -32,12 +33,12 @@ _UNITS = {
 }
 
 
-def in_words(rule: Rule) -> str:
+def in_words(rule: PolicyRule) -> str:
     """One sentence that begins with the policy; equal for rules that do the same."""
     return f"{rule.policy}: {_said(rule)}"
 
 
-def _said(rule: Rule) -> str:
+def _said(rule: PolicyRule) -> str:  # noqa: PLR0911 - one for each sort of rule
     match rule:
         case Filter():
             return _filter(rule)
@@ -53,6 +54,10 @@ def _said(rule: Rule) -> str:
             return _queue(rule)
         case Opening():
             return _opening(rule)
+        case TeamRule():
+            return _team(rule)
+        case AccessRule():
+            return _access(rule)
     return msgspec.json.encode(rule, order="sorted").decode()  # a kind that is not of this page
 
 
@@ -178,3 +183,23 @@ def _opening(rule: Opening) -> str:
     text += f" only {'; '.join(hours(each) for each in rule.windows)}" if rule.windows else ""
     text += f", not {'; '.join(hours(each) for each in rule.closed)}" if rule.closed else ""
     return text + (", and stops it then" if rule.stops else "")
+
+
+def _team(rule: TeamRule) -> str:
+    admins = f"; administered by {Members(users=rule.admins).shown}" if rule.admins else ""
+    return f"team {rule.team}: {Members(users=rule.members, groups=rule.groups).shown}{admins}"
+
+
+def _access(rule: AccessRule) -> str:
+    parts = [] if rule.allow is None else [_grant(grant) for grant in rule.allow] or ["nobody may submit"]
+    parts += [f"administered by {rule.admins.shown}"] if rule.admins else []
+    return f"queue {rule.queue}: {'; '.join(parts)}"
+
+
+def _grant(grant: Grant) -> str:
+    limits = [f"priority up to {grant.max_priority}"] if grant.max_priority < MAX_PRIORITY else []
+    if grant.max_value_usd is not None:
+        limits.append(f"value up to {money(grant.max_value_usd)}")
+    limits += [] if grant.must else ["without must"]
+    limits += [] if grant.rent else ["nothing is rented for it"]
+    return f"{grant.who.shown} may submit{' (' + ', '.join(limits) + ')' if limits else ''}"

@@ -21,7 +21,7 @@ from federator.model.series import Series
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import SCHEMA_VERSION
-from tests.support.dispatch import ADA, World, make_world
+from tests.support.dispatch import ADA, ADMIN, World, make_world
 
 RECORDED = Path(__file__).parent / "store-v1.db"
 LATER: dict[type, Path] = {
@@ -86,7 +86,7 @@ async def test_a_dispatcher_starts_on_it_and_goes_on_from_it(path: Path) -> None
     assert (await world.core.views.explain(world.job(new))).job == new
     assert await world.core.views.events(by_name["filler"].id, None)
     assert await world.core.views.ledger()
-    assert world.core.views.overview().jobs
+    assert world.core.views.overview(ADMIN).jobs
     await world.core.records.store.close()
 
 

@@ -7,7 +7,7 @@ import pytest
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
 from federator.kernel.errors import Bug, Conflict
-from federator.model.identity import Role
+from federator.model.identity import Caller, Role
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import PEOPLE, ROOT, Rig
 from tests.support.dispatch import make_world
@@ -159,7 +159,7 @@ async def test_unknown_paths_and_methods_are_problems_too(rig: Rig) -> None:
 async def test_a_bug_of_ours_is_answered_without_its_trace(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (RuntimeError("secret detail"), Bug("secret detail")):
 
-        def fail(error: Exception = error) -> None:
+        def fail(_caller: Caller, error: Exception = error) -> None:
             raise error
 
         monkeypatch.setattr(rig.world.core.views, "queues", fail)

@@ -128,6 +128,19 @@ async def _name() -> bool:
     return world.core.views.find_job(ADA, "my-name").id == job
 
 
+async def _team() -> bool:
+    """Of two teams that both have the right, the one that it names."""
+    world = await make_world()
+    team = "apiVersion: federator/v1\nkind: Team\nmetadata: {name: %s}\nspec: {members: [ada]}\n---\n"
+    queue = (
+        "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: default}\nspec: {allow: [{teams: [a, b]}]}\n"
+    )
+    await world.policies(team % "a" + team % "b" + queue)
+    named: tuple[dict[str, Any], ...] = ({}, {"team": "b"})
+    jobs = [world.job(await world.submit(**fields)).team for fields in named]
+    return jobs == ["a", "b"]
+
+
 async def _nodes() -> bool:
     return (
         await status(nodes=2, resources={"gpus": 4}) is JobStatus.PENDING
@@ -277,6 +290,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "labels": _labels,
     "client_id": _client_id,
     "every": lambda: _series(every="6h"),
+    "team": _team,
     "overlap": lambda: _series(every="6h", overlap="queue"),
 }
 

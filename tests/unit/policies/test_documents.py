@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from federator.kernel.errors import Invalid, Permanent
-from federator.model.rules import BurstMode, Effect, Filter, QueueTerms, Rule
+from federator.model.rules import BurstMode, Effect, Filter, PolicyRule, QueueTerms
 from federator_policies.documents import KINDS, compile_set, load
 
 
@@ -14,7 +14,7 @@ def doc(kind: str, name: str, spec: str = "{}") -> str:
     return f"apiVersion: federator/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n"
 
 
-def compiled(*documents: str) -> tuple[Rule, ...]:
+def compiled(*documents: str) -> tuple[PolicyRule, ...]:
     return compile_set(load("---\n".join(documents)))
 
 
@@ -24,7 +24,7 @@ def refused(text: str) -> Permanent:
     return caught.value
 
 
-def terms(rules: tuple[Rule, ...]) -> dict[str, QueueTerms]:
+def terms(rules: tuple[PolicyRule, ...]) -> dict[str, QueueTerms]:
     return {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
 
 
@@ -187,7 +187,7 @@ def test_a_third_partys_kind_is_compiled_beside_ours() -> None:
     class Pet:
         kind = "Pet"
 
-        def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
+        def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
             return (QueueTerms(policy=f"Pet/{name}", queue="pets", max_priority=1),)
 
         def schema(self) -> dict[str, object]:

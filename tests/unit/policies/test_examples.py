@@ -6,14 +6,23 @@ import pytest
 
 from federator.model.datasets import concerns_data
 from federator.model.jobs import Input
-from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, QueueTerms, Rule
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    GuaranteeRow,
+    PolicyRule,
+    QueueTerms,
+    planned,
+)
 from federator.planning.places.data import DataBook
 from federator_policies.documents import compile_set, load
 
 EXAMPLES = Path(__file__).parents[3] / "policies" / "examples"
 
 
-def rules_of(path: Path) -> tuple[Rule, ...]:
+def rules_of(path: Path) -> tuple[PolicyRule, ...]:
     return compile_set(load(path.read_text(encoding="utf-8")))
 
 
@@ -63,7 +72,7 @@ def test_the_guides_example_compiles() -> None:
 
 def test_the_data_example_knows_its_data_and_keeps_the_medical_part_in_its_halls() -> None:
     rules = rules_of(EXAMPLES / "data.yaml")
-    book = DataBook(rules, {"basel": "eu-west", "zug": "eu-west"})
+    book = DataBook(planned(rules), {"basel": "eu-west", "zug": "eu-west"})
     imagenet = (Input("s3://datasets/imagenet/train"),)
     assert book.to_site(imagenet, "basel").moved_bytes == 0
     assert book.to_site(imagenet, "zug").seconds == pytest.approx(30.0)

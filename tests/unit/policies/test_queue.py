@@ -3,16 +3,17 @@
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.model.rights import AccessRule, Grant, Members
 from federator.model.rules import (
     CapRow,
     CapUnit,
     Each,
     GuaranteeRow,
+    PolicyRule,
     PoolSelector,
     PriceKind,
     PriceTerm,
     QueueTerms,
-    Rule,
     Scope,
 )
 from federator_policies.queue import kind
@@ -23,7 +24,7 @@ TERMS = QueueTerms(policy=P, queue="q")
 Q = Scope(queues=("q",))
 
 # field: (spec, rules). Each differs from what an empty spec gives only by that field's effect.
-EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
+EFFECTS: dict[str, tuple[dict[str, object], tuple[PolicyRule, ...]]] = {
     "path": ({"path": "a/b"}, (QueueTerms(policy=P, queue="a/b"),)),
     "guaranteed.gpus": ({"guaranteed": {"gpus": 8}}, (TERMS, GuaranteeRow(policy=P, queue="q", gpus=8))),
     "guaranteed.models": (
@@ -93,6 +94,23 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[Rule, ...]]] = {
         (TERMS, PriceTerm(policy=P, kind=PriceKind.WAIT_JOB, usd=2.0, scope=Q)),
     ),
     "allow_must": ({"allow_must": True}, (QueueTerms(policy=P, queue="q", allow_must=True),)),
+    "allow": (
+        {"allow": [{"teams": ["vision"], "max_priority": 60, "max_value": "200 USD"}, {"users": ["*"], "groups": ["phd"], "must": False, "rent": False}]},
+        (
+            TERMS,
+            AccessRule(
+                policy=P,
+                queue="q",
+                allow=(
+                    Grant(Members(teams=("vision",)), max_priority=60, max_value_usd=200.0),
+                    Grant(Members(users=("*",), groups=("phd",)), must=False, rent=False),
+                ),
+            ),
+        ),
+    ),
+    "admins.teams": ({"admins": {"teams": ["leads"]}}, (TERMS, AccessRule(policy=P, queue="q", admins=Members(teams=("leads",))))),
+    "admins.users": ({"admins": {"users": ["ada"]}}, (TERMS, AccessRule(policy=P, queue="q", admins=Members(users=("ada",))))),
+    "admins.groups": ({"admins": {"groups": ["it"]}}, (TERMS, AccessRule(policy=P, queue="q", admins=Members(groups=("it",))))),
 }  # fmt: skip
 
 
@@ -118,6 +136,11 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"limit": {"gpu": 1}}, "$.spec.limit.gpu", "did you mean gpus?"),
         ({"limit": {"gpus": "many"}}, "$.spec.limit.gpus", "must be a whole number"),
         ({"limit": {"gpus": -1}}, "$.spec.limit.gpus", "at least 0"),
+        ({"allow": [{}]}, "$.spec.allow[0]", "names nobody"),
+        ({"allow": [{"users": ["a b"]}]}, "$.spec.allow[0].users[0]", "is not a name of a user"),
+        ({"allow": [{"team": ["x"]}]}, "$.spec.allow[0].team", "did you mean teams?"),
+        ({"allow": [{"users": ["ada"], "max_value": "much"}]}, "$.spec.allow[0].max_value", "much"),
+        ({"admins": {"users": ["*"]}}, "$.spec.admins.users[0]", "is not a name of a user"),
         ({"guaranteed": {}}, "$.spec.guaranteed.gpus", "is missing"),
         ({"guaranteed": {"gpus": 8}, "limit": {"gpus": 4}}, "$.spec.limit.gpus", "at least 8"),
         ({"reclaim_within": "5m"}, "$.spec.reclaim_within", "guaranteed"),

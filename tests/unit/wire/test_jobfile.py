@@ -33,6 +33,7 @@ BLOB = "ab" * 32
 EXAMPLE = f"""
 name: train-vision
 queue: research/vision
+team: vision
 priority: 60
 workdir: sha256:{BLOB}
 setup: pip install -r requirements.txt
@@ -103,6 +104,7 @@ def test_the_documented_example_is_read_whole() -> None:
             secrets=("wandb", "hub"),
         ),
         queue="research/vision",
+        team="vision",
         priority=60,
         deadline_at=1_796_112_000.0,
         value_usd=200.0,
