@@ -153,7 +153,7 @@ def _check_server(server: ServerSettings) -> None:
             remedy="write the URL under which others reach it, for example https://federator.example.org:7070",
         )
     for field, url in (("advertise", server.advertise), *(("others", each) for each in server.others)):
-        if url and not re.fullmatch(r"https?://[^/\s]+[^\s,]*", url):
+        if url and not re.fullmatch(r"https?://[^/\s,][^\s,]*", url):
             remedy = "write for example https://federator.example.org:7070"
             raise Invalid(f"{url!r} is not a URL", field=f"$.server.{field}", remedy=remedy)
     if server.tls is not None and server.advertise.startswith("http://"):

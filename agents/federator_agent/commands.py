@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import re
 import shutil
 import signal
 import sys
@@ -267,9 +266,14 @@ def _check_dispatcher(settings: AgentSettings, options: argparse.Namespace) -> s
     return next((answer for answer in answers if not answer.startswith("ok")), answers[0])
 
 
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("//")
+    return f"{scheme}//{rest.rpartition('@')[2]}"
+
+
 async def _reach(dispatcher: str, way: Way) -> str:
     proxy = way.proxy(dispatcher)
-    through = f" through the proxy {re.sub('//.*@', '//', proxy)}" if proxy else ""
+    through = f" through the proxy {_without_password(proxy)}" if proxy else ""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as http,

@@ -347,7 +347,7 @@ def _url(value: object, path: str) -> str:
     """One URL, or those of all dispatchers with commas in between."""
     urls = [url.strip().rstrip("/") for url in fields.text(value, path, limit=4000).split(",")]
     for url in urls:
-        if not re.fullmatch(r"https?://[^/\s]+.*", url):
+        if not re.fullmatch(r"https?://[^/\s].*", url):
             raise Invalid(
                 f"{url!r} is not a URL", field=path, remedy="write for example http://127.0.0.1:7070"
             )

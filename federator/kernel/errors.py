@@ -5,6 +5,9 @@ again. *Bug*: we are wrong. Everything else about an error – HTTP status, retr
 one place each. A message names what is wrong, where, and what would be right.
 """
 
+LONGEST = 2000
+"""Characters of each part of an error. What was sent is repeated in it, and answered, logged and kept."""
+
 
 class FederatorError(Exception):
     """Root of all named situations. `code` is stable and machine-readable; `field` is a path such as `$.resources.gpus`."""
@@ -12,9 +15,9 @@ class FederatorError(Exception):
     code = "error"
 
     def __init__(self, message: str, *, field: str | None = None, remedy: str | None = None) -> None:
-        self.message = message
-        self.field = field
-        self.remedy = remedy
+        self.message = _cut(message)
+        self.field = _cut(field) if field else field
+        self.remedy = _cut(remedy) if remedy else remedy
         super().__init__(self.describe())
 
     def describe(self) -> str:
@@ -22,6 +25,10 @@ class FederatorError(Exception):
         where = f"{self.field}: " if self.field else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
         return f"{where}{self.message}{remedy}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 class Permanent(FederatorError):

@@ -7,7 +7,7 @@ number is refused where a unit could be guessed wrongly. Every error says what w
 import re
 from datetime import UTC, datetime
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w) *")
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB|TiB|KB|MB|GB|TB|K|M|G|T|B)?")
 _SIZE_BYTES = {
@@ -16,19 +16,23 @@ _SIZE_BYTES = {
 }  # fmt: skip
 _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(USD)?")
 MAX_DURATION_S = 10 * 365 * 86400.0
+SHOWN = 80
+"""Characters of a wrong text that an error repeats."""
 
 
 def parse_duration_s(text: str) -> float:
     """`90s`, `10m`, `1h30m`, `2d` into seconds. Raises ValueError."""
     text = text.strip()
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.replace(" ", ""):
+    seconds, read = 0.0, 0
+    while part := _DURATION.match(text, read):
+        seconds += float(part[1]) * _DURATION_S[part[2]]
+        read = part.end()
+    if not text or read < len(text):
         raise ValueError(
-            f"{text!r} is not a duration; write a number and a unit (s, m, h, d, w), for example 90s or 1h30m"
+            f"{text[:SHOWN]!r} is not a duration; write a number and a unit (s, m, h, d, w), for example 90s or 1h30m"
         )
-    seconds = sum(float(number) * _DURATION_S[unit] for number, unit in parts)
     if seconds > MAX_DURATION_S:
-        raise ValueError(f"{text!r} is longer than ten years")
+        raise ValueError(f"{text[:SHOWN]!r} is longer than ten years")
     return seconds
 
 
@@ -54,7 +58,7 @@ def parse_size_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[2] is None:
         raise ValueError(
-            f"{text!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB"
+            f"{text[:SHOWN]!r} is not a size; write a number and a unit (MiB, GiB, GB, …), for example 64GiB"
         )
     return int(float(match[1]) * _SIZE_BYTES[match[2]])
 
@@ -84,7 +88,7 @@ def parse_usd(text: str) -> float:
     """`40 USD`, `$40`, `40` into dollars. Raises ValueError: no other currency is known."""
     match = _MONEY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not an amount of money; write for example '40 USD'")
+        raise ValueError(f"{text[:SHOWN]!r} is not an amount of money; write for example '40 USD'")
     return float(match[1])
 
 
@@ -95,7 +99,9 @@ def parse_instant(text: str) -> float:
     except ValueError:
         instant = None
     if instant is None or instant.tzinfo is None:
-        raise ValueError(f"{text!r} is not an instant with a zone; write for example 2026-12-01T08:00:00Z")
+        raise ValueError(
+            f"{text[:SHOWN]!r} is not an instant with a zone; write for example 2026-12-01T08:00:00Z"
+        )
     return instant.timestamp()
 
 

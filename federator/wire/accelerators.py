@@ -18,11 +18,11 @@ MAX_WIDTHS = 16
 MAX_GPU_MEMORY_MIB = 4 * 2**20
 _COUNT = re.compile(r"\d{1,9}")
 _FRACTION = re.compile(r"\d*\.\d+")
-_RANGE = re.compile(r"\d*\.?\d*\.\.\d*\.?\d*")
+_RANGE = re.compile(r"\d*(?:\.\d*)?\.\.\d*(?:\.\d*)?")
 _WHOLE_RANGE = re.compile(r"\d{1,9}\.\.\d{1,9}")
 _SQUEEZED = re.compile(r"0?\.\d{1,3}\.\.(0?\.\d{1,3}|1|1\.0)")
 TENTH_MILLI = 100
-_NUMBER = re.compile(r"\d*\.?\d+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 _ROUNDING = 1e-9
 _MEMORY = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B?")
 _MODEL = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

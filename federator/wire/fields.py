@@ -7,12 +7,12 @@ nothing else, whatever it is given.
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from math import isfinite
 from typing import TypeVar
 
 from federator.kernel.errors import Invalid, NotSupported
 from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
+from federator.wire.nearest import nearest
 
 T = TypeVar("T")
 MAX_TEXT = 64 * 1024
@@ -51,7 +51,7 @@ def known_only(
     """
     for name in fields:
         if name not in known:
-            near = (elsewhere or {}).get(name) or next(iter(get_close_matches(name, known, 1, 0.6)), None)
+            near = (elsewhere or {}).get(name) or nearest(name, known)
             remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
             raise Invalid(f"there is no field {name[:80]!r}", field=f"{path}.{name[:80]}", remedy=remedy)
 
@@ -142,9 +142,9 @@ def _written(value: object, path: str) -> str:
 def one_of(value: object, path: str, choices: tuple[str, ...]) -> str:
     """One of a closed list of words."""
     if not isinstance(value, str) or value not in choices:
-        near = get_close_matches(value, choices, 1, 0.6) if isinstance(value, str) else []
+        near = nearest(value, choices) if isinstance(value, str) else None
         among = f"write one of {', '.join(choices)}"
-        remedy = f"did you mean {near[0]}? {among}" if near else among
+        remedy = f"did you mean {near}? {among}" if near else among
         raise Invalid(f"{shown(value)} is not known here", field=path, remedy=remedy)
     return value
 

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
     "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
 }  # fmt: skip
+MAX_ANY_FOLDERS = 2
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _LAUNCHERS = {
@@ -266,6 +267,10 @@ def _glob(value: object, path: str) -> str:
     if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
         remedy = "name files below the working directory, for example results/**"
         raise Invalid(f"{pattern[:80]!r} leaves the working directory", field=path, remedy=remedy)
+    if pattern.split("/").count("**") > MAX_ANY_FOLDERS:
+        # Each more goes through the whole work directory again, at every place that the one before it has found.
+        remedy = "one ** stands for folders of any depth"
+        raise Invalid(f"has more than {MAX_ANY_FOLDERS} steps of **", field=path, remedy=remedy)
     return pattern
 
 

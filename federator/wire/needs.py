@@ -24,7 +24,7 @@ DATA = "data"
 """The ability to bring a job its inputs, and to take its checkpoints to `checkpoint.uri`: that of a Kubernetes site whose file says how, and of all others."""
 RENTED = (FORMS, TOGETHER, DATA)
 """What machines have that the dispatcher rents."""
-_IMAGE = re.compile(r"[a-z0-9]+([._/:@-]+[A-Za-z0-9_]+)*(:[0-9]+)?[A-Za-z0-9._/:@-]*")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 
 
 def read_image(value: object, path: str) -> str:

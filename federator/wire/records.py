@@ -5,7 +5,6 @@ says of a mistake is turned here into the sentence that every other error has: w
 """
 
 import re
-from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
@@ -22,12 +21,12 @@ from msgspec.inspect import (
 )
 
 from federator.kernel.errors import Invalid
+from federator.wire.nearest import nearest
 
 T = TypeVar("T")
-_COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<want>.*?)`, got `(?P<got>.*?)`")
+_EXPECTED = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`")
 _BOUND = re.compile(r"Expected `(?P<want>[a-z]+)` (?P<length>of length )?(?P<than>[<>]=?) (?P<limit>\S+)")
 _CHOICE = re.compile(r"Invalid enum value (?P<got>.*)", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
@@ -52,14 +51,13 @@ def decode(value: object, into: type[T], path: str) -> T:
 
 
 def _invalid(complaint: str, into: type, path: str) -> Invalid:
-    match = _COMPLAINT.fullmatch(complaint)
-    assert match is not None  # the pattern takes any text
-    what, below = match["what"], (match["path"] or "$").removeprefix("$")
+    what, at, place = complaint.rpartition(" - at `$")
+    what, below = (what, place.removesuffix("`")) if at else (complaint, "")
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown["name"]
         known = _names_at(type_info(into), below)
-        near = get_close_matches(name, known, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else None
+        near = nearest(name, known)
+        remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}" if known else None
         return Invalid(f"there is no field {name[:80]!r}", field=f"{path}{below}.{name[:80]}", remedy=remedy)
     if missing := _MISSING.fullmatch(what):
         return Invalid("is missing", field=f"{path}{below}.{missing['name']}", remedy="write it")

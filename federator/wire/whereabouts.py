@@ -1,13 +1,12 @@
 """Where a job may run, as its file says: kinds of sites, sites, labels, and how its nodes lie to each other."""
 
-from difflib import get_close_matches
-
 import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import APART, ON_ONE_HOST, PlacementConstraints
 from federator.model.sites import SiteKind
 from federator.wire import fields
+from federator.wire.nearest import nearest
 
 KINDS = tuple(SiteKind)
 NEARLY = 0.85
@@ -57,11 +56,11 @@ def _together(value: object, path: str) -> str:
     """One of two words, or the name of a label; a label is not called nearly as one of the words."""
     word = fields.text(value, path, limit=100)
     words = (ON_ONE_HOST, APART)
-    near = get_close_matches(word.lower(), words, 1, NEARLY)
+    near = nearest(word.lower(), words, NEARLY)
     if word not in words and near:
         raise Invalid(
             f"{fields.shown(word)} is not known here",
             field=path,
-            remedy=f"did you mean {near[0]}? write host, spread, or the name of a label such as rack",
+            remedy=f"did you mean {near}? write host, spread, or the name of a label such as rack",
         )
     return word

@@ -9,6 +9,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterable, Sequence
+from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Unavailable
@@ -65,12 +66,8 @@ def merge(archives: Iterable[Path], into: Path) -> int:
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
     """The names that a pattern matches, or that lie in a folder that one matches. `**` stands for any number of folders, none included."""
-    found = [_compiled(pattern) for pattern in patterns if _inside(pattern)]
-    return sorted(
-        name
-        for name in names
-        if name and any(each.fullmatch(part) for each in found for part in (name, *_folders(name)))
-    )
+    found = [_Steps(pattern) for pattern in patterns if _inside(pattern) and PurePosixPath(pattern).parts]
+    return sorted(name for name in names if name and any(each.lead_to(name) for each in found))
 
 
 def _inside(pattern: str) -> bool:
@@ -78,32 +75,34 @@ def _inside(pattern: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-def _folders(name: str) -> Iterable[str]:
-    return (str(parent) for parent in PurePosixPath(name).parents if parent.parts)
+class _Steps:
+    """A pattern, step by step: a name is gone along once, however many stars there are."""
 
+    def __init__(self, pattern: str) -> None:
+        # A shell takes both for `none of these`.
+        parts = PurePosixPath(pattern).parts
+        self._steps = [
+            None if part == "**" else re.compile(translate(part.replace("[^", "[!"))) for part in parts
+        ]
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = PurePosixPath(pattern).parts
-    regex = ""
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
-        if part == "**":
-            regex += ".*" if last else "(?:[^/]+/)*"
-        else:
-            regex += _part(part) + ("" if last else "/")
-    return re.compile(regex, re.DOTALL)
+    def lead_to(self, name: str) -> bool:
+        """Whether they lead to the name, or to a folder that it lies in."""
+        last = len(self._steps) - 1
+        at = self._beyond({0})
+        for part in PurePosixPath(name).parts:
+            ahead = set()
+            for place in at:
+                step = self._steps[place]
+                if step is None or step.match(part):
+                    if place == last:
+                        return True
+                    ahead.add(place if step is None else place + 1)
+            at = self._beyond(ahead)
+        return False
 
-
-def _part(pattern: str) -> str:
-    """Of one step of a path: `*`, `?` and `[...]` as a shell has them."""
-    regex, rest = "", pattern
-    while rest:
-        first, rest = rest[0], rest[1:]
-        closed = rest.find("]", 1) if first == "[" else -1
-        if closed > 0:
-            chars, rest = rest[:closed], rest[closed + 1 :]
-            negated = "^" if chars[0] in "!^" else ""
-            regex += f"[{negated}{re.escape(chars[len(negated) :]).replace(chr(92) + '-', '-')}]"
-        else:
-            regex += {"*": "[^/]*", "?": "[^/]"}.get(first, re.escape(first))
-    return regex
+    def _beyond(self, at: set[int]) -> set[int]:
+        """With the places that lie behind a `**` of no folder. At the end it wants something in the folder."""
+        for place in range(len(self._steps) - 1):
+            if place in at and self._steps[place] is None:
+                at.add(place + 1)
+        return at

@@ -22,17 +22,17 @@ OVER = frozenset(
     }
 )  # fmt: skip
 """States in which Slurm has cleaned up on all nodes: nothing of the job runs. Any other state, also one unknown, is not over."""
-_FIELD = re.compile(r"(?:^|\s+)([A-Za-z][A-Za-z0-9_/:&.]*)=")
+_FIELD = re.compile(r"\s([A-Za-z][A-Za-z0-9_/:&.]*)=")
 _GRES = re.compile(r"gpu(?::([^:(),]+|\(null\)))?:(\d{1,9})(?:\([^)]*\))?")
 _SHARD = re.compile(r"shard(?::([^:(),]+|\(null\)))?:(\d{1,9})(?:\(IDX:([\d,-]+)\))?")
-_HELD = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
+_HELD = re.compile(r"\sNodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_HOSTS, MOST_GPUS = 20_000, 1000
 """Of one list, and of one host."""
 _HOSTS = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,]*)")
-_TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*))?[:=]?(\d+)?(?=,|$)")
+_TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*+))?[:=]?(\d+)?(?=,|$)")
 _WORDS = re.compile(
-    r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+)[^*]*)? \*\*\*", re.IGNORECASE
+    r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ (?:DUE TO ([A-Z ]++)[^*]*+)?\*\*\*", re.IGNORECASE
 )
 _WHY = {"PREEMPTION": "PREEMPTED", "TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL"}
 
@@ -183,7 +183,7 @@ def read_shards(text: str, nodes: Collection[str]) -> dict[str, Counter[int]]:
     for line in text.splitlines():
         if "shard" not in line or " JobState=RUNNING " not in line:
             continue
-        for hosts, gres in _HELD.findall(line):
+        for hosts, gres in _HELD.findall(f" {line}"):
             for _, count, numbers in _SHARD.findall(gres):
                 # Several tasks may have shards of several GPUs, and how many of each is not said: then it may be all of them.
                 gpus = [number for number in map(int, _numbers(numbers)) if number < MOST_GPUS]
@@ -223,7 +223,7 @@ def last_words(text: str) -> str:
 
 def _records(text: str) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
-        parts = _FIELD.split(line)
+        parts = _FIELD.split(f" {line}")
         fields: dict[str, str] = {}
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             fields.setdefault(key, value.strip())
