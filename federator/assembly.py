@@ -180,7 +180,10 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
     records, scribe = Records(store), Scribe(clock, ids)
-    history, inventory = History(corrects=settings.turn.learn), Inventory(clock, settings.link)
+    history, inventory = (
+        History(corrects=settings.turn.learn),
+        Inventory(clock, settings.link, settings.limits),
+    )
     observer = _observer(settings, records, inventory, history, clock)
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)

@@ -52,6 +52,10 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most tasks of one array."""
     queued_jobs: int = 1_000_000
     """Most jobs that are not terminal; over it submissions are refused with 429."""
+    site_hosts: int = 65_536
+    """Most hosts of one site, over all its members; the report of the member that has more is refused."""
+    hosts: int = 262_144
+    """Most hosts of all sites together; the report that would make them more is refused."""
     person_blobs: int = 10_000
     """Most work directories of one person on record; over it uploads of theirs are refused with 429."""
     series: int = 10_000

@@ -14,8 +14,10 @@ from federator.model.placements import PlacementReport
 from federator.model.sites import LocalWork, SiteReport
 
 MAX_POOLS = 200
-MAX_HOSTS = 100_000
-"""Hosts of one pool; free shapes are counted out host by host."""
+MAX_HOSTS = 65_536
+"""Hosts of all pools of one report together: planning knows each by itself."""
+MAX_LOCAL = 65_536
+"""Ranks of all local work together: each is laid on a host."""
 MAX_GPUS_PER_NODE = 1024
 MAX_AILING = 4096
 MAX_TEXT = 512
@@ -31,8 +33,11 @@ def check_report(report: SiteReport) -> None:
         raise Invalid("two pools have one name", field="$.report.pools")
     for number, pool in enumerate(report.pools):
         _check_pool(pool, f"$.report.pools[{number}]")
+    _in_all(sum(pool.nodes for pool in report.pools), MAX_HOSTS, "hosts", "$.report.pools")
+    _at_most(len(report.local_work), MAX_LOCAL, "$.report.local_work")
     for number, work in enumerate(report.local_work):
         _check_local(work, f"$.report.local_work[{number}]")
+    _in_all(sum(work.nodes for work in report.local_work), MAX_LOCAL, "ranks", "$.report.local_work")
     _between(report.price_usd_gpu_h or 0.0, 0.0, 1e6, "$.report.price_usd_gpu_h")
     _short(report.health, "$.report.health")
     _between(report.reclaim_at or 0.0, 0.0, MAX_NUMBER, "$.report.reclaim_at")
@@ -94,6 +99,12 @@ def _between(value: float, least: float, most: float, field: str) -> None:
 def _at_most(number: int, most: int, field: str) -> None:
     if number > most:
         raise Invalid(f"has {number} entries; there can be {most}", field=field)
+
+
+def _in_all(number: int, most: int, of: str, field: str) -> None:
+    if number > most:
+        remedy = "let a second site have the rest" if of == "hosts" else "report work of one kind together"
+        raise Invalid(f"has {number} {of} in all; there can be {most}", field=field, remedy=remedy)
 
 
 def _short(text: str, field: str) -> None:

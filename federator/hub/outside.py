@@ -101,7 +101,7 @@ class Inventory(Protocol):
         ...
 
     def report(self, member: str, session: str, report: SiteReport) -> None:
-        """Fresh telemetry."""
+        """Fresh telemetry. Raises `Invalid` where all sites together would have too much."""
         ...
 
     def answered(self, member: str) -> None:

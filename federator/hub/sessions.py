@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from federator.hub.belief import check_report, check_statuses
 from federator.hub.desired import Board, Briefing
@@ -201,7 +202,7 @@ class Hub:
                     believe(check_report, report)
                     if not session.reported.done():
                         session.reported.set_result(report)
-                    self._inventory.report(session.member, session.id, report)
+                    believe(partial(self._inventory.report, session.member, session.id), report)
                     if sent_boot_s is not None:
                         session.renewal = sent_boot_s
                         session.wake.set()

@@ -4,6 +4,7 @@ Free capacity is a *shape*, not a total: sixteen free GPUs on sixteen hosts do n
 `Shape` is one bar of the histogram of hosts by what is free on them.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -13,6 +14,7 @@ from federator.model.jobs import WHOLE_MILLI
 
 RENTED_POOL, RENTED_PARTS = "gpu", "gpu-shared"
 """What the pool of a rented machine is called; with its GPU shared, as an agent names that."""
+MOST_DOUBLINGS = 64
 IN_PARTS = "/shared"
 """Ends the name of an offer whose GPU is to be shared."""
 
@@ -48,6 +50,27 @@ class Shape(msgspec.Struct, frozen=True, order=True, gc=False, forbid_unknown_fi
 def largest_gang(shapes: Iterable[Shape], gpus: int, cpus_milli: int = 0, memory_mib: int = 0) -> int:
     """How many ranks of that size fit at once on hosts of these shapes."""
     return sum(shape.count * shape.holds(gpus, cpus_milli, memory_mib) for shape in shapes)
+
+
+def coarser(shapes: tuple[Shape, ...], most: int) -> tuple[Shape, ...]:
+    """At most so many shapes, or one: where there are more, hosts count as having somewhat less free than they have, so that many are alike.
+
+    A thousand hosts with a thousand amounts of free memory would each be asked about by itself. The largest shape stays as it is: whole hosts.
+    """
+    for doubling in range(MOST_DOUBLINGS if len(shapes) > max(1, most) else 0):
+        units = 2 ** max(0, doubling - 12), 1000 * 2**doubling, 1024 * 2**doubling
+        counts: Counter[tuple[int, int, int]] = Counter()
+        largest = max(shapes)
+        for shape in shapes:
+            gpus, cpus_milli, memory_mib = shape.gpus, shape.cpus_milli, shape.memory_mib
+            if shape is not largest:
+                gpus -= gpus % units[0]
+                cpus_milli -= cpus_milli % units[1]
+                memory_mib -= memory_mib % units[2]
+            counts[gpus, cpus_milli, memory_mib] += shape.count
+        if len(counts) <= max(2, most):
+            return tuple(Shape(*sizes, count) for sizes, count in sorted(counts.items()))
+    return shapes
 
 
 class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -100,11 +100,16 @@ def test_a_job_file_cannot_ask_for_the_whole_directory_over_and_over() -> None:
 def _patterns() -> Iterator[Written]:
     trees = {path: ast.parse(path.read_text()) for path in _files()}
     used = {(path, name, how) for path, tree in trees.items() for name, how in _uses(tree)}
+    constants: dict[str, set[str]] = {}
+    for line in (line for tree in trees.values() for line in tree.body if isinstance(line, ast.Assign)):
+        target, value = line.targets[0], line.value
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            constants.setdefault(target.id, set()).add(value.value)
     for path, tree in trees.items():
         where = str(path.relative_to(HERE))
         names = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):
-            for pattern, flags, how in _written(node, where):
+            for pattern, flags, how in _written(node, where, constants):
                 named = names.get(id(node))
                 name = named.targets[0].id if named and isinstance(named.targets[0], ast.Name) else ""
                 # A public name may be used by anybody.
@@ -131,7 +136,7 @@ def _uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield owner.id if isinstance(owner, ast.Name) else owner.attr, node.attr
 
 
-def _written(node: ast.AST, where: str) -> Iterator[tuple[str, int, str]]:
+def _written(node: ast.AST, where: str, constants: dict[str, set[str]]) -> Iterator[tuple[str, int, str]]:
     if not isinstance(node, ast.Call):
         return
     if any(word.arg == "pattern" for word in node.keywords) and "Meta" in ast.unparse(node.func):
@@ -141,7 +146,11 @@ def _written(node: ast.AST, where: str) -> Iterator[tuple[str, int, str]]:
         return
     if node.func.attr not in FROM_EACH_PLACE | FROM_THE_START | {"compile"}:
         return
-    if not isinstance(node.args[0], ast.Constant):
+    first = node.args[0]
+    texts = constants.get(first.id, set()) if isinstance(first, ast.Name) else set()
+    if isinstance(first, ast.Constant):
+        texts = {str(first.value)}
+    if not texts:
         assert where in BUILT, (
             f"{where}:{node.lineno}: write the pattern as one text, so that it can be looked at"
         )
@@ -150,4 +159,5 @@ def _written(node: ast.AST, where: str) -> Iterator[tuple[str, int, str]]:
     flags = re.NOFLAG
     for flag in said:
         flags |= re.RegexFlag[flag]
-    yield str(node.args[0].value), int(flags), node.func.attr
+    for text in texts:
+        yield text, int(flags), node.func.attr

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import NoCapacity
+from federator.kernel.errors import Invalid, NoCapacity
 from federator.kernel.quantities import format_duration
 from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import Member, SiteReport, SiteStatus
-from federator.settings import LinkSettings
+from federator.settings import LimitSettings, LinkSettings
 
 CONTESTED_S = 900.0
 """A second agent of one name is refused, and comes back every five minutes or so: after this long without it, it is gone."""
@@ -31,6 +31,8 @@ class Heard:
     stopped_boot_s: float | None = None
     """When it has ended the last session because it stops; None: it has not."""
     report: SiteReport | None = None
+    hosts: int = 0
+    """In the report, or in the last one of the session before."""
     counted: frozenset[str] = frozenset()
     """The placements that the report counts."""
     heard_boot_s: float = 0.0
@@ -44,8 +46,9 @@ class Heard:
 class Inventory:
     """Sessions and reports by member, offers by provider."""
 
-    def __init__(self, clock: Clock, settings: LinkSettings) -> None:
+    def __init__(self, clock: Clock, settings: LinkSettings, limits: LimitSettings) -> None:
         self._clock = clock
+        self._limits = limits
         self._settings = settings
         self._listeners: list[Callable[[], None]] = []
         self.members: dict[str, Heard] = {}
@@ -69,10 +72,11 @@ class Inventory:
         self._tell()
 
     def report(self, member: str, session: str, report: SiteReport) -> None:
-        """Fresh telemetry; from an older session it is ignored."""
+        """Fresh telemetry; from an older session it is ignored. Raises `Invalid` where there would be more hosts than are taken."""
         heard = self.members.get(member)
         if heard is None or heard.session != session:
             return
+        self._check_hosts(heard, report)
         changed = heard.report is None or _substance(heard.report) != _substance(report)
         if heard.report is None or heard.report.counted != report.counted:
             heard.counted = frozenset(report.counted)
@@ -84,6 +88,26 @@ class Inventory:
             changed = True
         if changed:
             self._tell()
+
+    def _check_hosts(self, of: Heard, report: SiteReport) -> None:
+        """What the site, and the federation, would have in all."""
+        own = sum(pool.nodes for pool in report.pools)
+        others = [each for each in self.members.values() if each is not of] if own > of.hosts else []
+        for limit, name, beside in (
+            (
+                self._limits.site_hosts,
+                "site_hosts",
+                sum(each.hosts for each in others if each.site == of.site),
+            ),
+            (self._limits.hosts, "hosts", sum(each.hosts for each in others)),
+        ):
+            if own > of.hosts and beside + own > limit:
+                raise Invalid(
+                    f"has {own} hosts beside {beside} of other members; there can be {limit}",
+                    field="$.report.pools",
+                    remedy=f"ask for a higher limits.{name} in the dispatcher's file",
+                )
+        of.hosts = own
 
     def answered(self, member: str) -> None:
         """It is about to be answered, in whichever session."""

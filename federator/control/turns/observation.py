@@ -6,6 +6,7 @@ member's report by itself: the ranks that are there, unless that report has seen
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from operator import is_
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from federator.control.turns.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.turns.job_views import JobViews
 from federator.control.turns.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
-from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape, coarser
 from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
@@ -31,6 +32,8 @@ from federator.settings import ProviderSettings
 from federator.wire.needs import RENTED, abilities_of
 
 """Name of the one pool of a rented instance."""
+MOST_SHAPES = 4096
+"""Of what is free at one member: every question about a place is asked of each."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
 BOOTING = (LeaseStatus.REQUESTED, LeaseStatus.LAUNCHING, LeaseStatus.BOOTING)
 
@@ -207,7 +210,7 @@ class Observer:
             gpus_per_node=pool.gpus_per_node,
             cpus_milli_per_node=pool.cpus_milli_per_node,
             memory_mib_per_node=pool.memory_mib_per_node,
-            free=take(pool.free, unseen),
+            free=coarser(take(pool.free, unseen), MOST_SHAPES // len(report.pools)),
             busy=(),
             lends_to=report.lends_to,
             abilities=abilities_of(report),
@@ -376,20 +379,20 @@ def take(free: tuple[Shape, ...], placements: Iterable[Placement]) -> tuple[Shap
 
     The agent packs in the same order, so that the guess is right unless its hosts differ in more than the shape shows.
     """
-    hosts = sorted(
-        [shape.gpus, shape.cpus_milli, shape.memory_mib] for shape in free for _ in range(shape.count)
-    )
+    hosts: Counter[tuple[int, int, int]] = Counter()
+    for shape in free:
+        hosts[shape.gpus, shape.cpus_milli, shape.memory_mib] += shape.count
     for placement in placements:
+        gpus, cpus_milli, memory_mib = placement.gpus_per_node, placement.cpus_milli, placement.memory_mib
         for _ in range(placement.nodes):
-            need = (placement.gpus_per_node, placement.cpus_milli, placement.memory_mib)
-            host = next(
-                (host for host in hosts if all(have >= want for have, want in zip(host, need, strict=True))),
-                None,
+            holding = (
+                each for each in hosts if each[0] >= gpus and each[1] >= cpus_milli and each[2] >= memory_mib
             )
-            if host is not None:
-                host[:] = [have - want for have, want in zip(host, need, strict=True)]
-                hosts.sort()
-    counts: dict[tuple[int, ...], int] = {}
-    for host in hosts:
-        counts[tuple(host)] = counts.get(tuple(host), 0) + 1
-    return tuple(Shape(key[0], key[1], key[2], count) for key, count in sorted(counts.items()))
+            host = min(holding, default=None)
+            if host is None:
+                break  # nor does the next one fit
+            hosts[host] -= 1
+            if not hosts[host]:
+                del hosts[host]
+            hosts[host[0] - gpus, host[1] - cpus_milli, host[2] - memory_mib] += 1
+    return tuple(Shape(*host, count) for host, count in sorted(hosts.items()) if count)

@@ -277,7 +277,9 @@ def _stand(view: PoolView, now: float, works: int, first: int) -> tuple[list[Hos
     boots = view.ready_at is not None and view.ready_at > now
     free = view.free if view.free or view.busy or not boots else (Shape(*whole, count=view.nodes),)
     shapes = sorted(free, reverse=True)
-    hosts = [Host(s.gpus, s.cpus_milli, s.memory_mib) for s in shapes for _ in range(s.count)]
+    hosts: list[Host] = []
+    for shape in shapes:
+        hosts += [Host(shape.gpus, shape.cpus_milli, shape.memory_mib)] * shape.count
     hosts += [NOTHING] * (view.nodes - len(hosts))
     releases = _lay_busy(view, hosts, now, works, first)
     if boots and view.ready_at is not None:
@@ -289,6 +291,8 @@ def _stand(view: PoolView, now: float, works: int, first: int) -> tuple[list[Hos
 
 def _lay_busy(view: PoolView, hosts: list[Host], now: float, works: int, first: int) -> list[Release]:
     """Lay busy work on hosts by what they have in use, largest ranks first. Works are numbered from `works`, hosts from `first`."""
+    if not view.busy:
+        return []
     whole = (view.gpus_per_node, view.cpus_milli_per_node, view.memory_mib_per_node)
     in_use = _InUse(
         Host(max(0, whole[0] - h.gpus), max(0, whole[1] - h.cpus_milli), max(0, whole[2] - h.memory_mib))
