@@ -4,6 +4,7 @@ A metric that is not in `CATALOGUE` cannot be recorded, so the catalogue is the 
 The registry is our own: nothing that a library registers globally leaks into `/metrics`, and tests start from zero.
 """
 
+import io
 import logging
 import sys
 from enum import StrEnum
@@ -205,6 +206,7 @@ def configure_logging(*, level: str = "info", as_json: bool = False, stream: Tex
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         hide_secrets,
+        escape_lines,
     ]
     if as_json:
         # Without the values of local variables: they hold what must not be logged.
@@ -214,8 +216,7 @@ def configure_logging(*, level: str = "info", as_json: bool = False, stream: Tex
             structlog.processors.JSONRenderer(),
         ]
     else:
-        plain = structlog.dev.plain_traceback
-        final = [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=plain)]
+        final = [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=_plain_traceback)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -241,6 +242,25 @@ def hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
     for name in SECRET_FIELDS & line.keys():
         line[name] = "[hidden]"
     return line
+
+
+def escape_lines(_logger: Any, _method: str, line: Any) -> Any:
+    """A processor that writes what could end a line, or steer a terminal, as Python writes it in a text: what agents and users say is in the lines, too."""
+    for name, value in line.items():
+        if not name.startswith("_") and isinstance(value, str) and not value.isprintable():
+            line[name] = _escaped(value)
+    return line
+
+
+def _escaped(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _plain_traceback(target: TextIO, exc_info: Any) -> None:
+    """A traceback in lines of its own, its messages with nothing that could steer a terminal."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    target.write("\n".join(_escaped(line) for line in text.getvalue().split("\n")))
 
 
 def get_logger(area: str) -> Any:

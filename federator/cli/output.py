@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from federator.cli.harmless import harmless, harmless_json
 from federator.cli.layout import PIPE_WIDTH, Column, Row, table
 from federator.cli.phrases import NONE, between, plain, when_exactly
 from federator.cli.settings import coloured
@@ -86,7 +87,7 @@ def show_data(value: object, output: Format) -> None:
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
         yaml.dump(msgspec.to_builtins(value), sys.stdout)
     else:
-        print(msgspec.json.format(msgspec.json.encode(value)).decode())
+        print(harmless_json(msgspec.json.format(msgspec.json.encode(value)).decode()))
 
 
 def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
@@ -116,10 +117,10 @@ def within(moment: str | Text, low_at: float | None, high_at: float | None, now:
 def say(text: str) -> None:
     """A remark for a person: on stderr, and only where a person reads it."""
     if sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        print(harmless(text), file=sys.stderr)
 
 
 def say_error(sentence: str) -> None:
     """One line on stderr, in red where a person reads it and wants colours."""
     mark = "\033[31merror:\033[0m" if sys.stderr.isatty() and coloured() else "error:"
-    print(f"{mark} {sentence}", file=sys.stderr)
+    print(f"{mark} {harmless(sentence)}", file=sys.stderr)

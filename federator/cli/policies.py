@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
+from federator.cli.harmless import harmless
 from federator.cli.output import Output, say_error, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
@@ -37,7 +38,8 @@ def show(*, output: Output = "table", connection: Connection = HERE) -> None:
         print("# no policies are in force")
     else:
         print(f"# version {current.version}, by {plain(current.author)}: {plain(current.reason)}")
-        print("---\n".join(document.text.rstrip("\n") + "\n" for document in current.documents), end="")
+        text = "---\n".join(document.text.rstrip("\n") + "\n" for document in current.documents)
+        print(harmless(text), end="")
 
 
 @app.command

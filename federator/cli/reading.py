@@ -1,15 +1,15 @@
 """What jobs leave: their logs and their outputs."""
 
 import asyncio
-import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.harmless import Output
 from federator.cli.jobs import JobName
 from federator.cli.output import say
+from federator.cli.phrases import plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
 from federator.kernel.errors import Invalid
 
@@ -24,9 +24,12 @@ def logs(
     node: int = 0,
     index: int | None = None,
     tail: int | None = None,
+    raw: Annotated[bool, Parameter(negative="")] = False,
     connection: Connection = HERE,
 ) -> None:
     """Show what a job has written. Kept after the site is gone.
+
+    On a terminal, letters that could steer it are shown as signs; files and pipes get the bytes as they are.
 
     Parameters
     ----------
@@ -40,12 +43,21 @@ def logs(
         Which task of an array, by its index.
     tail:
         Only the last lines, this many.
+    raw:
+        Give a terminal all bytes as they are, colours too: for jobs that you trust.
     """
-    asyncio.run(_logs(connection, job, follow=follow, node=node, index=index, tail=tail))
+    asyncio.run(_logs(connection, job, Output(raw=raw), follow=follow, node=node, index=index, tail=tail))
 
 
 async def _logs(
-    connection: Connection, job: str, *, follow: bool, node: int, index: int | None, tail: int | None
+    connection: Connection,
+    job: str,
+    out: Output,
+    *,
+    follow: bool,
+    node: int,
+    index: int | None,
+    tail: int | None,
 ) -> None:
     async with open_client(connection) as client:
         detail = await client.job(job if index is None else await client.task(job, index))
@@ -56,8 +68,7 @@ async def _logs(
         if follow:
             client.transport.patience_s = LONG_PATIENCE_S
         async for chunk in client.logs(job, node=node, tail=tail, follow=follow):
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+            out.write(chunk)
 
 
 def download(
@@ -95,4 +106,4 @@ def download(
 
 def _relative(path: Path) -> str:
     here = Path.cwd()
-    return re.sub(r"[\x00-\x1f]", "?", str(path.relative_to(here) if path.is_relative_to(here) else path))
+    return plain(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.harmless import Output
 from federator.cli.jobfiles import PLACEHOLDER
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
@@ -252,25 +253,20 @@ class _Watched:
 
     async def _stream(self, node: int) -> None:
         """Pass a node's output on; a gang's lines carry the rank."""
-        rest = b""
+        rest, out = b"", Output()
         try:
             async for chunk in self._client.logs(self._job, node=node, follow=True):
                 if self._nodes == 1:
-                    _write(chunk)
+                    out.write(chunk)
                     continue
                 *lines, rest = (rest + chunk).split(b"\n")
-                _write(b"".join(b"[%d] %s\n" % (node, line) for line in lines))
+                out.write(b"".join(b"[%d] %s\n" % (node, line) for line in lines))
             if rest:
-                _write(b"[%d] %s\n" % (node, rest))
+                out.write(b"[%d] %s\n" % (node, rest))
         except BrokenPipeError:
             # Nobody reads what the job says any more: that is Ctrl-C in other words.
             if self._cancelling is None:
                 self.interrupt()
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
+from federator.cli.phrases import plain
 from federator.cli.settings import read_settings
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
@@ -84,4 +85,4 @@ class _Waiting:
             return
         self._told = True
         goes_on = f"; trying again for up to {format_duration(LONG_PATIENCE_S)}" if self._long else ""
-        print(f"waiting: {error.message}{goes_on}", file=sys.stderr, flush=True)
+        print(f"waiting: {plain(error.message)}{goes_on}", file=sys.stderr, flush=True)
