@@ -141,6 +141,7 @@ SITE_FILE_PARTS = {
         Written("gpus", '`{a100: "A100:80GB"}`', "the type is the model", "Model and memory by GPU type in gres.conf; `gpu` stands for those without a type. Of a type that is but a part of a GPU also that part, as `A100:40GB:0.5`; left out, the name of a MIG instance tells it."),
         Written("shared", "`{gpu: 2}`", "none", "By partition, so many GPUs of each node that has shards go to jobs that ask for parts: a pool of their own, `PARTITION-shared`. `lend` names it by that."),
         Written("queues", "`{research/*: {account: res, qos: low}}`", "as Slurm decides", "By queue, with all below it: `account`, `qos`, another `partition`, the `user` that runs its jobs. `*`: all others."),
+        Written("users", "`{ann@example.org: ann}`", "as `queues` says", "By owner in the federation, the account that runs his jobs, whatever their queue. The agent must be root; what then has no user, neither by owner nor by queue, is refused."),
         Written("start_within", "`10m`", "`10m`", "How long a job may wait in Slurm's queue before it is given back with Slurm's reason."),
         Written("conf", "`/etc/slurm/slurm.conf`", "as Slurm's commands find it", "Which cluster, where there are several."),
     ),

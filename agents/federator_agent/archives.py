@@ -5,6 +5,7 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 """
 
 import contextlib
+import errno
 import glob
 import math
 import os
@@ -99,20 +100,45 @@ def _check_link(member: tarfile.TarInfo, path: Path, target: Path) -> None:
 
 
 def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
-    """Pack the plain files under `work` that match, into a gzipped tar; how many. Links are followed only inside `work`."""
-    root = work.resolve()
-    files = sorted({file for pattern in patterns for file in _matches(root, pattern)})
-    with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
-        for file in files:
-            _add(tar, root, file)
-    return len(files)
+    """Pack the plain files under `work` that match, into a gzipped tar; how many. Links are followed only inside `work`, which itself is none."""
+    held = _held(work)
+    if held is None:
+        tarfile.open(archive, "w:gz").close()
+        return 0
+    try:
+        names = _names(held, patterns)
+        with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
+            for name in names:
+                _add(tar, held, name)
+    finally:
+        os.close(held)
+    return len(names)
 
 
-def _add(tar: tarfile.TarFile, root: Path, file: str) -> None:
+def _held(work: Path) -> int | None:
+    """The directory itself, whatever a job puts in its place later; None: there is none, but maybe a link that a job has put there."""
+    try:
+        return os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
+            return None
+        raise
+
+
+def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
+    root = Path(f"/proc/self/fd/{held}").readlink()
+    return sorted({name for pattern in patterns for name in _matches(root, pattern)})
+
+
+def _add(tar: tarfile.TarFile, held: int, name: str) -> None:
     """One file, if it is there yet. A job may run while it is packed, and put a link in the place of what was looked at: then it is left out."""
-    with contextlib.suppress(FileNotFoundError), opened(root, (root / file).resolve()) as content:
-        info = tar.gettarinfo(arcname=file, fileobj=content)
-        tar.addfile(info, content if info.isreg() else None)
+    at = Path(f"/proc/self/fd/{held}")
+    root = at.readlink()
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        inside = (root / name).resolve().relative_to(root)
+        with opened(at, at / inside) as content:
+            info = tar.gettarinfo(arcname=name, fileobj=content)
+            tar.addfile(info, content if info.isreg() else None)
 
 
 def _matches(root: Path, pattern: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pwd
 import shutil
 import tempfile
 from pathlib import Path
@@ -36,6 +37,7 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
             f"{error.describe()}; is slurmctld up, and is this host in its cluster, with munge and slurm.conf?",
         ]
     lines.append(f"ok    {version} answers")
+    lines += _users(settings)
     known = {partition.name for partition in partitions}
     lines += [
         f"partition {name} is not in the cluster; it has {', '.join(sorted(known))}"
@@ -52,6 +54,32 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
     return lines + [
         await _submits(commands, settings, queue, target) for queue in _queues(settings) for target in targets
     ]
+
+
+def _users(settings: SlurmSettings) -> list[str]:
+    """Who jobs are on the cluster's hosts."""
+    if not settings.maps:
+        if os.geteuid() == 0:
+            return [
+                "WARN  the agent is root, and so are all jobs; name their users in slurm.users or slurm.queues, or run it as another user"
+            ]
+        return [
+            "WARN  all jobs run as the agent's user, and can read what is the agent's; run it as root and name their users in slurm.users or slurm.queues"
+        ]
+    if os.geteuid() != 0:
+        return ["slurm.users, slurm.queues: the agent must be root to submit jobs as other users"]
+    named = sorted({*settings.users.values(), *(account.user for account in settings.queues.values())} - {""})
+    return [_account(name) for name in named]
+
+
+def _account(name: str) -> str:
+    try:
+        uid = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return f"user {name} is no account of this host; make it here and on all nodes, with one number"
+    if uid == 0:
+        return f"user {name} is root; name an account without privileges"
+    return f"ok    user {name}: jobs can be given to it"
 
 
 def _shared(directory: Path, state_dir: Path) -> str:

@@ -106,6 +106,7 @@ class SlurmRuntime:
         secrets.check(self._around.secrets, spec, record.entry.queue)
         self._around.carrier.check(spec, record.entry.queue)
         refuse_image(spec)
+        users.refuse_nobodys(self._settings, record)
         users.refuse_setup(self._settings, record, spec)
         if folder.intent is None:
             await self._stage(record, spec, folder, setting_up)

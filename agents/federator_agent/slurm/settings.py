@@ -12,7 +12,7 @@ from federator.wire.accelerators import read_accelerators
 from federator_agent.queues import of_queue
 from federator_agent.queues import read as read_queues
 
-KEYS = ("shared_dir", "partitions", "gpus", "shared", "queues", "start_within", "conf")
+KEYS = ("shared_dir", "partitions", "gpus", "shared", "queues", "users", "start_within", "conf")
 QUEUE_KEYS = ("account", "qos", "partition", "user")
 UNTYPED = "gpu"
 """How `gpus` names GPUs for which the cluster's gres.conf says no type."""
@@ -52,14 +52,23 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """By partition: so many GPUs of each node that has shards go to jobs that ask for a part of one, and the others to those that ask for whole ones."""
     queues: dict[str, Account] = {}
     """By queue of the federation, each with all queues below it, the longest name first; `*`: all others."""
+    users: dict[str, str] = {}
+    """Owners in the federation, each with the account that his jobs run as, whatever their queue."""
     start_within_s: float = 600.0
     """So long may a job wait in Slurm's queue before the site gives it back to the federation."""
     conf: Path | None = None
     """The slurm.conf of the cluster; None: as Slurm's commands find it."""
 
-    def account(self, queue: str) -> Account:
-        """In whose name work of that queue is submitted."""
-        return of_queue(self.queues, queue) or Account()
+    def account(self, queue: str, owner: str = "") -> Account:
+        """In whose name work of that queue, and of that owner, is submitted."""
+        account = of_queue(self.queues, queue) or Account()
+        user = self.users.get(owner)
+        return account if user is None else msgspec.structs.replace(account, user=user)
+
+    @property
+    def maps(self) -> bool:
+        """Whether jobs run as other users than the agent: then none runs as the agent's, which is root."""
+        return bool(self.users) or any(account.user for account in self.queues.values())
 
 
 def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
@@ -79,6 +88,10 @@ def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
             for name, each in fields.mapping(value.get("shared", {}), f"{path}.shared").items()
         },
         queues=read_queues(value.get("queues", {}), f"{path}.queues", _account),
+        users={
+            owner: _user(name, f"{path}.users.{owner}")
+            for owner, name in fields.pairs(value.get("users", {}), f"{path}.users", limit=10_000).items()
+        },
         conf=_absolute(value["conf"], f"{path}.conf") if "conf" in value else None,
     )
     if "start_within" in value:
@@ -114,7 +127,17 @@ def _gpu(value: object, path: str) -> GpuType:
 def _account(value: object, path: str) -> Account:
     given = fields.mapping(value, path)
     fields.known_only(given, path, QUEUE_KEYS)
-    return Account(**{key: _word(each, f"{path}.{key}") for key, each in given.items()})
+    readers = {"user": _user}
+    return Account(**{key: readers.get(key, _word)(each, f"{path}.{key}") for key, each in given.items()})
+
+
+def _user(value: object, path: str) -> str:
+    """An account of the cluster's hosts."""
+    word = _word(value, path)
+    if word == "root" or (word.isdigit() and int(word) == 0):
+        remedy = "name an account without privileges"
+        raise Invalid("jobs do not run as root", field=path, remedy=remedy)
+    return word
 
 
 def _word(value: object, path: str) -> str:

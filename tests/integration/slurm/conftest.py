@@ -134,8 +134,10 @@ class SlurmAgent(AgentProcess):
         return f"{placement}-{self._unique}"
 
     async def run_job(self, run: str, nodes: int = 1, placement: str = "p1", **fields: Any) -> None:
-        """Have a job run; `fields` are of its spec, or of its entry: queue, grace_s, max_duration_s."""
-        of_entry = {key: fields.pop(key) for key in ("queue", "grace_s", "max_duration_s") if key in fields}
+        """Have a job run; `fields` are of its spec, or of its entry: queue, owner, grace_s, max_duration_s."""
+        of_entry = {
+            key: fields.pop(key) for key in ("queue", "owner", "grace_s", "max_duration_s") if key in fields
+        }
         spec = self.dispatcher.spec(run=run, nodes=nodes, **fields)
         await self.dispatcher.want(entry(self.id(placement), spec, nodes, pool="main", **of_entry))
 

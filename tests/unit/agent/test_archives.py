@@ -136,3 +136,13 @@ def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
     archives.pack(work, ("**",), tmp_path / "packed.tar.gz")
     with tarfile.open(tmp_path / "packed.tar.gz") as packed:
         assert packed.getnames() == ["kept"]
+
+
+def test_a_work_directory_that_has_become_a_link_has_no_outputs(tmp_path: Path) -> None:
+    """At Slurm the job's user owns the folder around it, and the agent that packs may be root."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "key").write_text("secret")
+    (tmp_path / "work").symlink_to("state")
+    assert archives.pack(tmp_path / "work", ("**",), tmp_path / "a.tar.gz") == 0
+    with tarfile.open(tmp_path / "a.tar.gz") as tar:
+        assert tar.getnames() == []

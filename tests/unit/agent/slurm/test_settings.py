@@ -73,3 +73,23 @@ def test_what_it_may_not(fields: dict[str, Any], where: str, words: str) -> None
         parse(value, "$.slurm")
     assert refused.value.field == where
     assert words in refused.value.describe()
+
+
+def test_an_owners_own_account_goes_before_that_of_his_queue() -> None:
+    written = {
+        "shared_dir": "/s", "users": {"ann@example.org": "ann"}, "queues": {"research/*": {"user": "res", "account": "lab"}},
+    }  # fmt: skip
+    settings = parse(written, "$.slurm")
+    assert settings.account("research/x", "ann@example.org") == Account(user="ann", account="lab")
+    assert settings.account("research/x", "bob").user == "res"
+    assert settings.account("other", "ann@example.org").user == "ann"
+    assert settings.maps
+    assert not parse({"shared_dir": "/s", "queues": {"a": {"qos": "low"}}}, "$.slurm").maps
+
+
+@pytest.mark.parametrize("user", ["root", "0", "00"])
+@pytest.mark.parametrize("where", ["users", "queues"])
+def test_nobodys_jobs_are_to_run_as_root(where: str, user: str) -> None:
+    said = {"ann": user} if where == "users" else {"ann": {"user": user}}
+    with pytest.raises(Invalid, match="do not run as root"):
+        parse({"shared_dir": "/s", where: said}, "$.slurm")
