@@ -119,6 +119,7 @@ SITE_FILE = (
     Written("data_networks", "`[10.20.0.0/16]`", "none", "Networks of the site's own from whose servers inputs are fetched by `http(s)`. Without a word of it only the public Internet is asked: no address of the host itself, of a private network, or of a cloud's metadata service, whatever name stands for it."),
     Written("inputs_cache", "`500GiB`", "half of the file system", "How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
+    Written("host_key", "`/etc/federator/host.key`", "`host.key` in `state_dir`", "File of the host's second key, made when it joins. It signs for a change of the agent's key: on another disk, or where only root reads, a stolen copy of `state_dir` changes nothing."),
     Written("clock", "`system`", "`system`", "As the dispatcher's; only demonstrations use another."),
     Written("watch_gpus", "`false`", "`true`", "Whether GPUs of this host that ail, or that others use, take no new work."),
     Written("report_every", "`5s`", "as the dispatcher says", "How often to report when nothing changes. Jobs with `stop_within` are taken only up to `10s`."),

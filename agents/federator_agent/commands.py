@@ -19,6 +19,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
+from federator.wire.link import JoinRequest
 from federator_agent import nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
@@ -26,7 +27,7 @@ from federator_agent.core.state import Phase, State, restore
 from federator_agent.home import settle
 from federator_agent.joining import change_key, reason
 from federator_agent.joining import join as join_dispatcher
-from federator_agent.keys import Keys
+from federator_agent.keys import Keys, public
 from federator_agent.kube import checks as kube_checks
 from federator_agent.local.confinement import Launch
 from federator_agent.local.ranks import LocalRanks
@@ -95,14 +96,15 @@ def _join(
     known = spool.identity()
     if known is not None and known.dispatcher != dispatcher:
         raise Conflict(f"this host has joined {known.dispatcher}", remedy="run federator-agent leave first")
-    keys = Keys(spool.directory)
+    keys = Keys(spool.directory, settings.host_key)
     key = keys.next_for_joining() if new_key else keys.present
     site = settings.site.name
     # A host that joins again is to be the member that it was.
     member = settings.member if known is None else known.member
-    identity = asyncio.run(
-        join_dispatcher(dispatcher, token, key, member, settings.site.labels, site, way=way)
+    request = JoinRequest(
+        public_key=public(key), member=member, labels=settings.site.labels, host_key=public(keys.host)
     )
+    identity = asyncio.run(join_dispatcher(dispatcher, token, request, site, way=way))
     if identity.site != site:
         # A dispatcher of before SITE_HEADER does not look; by now it has used the token.
         raise Conflict(
@@ -296,7 +298,7 @@ def rotate_key(options: argparse.Namespace) -> int:
     identity = spool.identity()
     if identity is None:
         raise Invalid("this host has not joined a federation", remedy="run federator-agent join first")
-    keys = Keys(spool.directory)
+    keys = Keys(spool.directory, settings.host_key)
     with keys.alone():
         keys.begin(identity.member)
         request = keys.request(identity.member)

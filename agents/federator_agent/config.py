@@ -42,7 +42,7 @@ EC2_METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
-    "state_dir", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
+    "state_dir", "host_key", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
     "data_addresses", "data_networks",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
@@ -72,6 +72,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     """Under which the site's other members reach this host; empty: its address on the way to the dispatcher."""
     state_dir: Path = Path(DEFAULT_STATE_DIR)
+    host_key: Path | None = None
+    """File of the second key, which signs for a change of the agent's key; None: in `state_dir`."""
     clock: str = "system"
     report_every_s: float | None = None
     """How often to report, in clock seconds; None: as the dispatcher says."""
@@ -173,6 +175,9 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
     if "state_dir" in top:
         state_dir = Path(fields.text(top["state_dir"], "$.state_dir")).absolute()
         settings = msgspec.structs.replace(settings, state_dir=state_dir)
+    if "host_key" in top:
+        host_key = Path(fields.text(top["host_key"], "$.host_key")).absolute()
+        settings = msgspec.structs.replace(settings, host_key=host_key)
     if "clock" in top:
         settings = msgspec.structs.replace(settings, clock=_clock(top["clock"]))
     if "report_every" in top:

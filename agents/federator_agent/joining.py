@@ -2,7 +2,6 @@
 
 import aiohttp
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.kernel.errors import (
     Conflict,
@@ -17,7 +16,6 @@ from federator.kernel.errors import (
 from federator.kernel.way import Way
 from federator.wire.link import SITE_HEADER, JoinAnswer, JoinRequest, KeyRequest
 from federator_agent.dialling import Addresses
-from federator_agent.keys import public
 from federator_agent.spool import Identity
 
 ANSWER_S = 20.0
@@ -27,19 +25,16 @@ JSON = {"Content-Type": "application/json"}
 async def join(
     dispatcher: str,
     token: str,
-    key: Ed25519PrivateKey,
-    member: str,
-    labels: dict[str, str],
+    request: JoinRequest,
     site: str = "",
     *,
     way: Way,
 ) -> Identity:
-    """Bind the key to a site with a one-time token, at the first of the dispatchers that answers. `site`: what the token must be for.
+    """Bind a key to a site with a one-time token, at the first of the dispatchers that answers. `site`: what the token must be for.
     Raises `Permanent` when the token is not (any more) good, `Conflict` when it is for another site, `Untrusted`, else `Transient`.
     """
-    body = JoinRequest(public_key=public(key), member=member, labels=labels)
     headers = JSON | {"Authorization": f"Bearer {token}"} | ({SITE_HEADER: site} if site else {})
-    answer = await _ask(dispatcher, "/agent/v1/join", msgspec.json.encode(body), headers, way)
+    answer = await _ask(dispatcher, "/agent/v1/join", msgspec.json.encode(request), headers, way)
     joined = msgspec.json.decode(answer, type=JoinAnswer)
     return Identity(
         dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation

@@ -22,6 +22,8 @@ from federator.wire.link import MAX_KEY_STEPS, KeyRequest, KeyStep, key_bytes
 from federator_agent.spool import write_durably
 
 KEY, NEXT, STEPS, LOCK = "key", "key.next", "key.steps", "key.lock"
+HOST_KEY = "host.key"
+"""The second key: it signs for a change of the first, so that a copy of that alone cannot change it. The site's file may name another place for it."""
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
@@ -39,8 +41,9 @@ def public(key: Ed25519PrivateKey) -> str:
 class Keys:
     """The keys in a state directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host_key: Path | None = None) -> None:
         self._directory = directory
+        self._host_key = host_key or directory / HOST_KEY
 
     @property
     def present(self) -> Ed25519PrivateKey:
@@ -84,7 +87,14 @@ class Keys:
         newest = load_key(self._directory / NEXT) if self.unfinished else self.present
         if not steps or steps[-1].public_key != public(newest):
             return None
-        return KeyRequest(member, tuple(steps), newest.sign(key_bytes(member, public(newest))).hex())
+        signed = key_bytes(member, public(newest))
+        host_proof = self.host.sign(signed).hex() if self._host_key.exists() else ""
+        return KeyRequest(member, tuple(steps), newest.sign(signed).hex(), host_proof)
+
+    @property
+    def host(self) -> Ed25519PrivateKey:
+        """The host's second key; made on first use, which is when the host joins."""
+        return load_key(self._host_key)
 
     def next_for_joining(self) -> Ed25519PrivateKey:
         """A next key that no present one signs for: the present one is not to be trusted."""

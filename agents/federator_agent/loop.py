@@ -65,7 +65,8 @@ class Agent:
         self._report_every(settings.report_every_s or 5.0)
         self._tasks = Tasks()
         home, name = place(settings.state_dir), self._kind.name
-        self._link = Link(identity, Keys(spool.directory), way, traces.boot_id(), self, home, name)
+        keys = Keys(spool.directory, settings.host_key)
+        self._link = Link(identity, keys, way, traces.boot_id(), self, home, name)
         self._hands: Hands
 
     # What the link tells -------------------------------------------------------------------------------------------

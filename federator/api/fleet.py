@@ -99,6 +99,11 @@ async def revoke_key(call: Call) -> None:
     call.core.hub.dismiss(member, "an administrator has revoked this agent's key")
 
 
+async def trust_member(call: Call) -> None:
+    """The agent that holds the member's session is the right one: work may start there again."""
+    await call.core.sites.trust(call.caller, call.path("name"), call.path("member"))
+
+
 async def queues(call: Call) -> list[QueueRow]:
     """All queues, with use against guarantee and limit, and what the caller may do there."""
     return call.core.views.queues(call.caller)

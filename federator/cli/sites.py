@@ -175,6 +175,23 @@ def revoke(site: str, *, member: str, connection: Connection = HERE) -> None:
     print(f"the key of {plain(member)} is revoked; what runs there goes on")
 
 
+@app.command
+def trust(site: str, *, member: str, connection: Connection = HERE) -> None:
+    """Let work start again at a host of which two agents were seen at once, after you have looked which of them is the right one.
+
+    If the key may have been stolen, revoke it instead and let the host join again with a new one.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    member:
+        The host.
+    """
+    ask(connection, lambda client: client.trust_member(site, member))
+    print(f"{plain(member)} takes work again")
+
+
 @app.command(name="declare-dead")
 def declare_dead(site: str, *, reason: str = "", member: str = "", connection: Connection = HERE) -> None:
     """Swear that nothing runs at a site any more, or at one host of it, so that its jobs start elsewhere.

@@ -103,6 +103,11 @@ class PlatformVerbs:
         path = _site(name, f"/members/{quote(member, safe='')}/revoke")
         await self.transport.call("POST", path, type(None))
 
+    async def trust_member(self, name: str, member: str) -> None:
+        """Let work start again at a member of which two agents were seen: an admin has looked which of them is the right one."""
+        path = _site(name, f"/members/{quote(member, safe='')}/trust")
+        await self.transport.call("POST", path, type(None))
+
     async def queues(self) -> list[QueueRow]:
         """All queues, use against guarantee and limit."""
         return await self.transport.call("GET", "/v1/queues", list[QueueRow])

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from federator.hub.frames import Ended, ended_by, expect, send
-from federator.hub.outside import Doorkeeper, Inventory, Pipe
+from federator.hub.outside import Doorkeeper, Pipe
 from federator.hub.session import Session
 from federator.kernel.errors import FederatorError
 from federator.model.sites import Member
@@ -73,14 +73,18 @@ async def shake_hands(pipe: Pipe, doorkeeper: Doorkeeper, incarnation: str) -> A
     return Arrival(proven(), hello, proven)
 
 
-async def contest(incumbent: Session, hello: link.Hello, inventory: Inventory) -> None:
-    """Let the one who sits there keep the seat if it is alive: raises `Ended` for the newcomer then, and says so of the site."""
+async def contest(incumbent: Session, hello: link.Hello, doorkeeper: Doorkeeper) -> None:
+    """Let the one who sits there keep the seat if it is alive: raises `Ended` for the newcomer then.
+
+    Two live agents with one key may be a copy of a disk, or a stolen key. Nothing new starts there until an admin has looked.
+    """
     if not _is_another(incumbent.hello, hello) or not await incumbent.answers(ANSWERS_WITHIN_S):
         return
     seated, turned_away = _place(incumbent.hello), _place(hello)
-    inventory.contested(
+    await doorkeeper.contested(
         incumbent.member,
-        f"two agents have the identity {incumbent.member}: {seated} holds the session, {turned_away} was turned away; stop one of them",
+        f"two agents have the identity {incumbent.member}: {seated} holds the session, {turned_away} was turned away; "
+        "stop one of them, or revoke the key if it was stolen",
     )
     raise Ended(
         "duplicate",
@@ -90,8 +94,8 @@ async def contest(incumbent: Session, hello: link.Hello, inventory: Inventory) -
 
 
 def _is_another(seated: link.Hello, newcomer: link.Hello) -> bool:
-    """Whether it is another process. Agents that do not name theirs are told apart by their hosts' boots alone."""
-    if seated.instance and newcomer.instance:
+    """Whether it is another process. Agents that do not name theirs are told apart by their hosts' boots alone: every job on a host can read its boot."""
+    if seated.instance or newcomer.instance:
         return seated.instance != newcomer.instance
     return seated.boot_id != newcomer.boot_id
 

@@ -92,6 +92,10 @@ class Doorkeeper(Protocol):
         """Note the host's boot id durably."""
         ...
 
+    async def contested(self, member_id: str, because: str) -> None:
+        """Another agent has shown the member's key: note it durably."""
+        ...
+
 
 class Inventory(Protocol):
     """Who hears of sessions and reports."""
@@ -110,10 +114,6 @@ class Inventory(Protocol):
 
     def closed(self, member: str, session: str, *, stopped: bool = False) -> None:
         """The connection ended; `stopped`: because its agent has, which said so."""
-        ...
-
-    def contested(self, member: str, because: str) -> None:
-        """Another agent has shown up under the same name."""
         ...
 
 

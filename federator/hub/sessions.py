@@ -121,7 +121,7 @@ class Hub:
         arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation)
         await self._turns.take()
         while (incumbent := self._sessions.get(arrival.member.id)) is not None:
-            await contest(incumbent, arrival.hello, self._inventory)
+            await contest(incumbent, arrival.hello, self._admission)
             if self._sessions.get(arrival.member.id) is incumbent:
                 break
         hello = arrival.hello

@@ -33,6 +33,8 @@ class AlertKind(StrEnum):
     """A rented machine never joined."""
     APPROVAL = "approval"
     """A rental waits for a person."""
+    IDENTITY = "identity"
+    """A host's key was changed, or two agents have shown one key."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +50,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
     queue: str = ""
     lease: str = ""
+    site: str = ""
 
 
 class LedgerKind(StrEnum):

@@ -67,6 +67,13 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     lease: str | None = None
     market: Market = Market.OWNED
     joined_at: float = 0.0
+    host_key: str = ""
+    """Public half of a second key, kept apart from the first: it signs for a change of key, and for nothing else. Empty: of an agent that has none."""
+    key_changed_at: float | None = None
+    """When its key was last rotated; None: never."""
+    contested: str = ""
+    """Who else has opened a session with its key; nothing new starts there until an admin has looked. Empty: nobody."""
+    contested_at: float = 0.0
 
 
 class LocalWork(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):

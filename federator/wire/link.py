@@ -177,6 +177,8 @@ class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     member: str = ""
     """A wish for the member's name; empty: the site's."""
     labels: dict[str, str] = {}
+    host_key: Text = ""
+    """Public half of the host's second key, which must sign for each change of the first; empty: of an older agent."""
 
 
 class JoinAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,8 +199,9 @@ class KeyStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: Text
 
 
-class KeyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """POST /agent/v1/key: the steps that the agent's key has gone, oldest first. `proof` over `key_bytes` is the last key's own signature.
+class KeyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /agent/v1/key: the steps that the agent's key has gone, oldest first. `proof` over `key_bytes` is the last key's own signature,
+    `host_proof` over the same that of the host's second key: who has stolen the first alone cannot change it.
 
     Idempotent: steps that the dispatcher has taken already change nothing, and one that has forgotten them takes them again.
     """
@@ -206,6 +209,7 @@ class KeyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member: Text
     steps: Annotated[tuple[KeyStep, ...], msgspec.Meta(min_length=1, max_length=MAX_KEY_STEPS)]
     proof: Text
+    host_proof: Text = ""
 
 
 class KeyAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

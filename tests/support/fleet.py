@@ -24,14 +24,24 @@ from federator.kernel.errors import Transient
 from federator.kernel.way import Way
 from federator.model.jobs import JobSpec
 from federator.wire.http import TokenRequest
-from federator.wire.link import Desired, DesiredAck, Heard, KeyRequest, Report, StatusAck, Statuses, Welcome
+from federator.wire.link import (
+    Desired,
+    DesiredAck,
+    Heard,
+    JoinRequest,
+    KeyRequest,
+    Report,
+    StatusAck,
+    Statuses,
+    Welcome,
+)
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lending import HostPool, Site
 from federator_agent.core.machine import step
 from federator_agent.core.state import State
 from federator_agent.joining import join
-from federator_agent.keys import Keys
+from federator_agent.keys import Keys, public
 from federator_agent.link import Bulk, Link
 from federator_agent.spool import Identity
 
@@ -289,7 +299,9 @@ class Fleet:
                 async with at_once:
                     token = await admin.create_token(TokenRequest(site=f"site-{number}", kind="onprem"))
                     key = Ed25519PrivateKey.generate()
-                    identity = await join(self._dispatcher.url, token.secret, key, "", {}, way=Way())
+                    identity = await join(
+                        self._dispatcher.url, token.secret, JoinRequest(public(key)), way=Way()
+                    )
                     self.agents.append(SimulatedAgent(self, identity, key))
 
             await asyncio.gather(*(one(number) for number in range(first, first + count)))

@@ -121,6 +121,8 @@ class Admission(Tokens):
         bound, `Conflict` for one of another site, which stays good, and for a member's name that is taken.
         """
         _public_key(request.public_key)
+        if request.host_key:
+            _public_key(request.host_key, "$.host_key")
         digest = digest_of(secret)
         answers: list[JoinAnswer] = []
 
@@ -159,7 +161,10 @@ class Admission(Tokens):
         return member
 
     async def rotate_key(self, request: KeyRequest) -> KeyAnswer:
-        """Let a member's key give way to the last one that `request` leads to from it; said again, it changes nothing. Raises `Unauthenticated`."""
+        """Let a member's key give way to the last one that `request` leads to from it; said again, it changes nothing. Raises `Unauthenticated`.
+
+        A member that has joined with a host key has to prove that, too.
+        """
         refused = Unauthenticated("this member and key are not known here")
 
         def compute() -> Changes:
@@ -171,11 +176,27 @@ class Admission(Tokens):
                 raise refused
             if new == member.public_key:
                 return Changes()
-            changed = msgspec.structs.replace(member, public_key=new)
+            if member.host_key and not _signed(
+                member.host_key, key_bytes(member.id, new), request.host_proof
+            ):
+                raise refused
+            changed = msgspec.structs.replace(member, public_key=new, key_changed_at=self.clock.now())
             return self._recorded(f"agent:{member.id}", "rotated its key", changed, site=member.site)
 
         await self.records.transact(compute)
         return KeyAnswer(request.member)
+
+    async def contested(self, member_id: str, because: str) -> None:
+        """Another agent has shown the member's key while the first is alive: nothing new starts there until an admin trusts it again."""
+
+        def compute() -> Changes:
+            member = self.records.members.get(member_id)
+            if member is None or member.contested:
+                return Changes()
+            frozen = msgspec.structs.replace(member, contested=because, contested_at=self.clock.now())
+            return self._recorded(f"agent:{member_id}", because, frozen, site=member.site)
+
+        await self.records.transact(compute)
 
     async def remember_boot(self, member_id: str, boot_id: str) -> None:
         """Note durably in which boot of its host the member was last heard; if it was declared dead, it is not."""
@@ -227,7 +248,13 @@ class Admission(Tokens):
             if taken is not None and taken.status is not SiteStatus.GONE:
                 if (taken.public_key, taken.site) != ours:
                     self._check_free(wish, token.site, named=token.member == wish)
-                return msgspec.structs.replace(taken, public_key=request.public_key)
+                fresh = request.public_key != taken.public_key
+                return msgspec.structs.replace(
+                    taken,
+                    public_key=request.public_key,
+                    host_key=request.host_key if fresh else taken.host_key,
+                    contested="" if fresh else taken.contested,
+                )
         name = wish or self._free_name(token.site)
         self._check_not_rented(name, token.lease)
         return Member(
@@ -237,6 +264,7 @@ class Admission(Tokens):
             lease=token.lease,
             market=lease.offer.market if lease else Market.OWNED,
             joined_at=self.clock.now(),
+            host_key=request.host_key,
         )
 
     def _check_not_rented(self, name: str, lease: str | None = None) -> None:
@@ -316,12 +344,12 @@ def _signed(public_key: str, data: bytes, signature: str) -> bool:
     return True
 
 
-def _public_key(text: str) -> Ed25519PublicKey:
+def _public_key(text: str, field: str = "$.public_key") -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
     except ValueError:
         raise Invalid(
-            "this is not an Ed25519 public key", field="$.public_key", remedy="64 hexadecimal digits"
+            "this is not an Ed25519 public key", field=field, remedy="64 hexadecimal digits"
         ) from None
 
 

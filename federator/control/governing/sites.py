@@ -212,6 +212,21 @@ class Sites:
 
         await self._records.transact(compute)
 
+    async def trust(self, caller: Caller, name: str, member: str) -> None:
+        """An admin has looked: the agent that holds the member's session is the right one, and the site takes work there again."""
+        self._allow(caller, name)
+
+        def compute() -> Changes:
+            changes = Changes()
+            (known,) = self._members(self._site(name), member)
+            row = self._records.members[known]
+            if row.contested:
+                changes.put(msgspec.structs.replace(row, contested=""))
+                self._scribe.act(changes, f"user:{caller.name}", f"trust {member} again", site=name)
+            return changes
+
+        await self._records.transact(compute)
+
     def _drop(self, members: list[str], check: Callable[[], None]) -> Changes:
         """Without these members."""
         check()

@@ -4,7 +4,6 @@ All of it is telemetry. It lives in memory, has an age, and is gone after a rest
 not be planned on as if it were fresh.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,10 +14,6 @@ from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.settings import LimitSettings, LinkSettings
-
-CONTESTED_S = 900.0
-"""A second agent of one name is refused, and comes back every five minutes or so: after this long without it, it is gone."""
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -38,9 +33,6 @@ class Heard:
     heard_boot_s: float = 0.0
     answered_boot_s: float = 0.0
     """When we last answered it: what `stop_within` is counted from here."""
-    contested: str = ""
-    """Who else has shown up under its name."""
-    contested_until_boot_s: float = 0.0
 
 
 class Inventory:
@@ -166,7 +158,8 @@ class Inventory:
         """How a member is, as far as it was heard; one that was here before we started and does not come back is UNREACHABLE after a while."""
         heard = self.members.get(member.id)
         if heard is not None:
-            return heard.status
+            ails = member.contested and heard.status is SiteStatus.READY
+            return SiteStatus.DEGRADED if ails else heard.status
         away_s = self._clock.boot() - self._began_boot_s
         missed = self._was_here(member) and away_s > self._settings.unreachable_after_s
         return SiteStatus.UNREACHABLE if missed and member.status is SiteStatus.JOINING else member.status
@@ -174,11 +167,10 @@ class Inventory:
     def closed_because(self, member: Member) -> str:
         """Why nothing new may start at this member, as far as the connection goes; empty: it may."""
         heard = self.members.get(member.id)
-        if heard is None and not self._was_here(member):
-            return "its agent has joined and not connected yet: start it with federator-agent serve"
+        if member.contested:
+            return f"{member.contested}; then federator site trust {member.site} --member {member.id}"
         if heard is None:
-            since = format_duration((self._clock.boot() - self._began_boot_s) // 1)
-            return f"waiting for its first report since the dispatcher started {since} ago"
+            return self._never_heard(member)
         if heard.status is SiteStatus.UNREACHABLE or not heard.session:
             age_s = self.age_s(member.id) or 0.0
             if heard.stopped_boot_s is not None:
@@ -193,25 +185,18 @@ class Inventory:
             return f"the site is {heard.status}: {self._trouble(heard)}"
         return ""
 
+    def _never_heard(self, member: Member) -> str:
+        if not self._was_here(member):
+            return "its agent has joined and not connected yet: start it with federator-agent serve"
+        since = format_duration((self._clock.boot() - self._began_boot_s) // 1)
+        return f"waiting for its first report since the dispatcher started {since} ago"
+
     def _was_here(self, member: Member) -> bool:
         """Whether it had joined before we started: then it is to come back by itself."""
         return member.joined_at < self._began_at
 
-    def contested(self, member: str, because: str) -> None:
-        """Another agent has shown up under the same name. It comes back until somebody sees to it; so long the member is DEGRADED."""
-        heard = self.members.get(member)
-        if heard is None:
-            return
-        heard.contested, heard.contested_until_boot_s = because, self._clock.boot() + CONTESTED_S
-        log.warning("%s", because)
-        if allows(heard.status, "ail"):
-            heard.status = advance(heard.status, "ail")
-        self._tell()
-
     def _trouble(self, heard: Heard) -> str:
         """What is wrong with a member; empty: nothing."""
-        if heard.contested_until_boot_s > self._clock.boot():
-            return heard.contested
         return "" if heard.report is None or heard.report.health == "ok" else heard.report.health
 
     def offered(self, provider: str, offers: Sequence[Offer], *, asked_at: float = 0.0) -> None:

@@ -90,6 +90,7 @@ class Alerts:
                         "queue": alert.queue,
                         "owner": alert.owner,
                         "lease": alert.lease,
+                        "site": alert.site,
                     }
                     self._scribe.act(changes, TOLD_BY, f"alert: {alert.text}", **about)
             return changes
@@ -160,6 +161,7 @@ class Alerts:
         yield from self._deadlines(now)
         yield from self._leases(now)
         yield from self._approvals(now)
+        yield from self._identities(now)
 
     def _budgets(self, now: float) -> Iterator[tuple[str, Alert]]:
         rows = spend_rows(self._records)
@@ -222,6 +224,18 @@ class Alerts:
             name = f"{MARK}{AlertKind.APPROVAL}/{job.id}/{proposal.policy.replace('/', ':')}"
             about = {"job": job.id, "owner": job.owner, "queue": job.queue}
             yield name, Alert(kind=AlertKind.APPROVAL, text=text, at=now, policy=proposal.policy, **about)
+
+    def _identities(self, now: float) -> Iterator[tuple[str, Alert]]:
+        """For the site's admins: what may be a stolen key."""
+        for member in self._records.members.values():
+            found = [(member.contested_at, f"{member.contested}; nothing new starts there")]
+            found = found if member.contested else []
+            if member.key_changed_at is not None:
+                found.append((member.key_changed_at, f"{member.id} of {member.site} has changed its key"))
+            for at, text in found:
+                if now - at < KEPT_S:
+                    name = f"{MARK}{AlertKind.IDENTITY}/{member.id}/{at:.3f}"
+                    yield name, Alert(kind=AlertKind.IDENTITY, text=text, at=now, site=member.site)
 
 
 def _clock(at: float) -> str:

@@ -11,8 +11,9 @@ import pytest
 
 from federator.kernel.way import Way
 from federator.model.placements import DesiredEntry, Order
+from federator.wire.link import JoinRequest
 from federator_agent.joining import join
-from federator_agent.keys import load_key
+from federator_agent.keys import load_key, public
 from federator_agent.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
@@ -62,7 +63,9 @@ class AgentProcess:
     async def join(self, url: str) -> None:
         """Join without a process, which would take most of a test's time."""
         spool = Spool(self.state)
-        spool.keep_identity(await join(url, TOKEN, load_key(self.state / "key"), "", {}, way=Way()))
+        spool.keep_identity(
+            await join(url, TOKEN, JoinRequest(public(load_key(self.state / "key"))), way=Way())
+        )
 
     async def start(self) -> None:
         await self._serve(["--config", str(self.config)], {})

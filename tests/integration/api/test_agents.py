@@ -19,7 +19,9 @@ from federator.model.sites import SiteKind, SiteReport
 from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
+from federator.wire.link import JoinRequest
 from federator_agent.joining import join as dial
+from federator_agent.keys import public
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER
 from tests.support.waiting import PATIENCE_S, until
@@ -82,9 +84,9 @@ async def test_a_token_for_another_site_than_the_file_names_is_refused_and_stays
     with pytest.raises(
         Conflict, match=r"says basel, the token is for home.*'site: home'.*a token for site basel"
     ):
-        await dial(url, secret, key, "", {}, "basel", way=Way())
+        await dial(url, secret, JoinRequest(public(key)), "basel", way=Way())
     assert rig.world.core.records.members == {}
-    assert (await dial(url, secret, key, "", {}, "home", way=Way())).site == "home"
+    assert (await dial(url, secret, JoinRequest(public(key)), "home", way=Way())).site == "home"
 
 
 async def test_a_site_keeps_its_kind_and_a_member_its_name(rig: Rig) -> None:

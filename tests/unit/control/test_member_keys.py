@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from federator.kernel.errors import Conflict, Unauthenticated
@@ -27,7 +28,8 @@ async def token(world: World, member: str = "") -> str:
 async def keys(world: World, tmp_path: Path) -> Keys:
     """Those of an agent that has joined as `north`."""
     keys = Keys(tmp_path)
-    await world.core.admission.join(await token(world), JoinRequest(public_key=public(keys.present)))
+    request = JoinRequest(public_key=public(keys.present), host_key=public(keys.host))
+    await world.core.admission.join(await token(world), request)
     return keys
 
 
@@ -87,7 +89,8 @@ async def test_nobody_else_changes_the_key(world: World, keys: Keys, tmp_path: P
     keys.begin("north")
     request = keys.request("north")
     assert request is not None
-    stolen = type(request)("north", request.steps, thief.present.sign(b"something else").hex())
+    signed = thief.present.sign(b"something else").hex()
+    stolen = msgspec.structs.replace(request, proof=signed)
     with pytest.raises(Unauthenticated):
         await world.core.admission.rotate_key(stolen)
     assert lets_in(world, keys)

@@ -10,7 +10,7 @@ from federator.hub import Hub
 from federator.model.capacity import Market
 from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus
 from federator.model.placements import DesiredEntry, Order, Placement, PlacementStatus
-from federator.model.sites import Member, Site, SiteKind
+from federator.model.sites import Member, Site, SiteKind, SiteReport
 from federator.wire import link
 from federator.wire.jobfile import encode_spec, spec_hash
 from tests.support.dispatch import World, make_world
@@ -156,3 +156,15 @@ def job_of(row: Placement, **fields: object) -> Job:
         "epoch": row.epoch,
     }
     return Job(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def report(*counted: str, at: float = 1.0) -> link.Report:
+    return link.Report(SiteReport(taken_at=at, pools=(), counted=counted))
+
+
+async def seated(agent: Agent, *counted: str) -> None:
+    """It has its session, its desired set, and has reported."""
+    assert isinstance(await agent.open(), link.Welcome)
+    await agent.told()
+    agent.say(report(*counted))
+    await agent.silent()

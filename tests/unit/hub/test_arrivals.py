@@ -9,10 +9,10 @@ from federator.hub import handshake
 from federator.hub.frames import Ended
 from federator.kernel.errors import Unauthenticated
 from federator.model.placements import Cause, Order, PlacementStatus
-from federator.model.sites import Member, SiteReport, SiteStatus
+from federator.model.sites import Member, SiteStatus
 from federator.wire import link
 from tests.support.dispatch import ADMIN, World
-from tests.unit.hub.agents import Agent, a_world, job_of, placement
+from tests.unit.hub.agents import Agent, a_world, job_of, placement, report, seated
 
 
 def another(agent: Agent, **fields: Any) -> Agent:
@@ -21,20 +21,8 @@ def another(agent: Agent, **fields: Any) -> Agent:
     return Agent(agent.hub, agent.member, agent.key, **given)
 
 
-def report(*counted: str, at: float = 1.0) -> link.Report:
-    return link.Report(SiteReport(taken_at=at, pools=(), counted=counted))
-
-
-async def seated(agent: Agent, *counted: str) -> None:
-    """It has its session, its desired set, and has reported."""
-    assert isinstance(await agent.open(), link.Welcome)
-    await agent.told()
-    agent.say(report(*counted))
-    await agent.silent()
-
-
 def status(world: World) -> SiteStatus:
-    return world.core.inventory.members["north"].status
+    return world.core.inventory.status(world.core.records.members["north"])
 
 
 async def has(world: World, placement_id: str, status: PlacementStatus, **fields: Any) -> None:
@@ -65,7 +53,7 @@ async def test_a_copy_is_turned_away_while_the_seats_agent_answers() -> None:
     assert await first.silent(), "nothing has happened to the one who sits there"
 
 
-async def test_the_site_says_so_and_gets_nothing_new_until_the_copy_stays_away() -> None:
+async def test_the_site_says_so_and_gets_nothing_new_until_an_admin_has_looked() -> None:
     world, agents = await a_world("north")
     first = agents["north"]
     first.instance, first.host = "one", "host a"
@@ -78,11 +66,15 @@ async def test_the_site_says_so_and_gets_nothing_new_until_the_copy_stays_away()
     await first.silent()
     assert status(world) is SiteStatus.DEGRADED
     because = world.core.inventory.closed_because(world.core.records.members["north"])
-    assert "DEGRADED" in because
     assert "host a" in because
     assert "host b" in because
+    assert "federator site trust north --member north" in because
     world.clock.advance(1000.0)
     first.say(report(at=3.0))
+    await first.silent()
+    assert status(world) is SiteStatus.DEGRADED, "time alone does not make it right"
+    await world.core.sites.trust(ADMIN, "north", "north")
+    first.say(report(at=4.0))
     await first.silent()
     assert status(world) is SiteStatus.READY
 
@@ -148,7 +140,7 @@ async def test_an_agent_that_comes_back_over_another_connection_need_not_wait(
     await agent.open()
     back = another(agent, boot_id=boot_id)
     assert isinstance(await back.open(), link.Welcome)
-    assert world.core.inventory.members["north"].contested == ""
+    assert world.core.records.members["north"].contested == ""
 
 
 async def test_agents_that_do_not_name_their_process_are_told_apart_by_their_hosts() -> None:
