@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
+from federator.api.aside import aside
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, decode_json, require_type
 from federator.api.problems import problem_of
 from federator.control.submitting.acceptance import Asked
@@ -19,6 +20,8 @@ from federator.wire.http import JobDetail, JobPage, JobPatch, Preview, SubmitRes
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
 
 CHUNK_LINES = 500
+JOB_MIB = 1
+"""Of one job file, or of one line of many: what is in it is kept with the job."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _canonical = msgspec.json.Encoder(order="deterministic")
 
@@ -111,7 +114,7 @@ async def preview(call: Call) -> Preview:
 
 
 async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
-    data = await call.read(call.core.settings.limits.body_mib)
+    data = await call.read(JOB_MIB)
     now = call.core.clock.now()
     if kind == JSON:
         document = decode_json(data)
@@ -120,7 +123,7 @@ async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
         text = data.decode()
     except UnicodeDecodeError:
         raise Invalid("this is not UTF-8", field="$") from None
-    return read_job_text(text, now=now), content_hash(data)
+    return await aside(lambda each: read_job_text(each, now=now), text), content_hash(data)
 
 
 async def _submit_lines(call: Call) -> web.StreamResponse:
@@ -175,8 +178,8 @@ async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
     seen, rest = 0, b""
     async for part in call.parts():
         *lines, rest = (rest + part).split(b"\n")
-        if len(rest) > limits.body_mib * MIB:
-            raise TooLarge(f"a line is longer than {limits.body_mib} MiB")
+        if max(map(len, (rest, *lines))) > JOB_MIB * MIB:
+            raise TooLarge(f"a line is longer than {JOB_MIB} MiB")
         for start in range(0, len(lines), CHUNK_LINES):
             chunk = lines[start : start + CHUNK_LINES]
             seen += len(chunk)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
+import yaml
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.events import (
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,
@@ -26,23 +26,34 @@ from federator.kernel.errors import Invalid, TooLarge
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 32
+MAX_VALUES = 100_000
+"""Values, keys and ends of lists and mappings in one text: each costs some microseconds, however short it is."""
+MAX_PATH = 500
+"""Characters of a path whose line is kept: keys may be long, and each is part of the paths of all that is below it."""
+TABS = "indent with blanks, not with tabs"
+ONE_COLUMN = "begin the keys of one mapping, and the dashes of one list, in one column"
 REMEDIES = (
     (
         "mapping values are not allowed",
         "quote a value that has ': ' in it, and begin the keys of one mapping in one column",
     ),
-    ("\\t", "indent with blanks, not with tabs"),
+    ("\\t", TABS),
+    ("tab character", TABS),
     ("end of stream", "close the quote or the bracket"),
     ("expected ',' or", "close the bracket, or write a comma between two entries"),
     ("could not find expected ':'", "write 'key: value', with a blank after the colon"),
     ("cannot start any token", "quote a value that begins with this character"),
-    ("expected <block end>", "begin the keys of one mapping, and the dashes of one list, in one column"),
+    ("expected <block end>", ONE_COLUMN),
+    ("expected key", ONE_COLUMN),
+    ("expected '-'", ONE_COLUMN),
     ("escape", "write the text in single quotes, or double the backslash"),
 )
 """By a part of what the parser says."""
 ANY_REMEDY = "look at the quotes, brackets and indentation there"
 _INT = re.compile(r"[-+]?[0-9]{1,400}|0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C is twenty times as fast; where it is missing, a thread is kept busy for longer."""
 _STR_TAG = "tag:yaml.org,2002:str"
 
 
@@ -91,9 +102,16 @@ def read_document(text: str) -> Document:
 
 def _events(text: str) -> Iterator[object]:
     """The parser's events; its complaints become `Invalid`."""
-    yaml = YAML(typ="safe", pure=True)
+    count = 0
     try:
-        yield from yaml.parse(text)
+        for event in yaml.parse(text, Loader=_PARSER):
+            count += 1
+            if count > MAX_VALUES:
+                raise TooLarge(
+                    f"line {_line(event)}: the file has more than {MAX_VALUES} values",
+                    remedy="write several files",
+                )
+            yield event
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark is not None else ""
@@ -101,7 +119,11 @@ def _events(text: str) -> Iterator[object]:
         begun = error.context_mark
         if begun is not None and mark is not None and begun.line != mark.line:
             problem = f"{problem}, in what begins in line {begun.line + 1}"
-        raise Invalid(f"{where}this is not YAML: {problem}", remedy=_remedy(problem)) from None
+        at = (
+            text.splitlines()[mark.line][mark.column :] if mark is not None and "start any" in problem else ""
+        )
+        remedy = TABS if at.startswith("\t") else _remedy(problem)
+        raise Invalid(f"{where}this is not YAML: {problem}", remedy=remedy) from None
     except (YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise Invalid(
             f"this is not YAML: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
@@ -153,15 +175,16 @@ class _Builder:
             return "$"
         here = self._open[-1]
         if isinstance(here.into, list):
-            path = f"{here.path}[{len(here.into)}]"
+            path = _below(here.path, f"[{len(here.into)}]")
             here.into.append(value)
         elif not here.pending:
             return self._key(here, value, line)
         else:
             key = here.pending.pop()
-            path = f"{here.path}.{key}"
+            path = _below(here.path, f".{key}")
             here.into[key] = value
-        self.lines[path] = line
+        if path:
+            self.lines[path] = line
         return path
 
     def _key(self, here: _Open, key: object, line: int) -> str:
@@ -175,8 +198,15 @@ class _Builder:
                 remedy="keep one of them",
             )
         here.pending.append(key)
-        self.lines[f"{here.path}.{key}"] = line
+        path = _below(here.path, f".{key}")
+        if path:
+            self.lines[path] = line
         return here.path
+
+
+def _below(path: str, step: str) -> str:
+    """A path one step further; empty, as all below it, where it gets too long."""
+    return path + step if path and len(path) + len(step) <= MAX_PATH else ""
 
 
 def _line(event: object) -> int:

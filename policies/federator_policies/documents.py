@@ -76,13 +76,14 @@ def load(text: str) -> tuple[Document, ...]:
     Where one document is none, all that is wrong with the others by themselves is told, too.
     """
     written = [each for each in read_documents(text) if each.value is not None and each.value != {}]
+    if len(written) > MAX_DOCUMENTS:
+        raise TooLarge(f"the file has {len(written)} documents; at most {MAX_DOCUMENTS} are taken")
+    rows = text.splitlines()
     faults = [_envelope_faults(each.value) for each in written]
     if any(faults):
         told = zip(written, faults, strict=True)
-        raise_all([fault for each, found in told for fault in _told(each, found, text)])
-    if len(written) > MAX_DOCUMENTS:
-        raise TooLarge(f"the file has {len(written)} documents; at most {MAX_DOCUMENTS} are taken")
-    return tuple(_document(each, text) for each in written)
+        raise_all([fault for each, found in told for fault in _told(each, found, rows)])
+    return tuple(_document(each, rows) for each in written)
 
 
 def compile_set(
@@ -157,15 +158,15 @@ def _envelope_faults(value: object) -> list[Permanent]:
     return faults
 
 
-def _document(written: Written, text: str) -> Document:
+def _document(written: Written, rows: Sequence[str]) -> Document:
     envelope, lines = decode(written.value, Envelope, "$"), written.lines
-    return Document(envelope.kind, envelope.metadata.name, envelope.spec, lines, _written(text, lines["$"]))
+    return Document(envelope.kind, envelope.metadata.name, envelope.spec, lines, _written(rows, lines["$"]))
 
 
-def _told(written: Written, faults: list[Permanent], text: str) -> list[Permanent]:
+def _told(written: Written, faults: list[Permanent], rows: Sequence[str]) -> list[Permanent]:
     """What is wrong with what a document is; then, as far as that can be known, with what it says."""
     if not faults:
-        document = _document(written, text)
+        document = _document(written, rows)
         return [located(document, fault) for fault in _faults(document, KINDS)]
     value = written.value
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -197,9 +198,8 @@ def _line(lines: Mapping[str, int], path: str) -> int:
     return lines[path]
 
 
-def _written(text: str, line: int) -> str:
+def _written(rows: Sequence[str], line: int) -> str:
     """The document around that line, comments included, without the separators."""
-    rows = text.splitlines()
     begin = line - 1
     while begin > 0 and not _SEPARATOR.match(rows[begin]) and not _SEPARATOR.fullmatch(rows[begin - 1]):
         begin -= 1

@@ -5,6 +5,7 @@ Compiling is the only moment at which policy plugins run; what decisions see are
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from federator.control.record.records import Changes, Flag, Records
@@ -35,7 +36,11 @@ class PolicyDesk:
     def __init__(self, records: Records, scribe: Scribe, compile_text: Compile) -> None:
         self._records = records
         self._scribe = scribe
-        self._compile = compile_text
+        self._outcome = lru_cache(maxsize=2)(partial(_outcome, compile_text))
+
+    def outcome(self, text: str) -> Compiled | Exception:
+        """What the text says by itself, whatever is in force, or what is wrong with it. Remembered, so that it may be found out in a thread first."""
+        return self._outcome(text)
 
     def validate(self, text: str) -> PolicyVerdict:
         """Everything that is wrong with the text; nothing is changed."""
@@ -131,7 +136,9 @@ class PolicyDesk:
 
     def _read(self, text: str) -> Compiled:
         """Compile, and refuse to take away a queue in which jobs still are."""
-        compiled = self._compile(text)
+        compiled = self.outcome(text)
+        if isinstance(compiled, Exception):
+            raise compiled.with_traceback(None)
         kept = {rule.queue for rule in compiled.rules if isinstance(rule, QueueTerms)} | {"default"}
         orphans = sorted(self._records.index.open_queues() - kept)
         if orphans:
@@ -141,6 +148,13 @@ class PolicyDesk:
                 remedy="move them first: federator update JOB --queue QUEUE",
             )
         return compiled
+
+
+def _outcome(compile_text: Compile, text: str) -> Compiled | Exception:
+    try:
+        return compile_text(text)
+    except (FederatorError, ExceptionGroup) as error:
+        return error
 
 
 def _words(rules: Sequence[PolicyRule]) -> list[str]:

@@ -1,0 +1,91 @@
+"""A document of a user's may not keep the dispatcher from answering others: it is read beside the event loop, within limits."""
+
+import io
+import threading
+from collections import Counter
+
+import pytest
+import yaml
+
+from federator.api import aside as reading
+from federator.api import jobs
+from federator.kernel.errors import Invalid, TooLarge
+from federator.wire.jobfile import JobRequest, read_job_text
+from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, read_documents
+from tests.integration.api.rig import Rig
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many events are taken from the parser."""
+    taken: Counter[str] = Counter()
+    parse = yaml.parse
+
+    def counting(*args: object, **options: object) -> object:
+        for event in parse(*args, **options):
+            taken["events"] += 1
+            yield event
+
+    monkeypatch.setattr(yaml, "parse", counting)
+    return taken
+
+
+def test_a_million_empty_lists_are_refused_after_the_limit(events: Counter[str]) -> None:
+    """This kept the loop busy for half a minute."""
+    with pytest.raises(TooLarge, match=f"more than {MAX_VALUES} values") as refused:
+        read_documents(f"[{'[],' * (MAX_BYTES // 3 - 1)}]")
+    assert refused.value.remedy
+    assert events["events"] == MAX_VALUES + 1
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
+def test_what_is_nested_deeply_is_refused_where_it_gets_too_deep(text: str, events: Counter[str]) -> None:
+    with pytest.raises(Invalid, match=r"deep|a key must be a word"):
+        read_documents(text)
+    assert events["events"] < 100
+
+
+def test_long_keys_do_not_multiply_what_is_kept_of_lines() -> None:
+    """Each value had a path with all keys above it: a megabyte became gigabytes."""
+    key = "k" * 200
+    text = (
+        "{" + "".join(f"{key}{depth}: {{" for depth in range(20)) + ", ".join(f"a{n}: 1" for n in range(5000))
+    )
+    (document,) = read_documents(text + "}" * 21)
+    assert sum(len(path) for path in document.lines) < 20 * MAX_PATH
+
+
+def test_very_many_documents_are_refused(events: Counter[str]) -> None:
+    with pytest.raises(TooLarge, match="values"):
+        read_documents("---\n" * (MAX_BYTES // 4))
+    assert events["events"] == MAX_VALUES + 1
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/preview"])
+async def test_yaml_is_read_beside_the_loop(rig: Rig, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[str] = []
+    read = read_job_text
+
+    def noting(text: str, *, now: float) -> JobRequest:
+        where.append(threading.current_thread().name)
+        return read(text, now=now)
+
+    monkeypatch.setattr(jobs, "read_job_text", noting)
+    answer = await rig.ask("POST", path, "ada", data=b"[[]]", headers={"Content-Type": "application/yaml"})
+    assert answer.status == 400
+    assert len(where) == 1
+    assert where[0].startswith("reading")
+    assert where[0] != threading.current_thread().name
+
+
+def test_no_more_than_two_texts_are_read_at_once() -> None:
+    assert reading._readers._max_workers == 2
+
+
+async def test_a_job_file_is_as_long_as_a_job_file_can_be(rig: Rig) -> None:
+    for kind in ("application/yaml", "application/json"):
+        answer = await rig.ask(
+            "POST", "/v1/jobs", "ada", data=io.BytesIO(b" " * (2**20 + 1)), headers={"Content-Type": kind}
+        )
+        assert answer.status == 413
+        assert "1 MiB" in answer.problem["detail"]
