@@ -20,7 +20,7 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim kills docs lock clean
+.PHONY: help testbed-oidc demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -59,6 +59,9 @@ unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
 
 testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree (ten minutes)
 	@tests/testbeds/kubernetes/build.sh
+
+testbed-oidc:  ## install an OpenID Connect provider for the tests, once, outside the tree (half a minute)
+	@tests/testbeds/oidc/build.sh
 
 test-kubernetes: $(VENV)/.dev-installed  ## the Kubernetes runtime at that cluster, or at KUBECONFIG; part of test
 	@FEDERATOR_REQUIRE_TESTBEDS=1 $(BIN)/python -m pytest tests/integration/kube tests/contract/runtimes -k "kube" $(ARGS)

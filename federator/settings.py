@@ -221,6 +221,8 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the command asks for when somebody signs in. `offline_access` gives a refresh token at most providers."""
     parameters: dict[str, str] = {}
     """More that the command sends with a sign-in, where a provider wants it, such as `resource` or `audience`."""
+    client_secret: str = ""
+    """Only where a provider wants one of installed programs too. It is no secret: everybody who asks where to sign in is told it."""
     username_claim: str = "preferred_username"
     """The claim that names a person: the owner of what they submit. Take one that people cannot change themselves."""
     username_prefix: str = ""

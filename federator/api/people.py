@@ -21,6 +21,7 @@ async def sign_in(call: Call) -> SignInWay:
         client_id=oidc.client_id,
         scopes=oidc.scopes,
         parameters=oidc.parameters,
+        client_secret=oidc.client_secret,
         bearer="access_token" if oidc.audience not in ("", oidc.client_id) else "id_token",
         ca=await asyncio.to_thread(Path(oidc.ca).read_text) if oidc.ca else "",
     )

@@ -17,6 +17,7 @@ from federator.cli import (
     running,
     series,
     serve,
+    sign_in,
     simulate,
     sites,
     solver,
@@ -68,6 +69,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "solver": solver.app,
         "ledger": decisions.ledger,
     },
+    "Sign in": {"login": sign_in.login, "logout": sign_in.logout, "whoami": sign_in.whoami},
     "Server": {
         "demo": demo,
         "serve": serve.serve,

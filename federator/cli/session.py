@@ -1,13 +1,16 @@
 """Talking to the dispatcher from a verb: the options that every verb takes, and one event loop per command."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
+from federator.cli.credentials import SignIns
 from federator.cli.phrases import plain
 from federator.cli.settings import read_settings
 from federator.kernel.errors import FederatorError
@@ -55,7 +58,7 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Clie
     settings = read_settings(connection.server, connection.token, ca=connection.ca)
     return Client(
         settings.server,
-        settings.token,
+        partial(SignIns(os.environ).bearer, settings.server) if settings.signed_in else settings.token,
         patience_s=LONG_PATIENCE_S if long_patience else PATIENCE_S,
         on_wait=_Waiting(long=long_patience).tell,
         ca=settings.ca,

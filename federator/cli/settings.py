@@ -1,6 +1,6 @@
 """Which dispatcher the command talks to, and as whom. The only module of the command that reads the environment.
 
-In order: the options, `FEDERATOR_SERVER`, `FEDERATOR_TOKEN` and `FEDERATOR_CA`, the file `~/.config/federator/config.yaml`, and last what a
+In order: the options, `FEDERATOR_SERVER`, `FEDERATOR_TOKEN` and `FEDERATOR_CA`, the file `~/.config/federator/config.yaml`, what `federator login` keeps, and last what a
 dispatcher on this machine has left in its state directory: whoever may read its admin token there may use it, so that a
 first try needs no set-up at all.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from federator.cli.credentials import SignIns
 from federator.kernel.errors import Invalid
 from federator.wire.fields import known_only, mapping, text
 from federator.wire.yamltext import read_document
@@ -32,6 +33,10 @@ class ClientSettings(msgspec.Struct, frozen=True):
     source: str
     ca: str = ""
     proxy: str = ""
+    token_source: str = ""
+    """Where a token was written that goes before a sign-in; empty: nowhere."""
+    signed_in: bool = False
+    """Whether the credential is the sign-in that is kept for this address."""
 
 
 def read_settings(
@@ -49,21 +54,32 @@ def read_settings(
     )
     state_dir = Path(environ.get("FEDERATOR_STATE_DIR") or home / ".local/share/federator").expanduser()
     local = _first_line(state_dir / ADDRESS_FILE)
+    sign_ins = SignIns(environ)
     named = (
         (server, "--server"),
         (environ.get("FEDERATOR_SERVER"), "FEDERATOR_SERVER"),
         (file.get("server"), "config.yaml"),
+        (sign_ins.current(), "federator login"),
         (local, str(state_dir / ADDRESS_FILE)),
         (DEFAULT_SERVER, "the default"),
     )
     address, source = next((_url(address), source) for address, source in named if address)
-    token = token or environ.get("FEDERATOR_TOKEN") or file.get("token")
-    ca = ca or environ.get("FEDERATOR_CA") or file.get("ca", "")
+    held = sign_ins.find(address)
+    # Who has signed in here has said more of this address than a file that names another.
+    in_file = file.get("token") if held is None or source == "config.yaml" else None
+    given = (
+        (token, "--token"),
+        (environ.get("FEDERATOR_TOKEN"), "FEDERATOR_TOKEN"),
+        (in_file, "config.yaml"),
+    )
+    token, token_source = next(((each, source) for each, source in given if each), (None, ""))
+    ca = ca or environ.get("FEDERATOR_CA") or file.get("ca", "") or (held.server_ca if held else "")
+    signed_in = held is not None and not token
     if local is not None and address == _url(local):
         # The local dispatcher's own token is sent to nobody but the local dispatcher.
-        token = token or _first_line(state_dir / TOKEN_FILE)
+        token = token or (None if signed_in else _first_line(state_dir / TOKEN_FILE))
         ca = ca or (str(state_dir / CA_FILE) if (state_dir / CA_FILE).exists() else "")
-    return ClientSettings(address, token or None, source, ca, file.get("proxy", ""))
+    return ClientSettings(address, token or None, source, ca, file.get("proxy", ""), token_source, signed_in)
 
 
 def _config_file(path: Path) -> Mapping[str, str]:

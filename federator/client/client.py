@@ -8,7 +8,7 @@ from typing import Self
 from federator.client.jobs import JobVerbs
 from federator.client.platform import PlatformVerbs
 from federator.client.series import SeriesVerbs
-from federator.client.transport import Transport
+from federator.client.transport import Bearer, Transport
 from federator.kernel.errors import FederatorError
 from federator.kernel.way import Way
 
@@ -30,7 +30,7 @@ class Client(JobVerbs, SeriesVerbs, PlatformVerbs):
     def __init__(
         self,
         server: str = DEFAULT_SERVER,
-        token: str | None = None,
+        token: str | Bearer | None = None,
         *,
         patience_s: float = 60.0,
         on_wait: Callable[[FederatorError], None] | None = None,

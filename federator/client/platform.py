@@ -30,6 +30,7 @@ from federator.wire.http import (
     TokenRotation,
     TokenRow,
 )
+from federator.wire.sign_in import SignInWay, WhoAmI
 
 JSON = {"Content-Type": "application/json"}
 
@@ -56,6 +57,14 @@ class PlatformVerbs:
     """What operators and platform teams do, and everyone may look at."""
 
     transport: Transport
+
+    async def sign_in_way(self) -> SignInWay:
+        """Where people sign in with OpenID Connect. Raises `NotFound` where nobody does."""
+        return await self.transport.call("GET", "/v1/sign-in", SignInWay)
+
+    async def whoami(self) -> WhoAmI:
+        """Who the credential is taken for."""
+        return await self.transport.call("GET", "/v1/whoami", WhoAmI)
 
     async def overview(self) -> Overview:
         """Sites, queues, leases, jobs and money at a glance."""

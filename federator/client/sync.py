@@ -99,6 +99,8 @@ class SyncClient:
     resume_series = _runs(Client.resume_series)
     end_series = _runs(Client.end_series)
 
+    sign_in_way = _runs(Client.sign_in_way)
+    whoami = _runs(Client.whoami)
     overview = _runs(Client.overview)
     sites = _runs(Client.sites)
     site = _runs(Client.site)

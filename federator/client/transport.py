@@ -25,6 +25,8 @@ from federator.kernel.way import Way
 
 T = TypeVar("T")
 R = TypeVar("R")
+Bearer = Callable[[], Awaitable[str]]
+"""Answers a token that is good now: it is asked before each request, for one that is signed in with ends sooner than what it is used for."""
 FIRST_DELAY_S = 0.2
 MAX_DELAY_S = 3.0
 CONNECT_S = 10.0
@@ -44,7 +46,7 @@ class Transport:
     def __init__(
         self,
         server: str,
-        token: str | None,
+        token: "str | Bearer | None",
         *,
         patience_s: float,
         on_wait: Callable[[FederatorError], None] | None = None,
@@ -116,8 +118,9 @@ class Transport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer to be read as it comes; `endless` streams may be silent. A connection that breaks raises `Unavailable`."""
         sent = {"Accept": "application/json", **(headers or {})}
-        if self._token:
-            sent["Authorization"] = f"Bearer {self._token}"
+        token = await self._token() if callable(self._token) else self._token
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_S, sock_read=None if endless else ANSWER_S
         )

@@ -11,6 +11,8 @@ class SignInWay(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     parameters: dict[str, str] = {}
     """More to send with the sign-in."""
+    client_secret: str = ""
+    """Of a client that is installed with its users, at providers that want one even so; it is no secret."""
     bearer: str = "id_token"
     """Which of the provider's tokens is shown to the dispatcher: `id_token` or `access_token`."""
     ca: str = ""
@@ -34,3 +36,19 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     """`token`, or the issuer of the sign-in."""
     expires_at: float | None = None
     """When the credential ends; None: it does not by itself."""
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command keeps of a sign-in, readable by its user alone."""
+
+    server: str
+    """The dispatcher that it is for; it is shown to no other."""
+    server_ca: str = ""
+    """PEM file of the authority behind the dispatcher's certificate, as given when signing in."""
+    way: SignInWay
+    token: str
+    """What the dispatcher is shown."""
+    refresh_token: str = ""
+    """What gives the next token; empty: there is none, and the sign-in ends with the token."""
+    expires_at: float
+    """When the token ends, seconds since the epoch."""
