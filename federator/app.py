@@ -26,6 +26,7 @@ import msgspec
 from aiohttp import web
 
 from federator.api.certificate import Certificate
+from federator.api.listening import make_connections, serving
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
@@ -102,6 +103,7 @@ class Dispatcher:
         self._state_dir = _prepare_state_dir(settings)
         self._clock = parse_clock(settings.clock)
         self._tls = certificate.context if certificate else None
+        self._connections = make_connections(settings.connections)
         port = listener.getsockname()[1]
         host = f"[{settings.server.host}]" if ":" in settings.server.host else settings.server.host
         self.address = (
@@ -150,7 +152,7 @@ class Dispatcher:
             # Before anything is answered: who is told that we are ready finds a token that is valid.
             if core.serving:
                 await _introduce(core, self._state_dir, self.address, self._settings.server.ca)
-            async with self._answering(build_app(core)):
+            async with self._answering(build_app(core, self._connections)):
                 if core.serving:
                     self._say_started()
                 await self._until_stopped(core.reign.lost())
@@ -165,13 +167,8 @@ class Dispatcher:
         if app is None:
             yield
             return
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.SockSite(runner, self._listener.dup(), ssl_context=self._tls).start()
-        try:
+        async with serving(app, self._listener, self._connections, self._tls):
             yield
-        finally:
-            await runner.cleanup()
 
     async def _until_stopped(
         self, doing: Coroutine[None, None, T], *, or_lost: Reign | None = None

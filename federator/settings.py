@@ -35,6 +35,29 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Plain HTTP also beyond loopback. Only where a proxy in front does the TLS and nobody else can reach the port: tokens go over it as they are."""
 
 
+class ConnectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many connections there may be, and how long one may take. Real seconds. What is over a limit displaces the oldest that is idle or has not signed in."""
+
+    most: int = 0
+    """Most at once; 0: as many as the process may have open files (at most 65,536), less 512 or a quarter for everything else."""
+    strangers: int = 0
+    """Most on which nobody has signed in yet; 0: half of all."""
+    strangers_each: int = 0
+    """Most of them from one address; 0: an eighth of all. Does not count for `proxies`."""
+    each: int = 0
+    """Most of one user or agent who has signed in; over it the answer is 429. 0: an eighth of all."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks (`10.0.0.5`, `10.1.0.0/16`) of proxies in front that are trusted: all come from them, and their `X-Forwarded-For` is believed."""
+    header_s: float = 15.0
+    """Within so long a TLS handshake, and then the head of a request, have to be complete."""
+    idle_s: float = 75.0
+    """A connection without a request is closed after this long; more than a proxy in front keeps one."""
+    body_s: float = 60.0
+    """So long a body may be waited for in all, and a second more for each `body_rate` bytes that have come; 10 seconds where nobody has signed in."""
+    body_rate: int = 1024
+    """Bytes a second at which a body must come on average."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits on what comes from outside; over them the answer is 413 or 429."""
 
@@ -271,6 +294,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`debug`, `info`, `warning` or `error`; logs go to standard error and never hold a secret."""
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
+    connections: ConnectionSettings = ConnectionSettings()
     limits: LimitSettings = LimitSettings()
     turn: TurnSettings = TurnSettings()
     link: LinkSettings = LinkSettings()

@@ -58,6 +58,24 @@ CATALOGUE = (
         ("method", "route"),
     ),
     Metric(
+        "federator_connections",
+        MetricType.GAUGE,
+        "Connections; `of` is `callers` for those on which somebody has signed in, and `strangers` for all others.",
+        ("of",),
+    ),
+    Metric(
+        "federator_connections_closed_total",
+        MetricType.COUNTER,
+        "Connections that were closed: `header` (no request in time), `idle`, `displaced` (for another), `message` (too much before a key was proven), `credential` (revoked or expired).",
+        ("cause",),
+    ),
+    Metric(
+        "federator_sign_ins_failed_total",
+        MetricType.COUNTER,
+        "Requests and links with a credential that is not valid; `by` is `person`, `agent`, `join` or `nobody` without one.",
+        ("by",),
+    ),
+    Metric(
         "federator_certificate_expires_timestamp_seconds",
         MetricType.GAUGE,
         "When the certificate that is shown expires, in seconds since the epoch; absent without TLS.",

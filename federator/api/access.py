@@ -1,15 +1,17 @@
 """Who may pass: the gate of every route, by bearer token, session ticket, or how one stands to the job."""
 
 import re
+from collections.abc import Callable
 
 from aiohttp import web
 
-from federator.api.exchange import Call, read_query
+from federator.api.exchange import Call, read_query, refuse_coding
 from federator.api.feeds import Feeds
+from federator.api.listening import connection_of
 from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core
-from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated, Unavailable
+from federator.kernel.errors import Conflict, Forbidden, Invalid, TooMany, Unauthenticated, Unavailable
 from federator.model.jobs import Job
 from federator.model.rights import Relation
 
@@ -28,10 +30,14 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         core.reign.require()
         raise Unavailable("the dispatcher is starting or stopping", retry_after_s=1.0)
     if route.gate in (Gate.PERSON, Gate.JOB):
-        call.who = core.sign_in.authenticate(bearer(request))
+        token = bearer(request)
+        call.who = core.sign_in.authenticate(token)
+        _signed_in(request, f"user {call.caller.name}", lambda: _opens(core, token))
         call.caller.require_scope(scope_of(route))
     elif route.gate is Gate.SESSION:
         call.of_session = core.hub.session_of(bearer(request))
+        _signed_in(request, f"member {call.session.member}", lambda: not call.session.ended.done())
+    refuse_coding(request)
     _check_path(request)
     call.given = read_query(request, route.query)
     if route.gate is Gate.PERSON and route.roles:
@@ -44,6 +50,28 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     if route.gate is Gate.JOB and not call.relations & route.allows:
         raise _not_yours(call)
     return call
+
+
+def _signed_in(request: web.Request, caller: str, still: Callable[[], bool]) -> None:
+    """The connection is the caller's now, for as long as the credential is good. Raises `TooMany`."""
+    connection = connection_of(request)
+    if connection is not None and not connection.signed_in(caller, still):
+        raise TooMany(
+            f"{caller} has {connection.connections.places.each_caller} connections, all of them busy",
+            retry_after_s=5.0,
+            remedy="close some, or have connections.each raised",
+        )
+
+
+def _opens(core: Core, token: str) -> bool:
+    """Whether a token is still good."""
+    try:
+        core.sign_in.authenticate(token)
+    except (Unauthenticated, Forbidden):
+        return False
+    except Unavailable:
+        return True  # its provider cannot be asked just now
+    return True
 
 
 def _require_no_series(run: Job, name: str) -> None:

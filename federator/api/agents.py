@@ -11,9 +11,12 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from federator.api.access import bearer
 from federator.api.exchange import JSON, MIB, Call
+from federator.api.listening import connection_of
 from federator.api.logs import log_name
+from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign
 from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.hub import Session
 from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
@@ -29,6 +32,8 @@ from federator.wire.link import (
 HEARTBEAT_S = 20.0
 """Real seconds between pings; a connection that does not answer in half of that is dead."""
 CLOSE_S = 2.0
+UNPROVEN_BYTES = 2**14
+"""Most that an agent may say before its key is proven; its greeting and its signature take less than one KiB each."""
 GZIP = "application/gzip"
 
 
@@ -47,6 +52,7 @@ class LogLength(msgspec.Struct, frozen=True):
 async def join(call: Call) -> JoinAnswer:
     """Bind an agent's key to a site, by a one-time token."""
     secret = bearer(call.request)
+    call.core.admission.require_join_token(secret)
     site = call.request.headers.get(SITE_HEADER, "")
     return await call.core.admission.join(secret, await call.body(JoinRequest), site)
 
@@ -61,8 +67,20 @@ async def open_link(call: Call) -> web.StreamResponse:
     socket = web.WebSocketResponse(
         heartbeat=HEARTBEAT_S, max_msg_size=MAX_MESSAGE_BYTES, compress=False, timeout=CLOSE_S
     )
+    connection = connection_of(call.request)
     await socket.prepare(call.request)
-    await call.core.hub.serve(_SocketPipe(socket, call.core.reign))
+    if connection is not None:
+        connection.allowance = UNPROVEN_BYTES
+
+    def judged(session: Session | None) -> None:
+        if session is None:
+            note_refusal(call.request, "agent")
+        elif connection is not None and not connection.signed_in(
+            f"member {session.member}", lambda: not session.ended.done()
+        ):
+            raise ConnectionError("this member has too many connections")
+
+    await call.core.hub.serve(_SocketPipe(socket, call.core.reign), judged)
     return socket
 
 

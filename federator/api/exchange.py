@@ -30,8 +30,10 @@ NDJSON = "application/x-ndjson"
 GZIP_MAGIC = b"\x1f\x8b"
 MIB = 2**20
 READ_BYTES = 2**18
-IDLE_S = 60.0
-"""Real seconds for which the next part of a body is waited for."""
+SMALL_BYTES = 2**14
+"""Most of a body where no one is known yet: a public key with its signatures."""
+SMALL_S = 10.0
+"""Real seconds for which such a body is waited for."""
 Cursor = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._:-]{1,100}$")]
 """Where a page begins: what the last one gave as `next_after`, or the id of its last entry."""
 
@@ -80,36 +82,60 @@ class Call:
     async def body(self, kind: type[T]) -> T:
         """The JSON body as a record. Raises `Invalid` with the path of the fault."""
         require_type(self.request, JSON)
-        return decode(decode_json(await self.read(self.core.settings.limits.body_mib)), kind, "$")
+        limit = self.core.settings.limits.body_mib * MIB if self.known else SMALL_BYTES
+        return decode(decode_json(await self._read(limit)), kind, "$")
+
+    @property
+    def known(self) -> bool:
+        """Whether anybody has signed in."""
+        return self.who is not None or self.of_session is not None
 
     async def read(self, limit_mib: int) -> bytes:
         """The whole body. Raises `TooLarge`."""
-        parts = [part async for part in self.chunks(limit_mib)]
-        return b"".join(parts)
+        return await self._read(limit_mib * MIB)
+
+    async def _read(self, limit: int) -> bytes:
+        return b"".join([part async for part in self._chunks(limit)])
 
     async def chunks(self, limit_mib: int) -> AsyncIterator[bytes]:
         """The body as it comes. Raises `TooLarge` as soon as it is known to be over the limit."""
-        refused = TooLarge(f"the body is larger than {limit_mib} MiB", remedy="send less, or raise the limit")
-        if (self.request.content_length or 0) > limit_mib * MIB:
+        async for part in self._chunks(limit_mib * MIB):
+            yield part
+
+    async def _chunks(self, limit: int) -> AsyncIterator[bytes]:
+        size = f"{limit // MIB} MiB" if limit >= MIB else f"{limit // 1024} KiB"
+        refused = TooLarge(f"the body is larger than {size}", remedy="send less, or raise the limit")
+        if (self.request.content_length or 0) > limit:
             raise refused
         seen = 0
         async for part in self.parts():
             seen += len(part)
-            if seen > limit_mib * MIB:
+            if seen > limit:
                 raise refused
             yield part
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body as it comes, without limit. Raises `TooSlow` when nothing does, and `Invalid` when it is not coded as it says."""
+        """The body as it comes, without limit. Raises `TooSlow` when it comes too slowly, and `Invalid` when it is not coded as it says.
+
+        What counts is how long it was waited for: a sender is not to blame for what we take to work on it.
+        """
+        settings = self.core.settings.connections
+        clock = asyncio.get_running_loop().time
+        left_s = settings.body_s if self.known else SMALL_S
         try:
             while True:
-                async with asyncio.timeout(IDLE_S):
+                begun_s = clock()
+                async with asyncio.timeout(left_s):
                     part = await self.request.content.read(READ_BYTES)
                 if not part:
                     return
+                left_s += len(part) / settings.body_rate - (clock() - begun_s)
                 yield part
         except TimeoutError:
-            raise TooSlow(f"nothing has come for {IDLE_S:g} s", remedy="send the rest sooner") from None
+            raise TooSlow(
+                f"the body comes at less than {settings.body_rate} bytes a second",
+                remedy="send it sooner, or have connections.body_s raised",
+            ) from None
         except (web.RequestPayloadError, ContentEncodingError) as error:
             raise Invalid(f"the body is broken: {error}", field="$") from None
 
@@ -177,6 +203,17 @@ def require_type(request: web.Request, *allowed: str) -> str:
             f"the body is {request.content_type}", field="Content-Type", remedy=f"send {' or '.join(allowed)}"
         )
     return request.content_type
+
+
+def refuse_coding(request: web.Request) -> None:
+    """Raise `WrongContentType` for a coded body: what is small as it comes could be of any size as it is read."""
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise WrongContentType(
+            f"the body is coded as {coding[:40]!r}",
+            field="Content-Encoding",
+            remedy="send it as it is, without Content-Encoding",
+        )
 
 
 def decode_json(data: bytes) -> object:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
+from federator.api.listening import connection_of
 from federator.kernel import errors
 from federator.telemetry import METRICS, get_logger
 from federator.wire.http import Problem
@@ -109,10 +110,30 @@ async def answer_problems(
         gone: web.StreamResponse | None = request.get(STARTED)
         response = gone or web.Response(status=499, reason="Client Closed Request")
     except Exception as error:  # noqa: BLE001 - this is where everything ends
+        if isinstance(error, errors.Unauthenticated):
+            note_refusal(request, _by(request, route))
         response = _answer(request, error)
     METRICS.observe("federator_http_request_seconds", clock() - begun, method=method, route=route)
     METRICS.count("federator_http_requests_total", method=method, route=route, status=str(response.status))
     return response
+
+
+def note_refusal(request: web.Request, by: str) -> None:
+    """Count a sign-in that has failed; the log has one line a minute for each address, and never what was shown."""
+    METRICS.count("federator_sign_ins_failed_total", by=by)
+    connection = connection_of(request)
+    if connection is not None:
+        connections = connection.connections
+        address = connections.origin(connection.address, request.headers.get("X-Forwarded-For", ""))
+        connections.refused.note(address, connections.now())
+
+
+def _by(request: web.Request, route: str) -> str:
+    if "Authorization" not in request.headers:
+        return "nobody"
+    if route.startswith("/agent/"):
+        return "join" if route.endswith(("/join", "/key")) else "agent"
+    return "person"
 
 
 def _answer(request: web.Request, error: Exception) -> web.StreamResponse:

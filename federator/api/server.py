@@ -5,24 +5,30 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from federator.api.access import admit
+from federator.api.connections import Connections
 from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
+from federator.api.listening import attend
 from federator.api.problems import answer_problems
 from federator.api.routes import ROUTES
 from federator.api.table import Route
 from federator.api.transfers import TRANSFERS, Transfers
 from federator.assembly import Core
+from federator.control.record.records import Changes
+from federator.model.identity import Token
 
 TIME_HEADER = "X-Federator-Time"
 """The dispatcher's time in every answer: demonstrations run on a scaled clock, and people's clocks are wrong."""
 
 
-def build_app(core: Core) -> web.Application:
-    """The HTTP API of a dispatcher. The caller serves it, and starts and stops the core."""
+def build_app(core: Core, connections: Connections | None = None) -> web.Application:
+    """The HTTP API of a dispatcher. The caller serves it, over these connections if it is known, and starts and stops the core."""
     feeds = Feeds(core.records)
-    app = web.Application(middlewares=[answer_problems])
+    app = web.Application(middlewares=[attend, answer_problems])
     limits = core.settings.limits
     app[TRANSFERS] = Transfers(limits.transfers, limits.transfers_each)
+    if connections is not None:
+        _end_with_credentials(core, connections, app)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _serve(core, feeds, route))
 
@@ -37,6 +43,21 @@ def build_app(core: Core) -> web.Application:
     app.on_response_prepare.append(tell_time)
     app.on_shutdown.append(let_go)
     return app
+
+
+def _end_with_credentials(core: Core, connections: Connections, app: web.Application) -> None:
+    """What is open by a token ends when the token does, and not with the next look at all connections."""
+
+    def on_change(changes: Changes) -> None:
+        if any(isinstance(row, Token) for row in changes.rows.values()):
+            connections.check_credentials()
+
+    unsubscribe = core.records.subscribe(on_change)
+
+    async def let_go(_app: web.Application) -> None:
+        unsubscribe()
+
+    app.on_shutdown.append(let_go)
 
 
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

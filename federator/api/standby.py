@@ -9,6 +9,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from federator.api.exchange import json_response
+from federator.api.listening import attend
 from federator.api.problems import answer_problems
 from federator.control.record.leadership import Term
 from federator.kernel.errors import NotLeading
@@ -19,7 +20,7 @@ LEADER_HEADER = "X-Federator-Leader"
 
 def build_standby(leader: Callable[[], Term | None], trouble: Callable[[], str]) -> web.Application:
     """The API of a dispatcher that stands by. `leader`: who led when it last looked; `trouble`: why it cannot take over itself, if so."""
-    app = web.Application(middlewares=[answer_problems])
+    app = web.Application(middlewares=[attend, answer_problems])
 
     def name() -> str:
         term = leader()

@@ -92,15 +92,20 @@ class Hub:
         for session in tuple(self._sessions.values()):
             session.end(Ended("shutting-down", "the dispatcher stops", retry_after_s=1.0))
 
-    async def serve(self, pipe: Pipe) -> None:
-        """One connection from its first message to its end. Never raises for what the other side does."""
+    async def serve(
+        self, pipe: Pipe, judged: Callable[[Session | None], None] = lambda _session: None
+    ) -> None:
+        """One connection from its first message to its end. Never raises for what the other side does.
+
+        `judged` is called with the session when the agent's key is proven, where it may raise ConnectionError; with None when it is not.
+        """
         session: Session | None = None
         try:
             try:
                 async with asyncio.timeout(HANDSHAKE_S):
                     arrival = await self._arrive(pipe)
                 session = self._open(arrival, pipe)
-                ended = await self._run(session)
+                ended = await self._run(session, judged)
             except Ended as reason:
                 ended = reason
             except TimeoutError:
@@ -108,7 +113,11 @@ class Hub:
             except ConnectionError:
                 ended = Ended("disconnected")
             METRICS.count("federator_link_ended_total", cause=ended.cause)
-            log.info("session ended", member=session.member if session else "", cause=ended.cause)
+            if session is not None:
+                # Strangers could fill the log; they are counted.
+                log.info("session ended", member=session.member, cause=ended.cause)
+            if session is None and ended.cause == "unauthenticated":
+                judged(None)
             if ended.refusal is not None:
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     await send(pipe, ended.refusal)
@@ -152,10 +161,11 @@ class Hub:
         self._inventory.closed(session.member, session.id, stopped=session.said_goodbye)
         METRICS.set("federator_link_sessions", len(self._sessions))
 
-    async def _run(self, session: Session) -> Ended:
+    async def _run(self, session: Session, judged: Callable[[Session | None], None]) -> Ended:
         """Serve until something ends the session; returns what."""
         loops: list[asyncio.Task[None]] = []
         try:
+            judged(session)
             welcome = link.Welcome(
                 session=session.id,
                 ticket=session.ticket,

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from federator.api.exchange import READ_BYTES
+from federator.api.exchange import READ_BYTES, SMALL_BYTES, Call
 from federator.api.transfers import TRANSFERS, Transfers
 from federator.kernel.errors import Invalid
 from federator.kernel.ids import content_hash
@@ -18,8 +18,10 @@ from federator.kernel.tars import HEADER_BYTES, members
 from federator.settings import LimitSettings
 from federator.store.blobs import FileBlobs, MemoryBlobs
 from federator.store.drafts import MemoryDraft
+from federator.wire.http import TokenRequest
 from federator_agent import archives
-from tests.integration.api.rig import Rig, archive
+from tests.attacks.test_connections import port
+from tests.integration.api.rig import ROOT, Rig, archive
 from tests.integration.api.test_agents import placed
 from tests.support.waiting import until
 
@@ -110,6 +112,56 @@ async def test_one_user_cannot_take_all_places_for_uploads(rig: Rig) -> None:
     go_on.set()
     assert [answer.status for answer in await asyncio.gather(*held)] == [201, 201]
     assert transfers.present == 0
+
+
+@pytest.mark.parametrize("path", ["/agent/v1/join", "/agent/v1/key"])
+@pytest.mark.parametrize("told", [True, False])
+async def test_where_no_one_is_known_a_body_is_small(rig: Rig, path: str, told: bool) -> None:
+    """An unknown field with a name of megabytes took seconds to be refused, and no token to send."""
+    made = await rig.world.core.admission.create_token(ROOT, TokenRequest(site="north", kind="onprem"))
+    data = b'{"' + b"x" * SMALL_BYTES + b'": 1}'
+    headers = {"Authorization": f"Bearer {made.secret}", "Content-Type": "application/json"}
+    answer = await rig.ask("POST", path, None, headers=headers, data=data if told else chunked(data))
+    assert answer.status == 413
+    assert answer.problem["detail"] == "the body is larger than 16 KiB"
+
+
+async def test_an_agent_shows_its_token_before_its_body_is_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(self: Call, limit: int) -> bytes:
+        raise AssertionError("a body was read of somebody without a token")
+
+    monkeypatch.setattr(Call, "_read", read)
+    headers = {"Authorization": "Bearer never-made"}
+    assert (await rig.ask("POST", "/agent/v1/join", None, headers=headers, json={})).status == 401
+    assert (await rig.ask("POST", "/agent/v1/join", None, json={})).status == 401
+    assert (await rig.ask("POST", "/v1/jobs", None, json={"run": "true"})).status == 401
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "x-gzip, gzip"])
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/jobs"), ("PUT", "/v1/blobs/" + "0" * 64), ("POST", "/agent/v1/key")]
+)
+async def test_no_body_is_inflated(rig: Rig, method: str, path: str, coding: str) -> None:
+    """A request of 15 KB was 16 MB when it was read."""
+    body = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {rig.secrets['ada']}\r\n"
+    body += f"Content-Type: application/json\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\n{{}}"
+    async with port(rig) as served:
+        reader = await served.say(body.encode())
+        assert b" 415 " in await reader.readline()
+        answer = await reader.readuntil(b"}")
+        assert b"send it as it is, without Content-Encoding" in answer
+
+
+async def test_a_body_that_comes_drop_by_drop_is_refused(rig: Rig) -> None:
+    head = "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+    head += f"Authorization: Bearer {rig.secrets['ada']}\r\n\r\n{{"
+    async with port(rig, body_s=0.1) as served:
+        reader = await served.say(head.encode())
+        assert b" 408 " in await reader.readline()
+        answer = await reader.readuntil(b"}")
+        assert b"less than 1024 bytes a second" in answer
 
 
 # ---------------------------------------------------------------------------------------- archives that expand

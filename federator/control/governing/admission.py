@@ -148,6 +148,11 @@ class Admission(Tokens):
         await self.records.transact(compute)
         return answers[0]
 
+    def require_join_token(self, secret: str) -> None:
+        """Look at a join token before anything else is read. Raises `Unauthenticated` for one that is unknown."""
+        if digest_of(secret) not in self.records.join_tokens:
+            raise Unauthenticated(REFUSED, remedy="ask for a join token: federator token create --site NAME")
+
     def verify_session(self, member_id: str, challenge: Challenge, signature: str) -> Member:
         """The member that signed the challenge. Raises `Unauthenticated`, in the same words for unknown members and wrong keys."""
         member = self.records.members.get(member_id)

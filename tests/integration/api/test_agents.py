@@ -130,7 +130,8 @@ async def test_a_rented_machine_joins_as_its_leases_member_at_its_market_whateve
 
 @pytest.mark.parametrize("key", ["", "zz", "00", "0" * 63])
 async def test_a_key_that_is_none_is_refused(rig: Rig, key: str) -> None:
-    headers = {"Authorization": "Bearer x"}
+    made = await rig.world.core.admission.create_token(ROOT, TokenRequest(site="north", kind="onprem"))
+    headers = {"Authorization": f"Bearer {made.secret}"}
     answer = await rig.ask("POST", "/agent/v1/join", None, json={"public_key": key}, headers=headers)
     assert answer.status == 400
     assert answer.problem["field"] == "$.public_key"

@@ -9,13 +9,12 @@ import tarfile
 import msgspec
 import pytest
 
-from federator.api import exchange
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
 from federator.control.record.leadership import LEADER_KEY
 from federator.model.identity import Role
 from federator.ports import Put, Transaction
-from federator.settings import LimitSettings
+from federator.settings import ConnectionSettings, LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
 from tests.integration.api.rig import PEOPLE, ROOT, Answer, HttpAgent, Rig, archive
@@ -244,10 +243,9 @@ async def test_hundreds_who_never_finish_their_request_keep_nobody_waiting(rig: 
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
-async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(exchange, "IDLE_S", 0.1)
+async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(rig: Rig, kind: str) -> None:
+    settings = rig.world.core.settings
+    rig.world.core.settings = msgspec.structs.replace(settings, connections=ConnectionSettings(body_s=0.1))
     reader, writer = await raw(rig, post(rig, 1000, kind) + b'{"run":')
     answer = b""
     async with asyncio.timeout(PATIENCE_S):
