@@ -8,14 +8,16 @@ import contextlib
 import gzip
 import hashlib
 import io
-import json
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from federator.model.capacity import Pool, Shape
+from federator.model.sites import SiteReport
 from federator.wire import link
 
 LIMIT_S = 15.0
@@ -36,7 +38,7 @@ class Attacker:
             await self._send("POST", "/v1/preview", {"run": "x", "image": "a" + "_" * 47 + "!"})
 
     async def report(self) -> None:
-        """An agent that reports 20 million hosts."""
+        """An agent that reports 13 million hosts."""
         key = Ed25519PrivateKey.generate()
         public = key.public_key().public_bytes_raw().hex()
         headers = {"Authorization": f"Bearer {self.join_token}"}
@@ -50,16 +52,25 @@ class Attacker:
             signature = key.sign(link.challenge_bytes(challenge, member)).hex()
             await socket.send_str(link.encode(link.Proof(signature)).decode())
             await socket.receive_str()
-            pools = [
-                {
-                    "name": f"p{number}",
-                    "shapes": [{"count": 100_000, "cpus": 8, "memory_mib": 2**15, "gpus": 8}],
-                }
+            hosts = Shape(gpus=8, cpus_milli=64_000, memory_mib=2**18, count=65_536)
+            pools = tuple(
+                Pool(
+                    name=f"p{number}",
+                    model="A100",
+                    gpu_memory_mib=81_920,
+                    nodes=65_536,
+                    gpus_per_node=8,
+                    cpus_milli_per_node=64_000,
+                    memory_mib_per_node=2**18,
+                    free=(hosts,),
+                    lent_gpus=524_288,
+                )
                 for number in range(200)
-            ]
-            report = {"type": "Report", "report": {"seq": 1, "at": 0.0, "pools": pools}}
-            await socket.send_str(json.dumps(report))
-            await socket.receive()
+            )
+            report = link.Report(SiteReport(taken_at=time.time(), pools=pools))
+            await socket.send_str(link.encode(report).decode())
+            async for _ in socket:
+                pass  # until it is refused, or the time is over
 
     async def stranger(self) -> None:
         """An unknown field of 16 MB, gzipped, without a token."""
