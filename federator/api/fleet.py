@@ -5,7 +5,7 @@ import msgspec
 from federator.api.exchange import Call
 from federator.model.sites import Site
 from federator.wire.governing import Approval, BurstStatus
-from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow
+from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow, StatementRow
 
 
 class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,6 +97,20 @@ async def revoke_key(call: Call) -> None:
     member = call.path("member")
     await call.core.sites.revoke(call.caller, call.path("name"), member)
     call.core.hub.dismiss(member, "an administrator has revoked this agent's key")
+
+
+class StatementQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of what time: seconds since the epoch, `until` not included; left out: to now."""
+
+    since: float = 0.0
+    until: float | None = None
+
+
+async def statement(call: Call) -> list[StatementRow]:
+    """What was used at a site, and what that cost."""
+    call.core.sites.allow(call.caller, call.path("name"))
+    query = call.query(StatementQuery)
+    return await call.core.views.statement(call.path("name"), query.since, query.until)
 
 
 async def trust_member(call: Call) -> None:

@@ -8,6 +8,7 @@ from federator.api.aside import aside
 from federator.api.exchange import Call, Cursor
 from federator.control.governing.tokens import duration_s
 from federator.model.events import LedgerEntry
+from federator.model.identity import Role
 from federator.model.rules import PolicySet
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
 from federator.wire.governing import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
@@ -15,10 +16,11 @@ from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenR
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Lines of `job`, from `since` (seconds since the epoch) on, after the line `after`."""
+    """Lines of `job`, or of `site`, from `since` (seconds since the epoch) on, after the line `after`."""
 
     since: float = 0.0
     job: str = ""
+    site: str = ""
     after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
@@ -95,10 +97,13 @@ async def replay(call: Call) -> ReplayResult:
 
 
 async def ledger(call: Call) -> list[LedgerEntry]:
-    """Who did what, what was used, and what it cost; oldest first."""
-    query = call.query(LedgerQuery)
+    """Who did what, what was used, and what it cost; oldest first. A site-admin sees what is of his site."""
+    query, site = call.query(LedgerQuery), call.query(LedgerQuery).site
+    if call.caller.role is Role.SITE_ADMIN:
+        site = site or call.caller.site or ""
+        call.core.sites.allow(call.caller, site)
     return await call.core.views.ledger(
-        after=query.after, limit=query.limit, job=query.job, since=query.since
+        after=query.after, limit=query.limit, job=query.job, site=site, since=query.since
     )
 
 

@@ -70,6 +70,7 @@ ROUTES = (
     # What there is
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
+    Route("GET", "/v1/sites/{name}/statement", fleet.statement, PERSON, "What was used at a site, by owner, queue and GPU model", SITE_ADMIN, query=fleet.StatementQuery, answer=list[http.StatementRow]),
     Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=fleet.DrainRequest, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=fleet.EvictRequest, answer=fleet.Evicted),
@@ -99,7 +100,7 @@ ROUTES = (
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult),
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
-    Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger", PLATFORM, query=governance.LedgerQuery, answer=list[LedgerEntry]),
+    Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger; as a site's admin, what is of that site", (*PLATFORM, *SITE_ADMIN), query=governance.LedgerQuery, answer=list[LedgerEntry]),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),

@@ -22,6 +22,7 @@ from federator.wire.http import (
     PoolRow,
     QueueRow,
     SiteRow,
+    StatementRow,
     TokenRow,
 )
 
@@ -278,6 +279,18 @@ def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:
         Column("STAGES", lambda row: row.stages, least=90),
         Column("GAP", lambda row: f"{100 * row.proof.gap:.2f} %" if row.proof else "", wide=True, right=True),
         Column("SIZE", lambda row: f"{row.size_bytes / 1024:.1f} KiB", wide=True, right=True),
+    )
+
+
+def statement_columns() -> tuple[Column[StatementRow], ...]:
+    """What was used at a site."""
+    return (
+        Column("OWNER", lambda row: row.owner),
+        Column("QUEUE", lambda row: row.queue),
+        Column("MODEL", lambda row: row.model or NONE),
+        Column("ATTEMPTS", lambda row: str(row.attempts), right=True),
+        Column("GPU-H", lambda row: f"{row.gpu_s / 3600:.2f}", right=True),
+        Column("USD", lambda row: f"{row.usd:.2f}", right=True),
     )
 
 

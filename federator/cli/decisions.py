@@ -13,11 +13,10 @@ from federator.cli.columns import action_columns, decision_columns, ledger_colum
 from federator.cli.layout import table
 from federator.cli.output import Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
-from federator.cli.phrases import counted, usd, when_exactly
+from federator.cli.phrases import counted, instant_at, usd, when_exactly
 from federator.cli.replaying import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import parse_instant
 from federator.model.events import LedgerEntry
 from federator.model.outlook import Proof
 from federator.model.plans import Plan
@@ -131,6 +130,7 @@ def ledger(
     *,
     since: str | None = None,
     job: str | None = None,
+    site: str | None = None,
     after: str | None = None,
     limit: int = 100,
     all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
@@ -145,6 +145,8 @@ def ledger(
         Only from this instant on, such as 2026-12-01T00:00:00Z.
     job:
         Only of this job.
+    site:
+        Only of this site. A site's admin sees his site's only.
     after:
         Only after this entry: the id of the last one of the page before.
     limit:
@@ -154,17 +156,14 @@ def ledger(
     """
     if limit < 1:
         raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
-    try:
-        since_at = parse_instant(since) if since else None
-    except ValueError as error:
-        raise Invalid(str(error), field="--since") from None
+    since_at = instant_at(since, "--since") if since else None
 
     async def collect(client: "Client") -> list[LedgerEntry]:
         found: list[LedgerEntry] = []
         last = after
         while all or len(found) <= limit:
             size = LEDGER_PAGE if all else min(limit + 1 - len(found), LEDGER_PAGE)
-            page = await client.ledger(since=since_at, job=job, after=last, limit=size)
+            page = await client.ledger(since=since_at, job=job, site=site, after=last, limit=size)
             found += page
             if len(page) < size:
                 break

@@ -1,6 +1,7 @@
 """Numbers as people read them: times relative to now, money, GPUs."""
 
-from federator.kernel.quantities import format_duration, format_instant
+from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_duration, format_instant, parse_instant
 
 NONE = "-"
 
@@ -77,3 +78,11 @@ def _coarse(seconds: float) -> float:
     size = abs(seconds)
     step = 1 if size < 3600 else 60 if size < 2 * 86400 else 3600
     return round(seconds / step) * step if size >= 1 else seconds
+
+
+def instant_at(text: str, option: str) -> float:
+    """What a person has written for an option that takes an instant, in seconds since the epoch. Raises `Invalid`."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise Invalid(str(error), field=option) from None

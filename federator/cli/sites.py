@@ -14,10 +14,11 @@ from federator.cli.columns import (
     part_columns,
     pool_columns,
     site_columns,
+    statement_columns,
 )
 from federator.cli.layout import table
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, width
-from federator.cli.phrases import NONE, counted, duration, plain, when
+from federator.cli.phrases import NONE, counted, duration, instant_at, plain, when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
@@ -173,6 +174,32 @@ def revoke(site: str, *, member: str, connection: Connection = HERE) -> None:
     """
     ask(connection, lambda client: client.revoke_key(site, member))
     print(f"the key of {plain(member)} is revoked; what runs there goes on")
+
+
+@app.command
+def statement(
+    site: str,
+    *,
+    since: str = "",
+    until: str = "",
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """What was used at a site, by owner, queue and GPU model, and what it cost. For the site's admin.
+
+    Parameters
+    ----------
+    site:
+        Its name.
+    since:
+        From this instant on, such as 2026-11-01T00:00:00Z; without it, all that the ledger holds.
+    until:
+        Up to this instant; without it, now.
+    """
+    since_at = instant_at(since, "--since") if since else 0.0
+    until_at = instant_at(until, "--until") if until else None
+    rows, _ = ask(connection, lambda client: client.statement(site, since=since_at, until=until_at))
+    show_rows(rows, statement_columns(), output, empty="nothing was used there in that time")
 
 
 @app.command

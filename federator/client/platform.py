@@ -25,6 +25,7 @@ from federator.wire.http import (
     Overview,
     QueueRow,
     SiteRow,
+    StatementRow,
     TokenAnswer,
     TokenRequest,
     TokenRotation,
@@ -111,6 +112,13 @@ class PlatformVerbs:
         """Trust a member's key no more. What runs there goes on; its host may join again by a token that is made for it."""
         path = _site(name, f"/members/{quote(member, safe='')}/revoke")
         await self.transport.call("POST", path, type(None))
+
+    async def statement(
+        self, name: str, *, since: float = 0.0, until: float | None = None
+    ) -> list[StatementRow]:
+        """What was used at a site between two instants (seconds since the epoch; None: now), by owner, queue and GPU model."""
+        query = {"since": str(since)} | ({} if until is None else {"until": str(until)})
+        return await self.transport.call("GET", _site(name, "/statement"), list[StatementRow], query=query)
 
     async def trust_member(self, name: str, member: str) -> None:
         """Let work start again at a member of which two agents were seen: an admin has looked which of them is the right one."""
@@ -225,6 +233,7 @@ class PlatformVerbs:
         *,
         since: float | None = None,
         job: str | None = None,
+        site: str | None = None,
         after: str | None = None,
         limit: int = 500,
     ) -> list[LedgerEntry]:
@@ -232,6 +241,7 @@ class PlatformVerbs:
         given = {
             "since": None if since is None else str(since),
             "job": job,
+            "site": site,
             "after": after,
             "limit": str(limit),
         }

@@ -35,6 +35,11 @@ class IdSource:
         return f"{prefix}-{_encode(value)}"
 
 
+def earliest(prefix: str, at: float) -> str:
+    """The id that all ids made at that time or later sort after, or are; `at` in seconds since the epoch."""
+    return f"{prefix}-{_encode(max(0, int(at * 1000)) << RANDOM_BITS)}"
+
+
 def _encode(value: int) -> str:
     """Two digits at a time: a submission takes three ids."""
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(5 * LENGTH - 10, -1, -10)])

@@ -263,6 +263,17 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """What who asks may do there."""
 
 
+class StatementRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator site statement`: what one owner has had at a site, by queue and GPU model. `usd`: what owned GPUs and rent came to."""
+
+    owner: str
+    queue: str
+    model: str
+    attempts: int = 0
+    gpu_s: float = 0.0
+    usd: float = 0.0
+
+
 class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `federator leases`."""
 

@@ -37,7 +37,7 @@ class Sites:
 
         Drained again, the new deadline counts: none, where none is given.
         """
-        self._allow(caller, name)
+        self.allow(caller, name)
         now = self._scribe.clock.now()
         by_at = moment_at(by, "$.by", now=now) if by else None
         because = f"{name} is drained by {caller.name}" + (f": {why}" if why else "")
@@ -61,7 +61,7 @@ class Sites:
 
     async def undrain(self, caller: Caller, name: str) -> Site:
         """Let work start there again; what was not told to leave yet stays."""
-        self._allow(caller, name)
+        self.allow(caller, name)
 
         def compute() -> Changes:
             changes = Changes()
@@ -91,7 +91,7 @@ class Sites:
         The next turn tells them (`federator.control.turns.closings`). Returns the jobs that leave. Raises `Invalid` without a reason, `NotFound`
         where the job does not run there.
         """
-        self._allow(caller, name)
+        self.allow(caller, name)
         self._site(name)
         if not why.strip():
             raise Invalid("is missing", field="$.why", remedy="say why; the jobs' owners are told")
@@ -144,7 +144,7 @@ class Sites:
         Jobs may start elsewhere; a gang that has ranks at other members too, once those are over. What jobs saved there is gone. Refused while the site, or that member,
         is connected, or comes back before all is given up: then it can answer for itself. Returns the placements given up. Should it come back, its copies are told to stop.
         """
-        self._allow(caller, name)
+        self.allow(caller, name)
         if not reason.strip():
             raise Invalid(
                 "a reason is needed", field="$.reason", remedy="say how you know that nothing runs there"
@@ -201,7 +201,7 @@ class Sites:
 
     async def revoke(self, caller: Caller, name: str, member: str) -> None:
         """Trust the member's key no more. What runs there goes on, and counts, until it is declared dead or its host joins again."""
-        self._allow(caller, name)
+        self.allow(caller, name)
 
         def compute() -> Changes:
             changes = Changes()
@@ -214,7 +214,7 @@ class Sites:
 
     async def trust(self, caller: Caller, name: str, member: str) -> None:
         """An admin has looked: the agent that holds the member's session is the right one, and the site takes work there again."""
-        self._allow(caller, name)
+        self.allow(caller, name)
 
         def compute() -> Changes:
             changes = Changes()
@@ -342,7 +342,8 @@ class Sites:
             )
         return [only]
 
-    def _allow(self, caller: Caller, name: str) -> None:
+    def allow(self, caller: Caller, name: str) -> None:
+        """Raise `Forbidden` unless the site is the caller's, or the caller an admin."""
         caller.require(Role.SITE_ADMIN)
         if caller.role is Role.SITE_ADMIN and caller.site != name:
             raise Forbidden(f"your token is for site {caller.site}, not {name}")

@@ -20,8 +20,9 @@ from federator.control.submitting.series import SeriesDesk
 from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
+from federator.kernel.ids import earliest
 from federator.model.capacity import LEASE_ENDED
-from federator.model.events import Event, LedgerEntry
+from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Part, Placement
@@ -40,6 +41,7 @@ from federator.wire.http import (
     Preview,
     QueueRow,
     SiteRow,
+    StatementRow,
 )
 from federator.wire.jobfile import JobRequest
 from federator.wire.widths import width_of, widths
@@ -263,17 +265,50 @@ class Views:
         ]
 
     async def ledger(
-        self, *, after: str | None = None, limit: int = 1000, job: str = "", since: float = 0.0
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        job: str = "",
+        site: str = "",
+        since: float = 0.0,
     ) -> list[LedgerEntry]:
         """Lines of the ledger, oldest first."""
         found: list[LedgerEntry] = []
-        async for data in self._rows("ledger/", f"ledger/{after}" if after else None):
-            entry = msgspec.json.decode(data, type=LedgerEntry)
-            if entry.at >= since and (not job or entry.job == job):
+        async for entry in self._ledger(after, since):
+            if (not job or entry.job == job) and (not site or entry.site == site):
                 found.append(entry)
             if len(found) >= limit:
                 break
         return found
+
+    async def statement(self, site: str, since: float, until: float | None) -> list[StatementRow]:
+        """What was used at a site, and what that cost, by owner, queue and GPU model; the most GPU time first."""
+        self.site(site)
+        used: dict[tuple[str, str, str], StatementRow] = {}
+        async for entry in self._ledger(None, since):
+            if until is not None and entry.at >= until:
+                continue
+            if entry.site == site and entry.kind in (LedgerKind.USAGE, LedgerKind.MONEY):
+                key = (entry.owner, entry.queue, entry.model)
+                row = used.get(key) or StatementRow(owner=entry.owner, queue=entry.queue, model=entry.model)
+                used[key] = StatementRow(
+                    owner=row.owner,
+                    queue=row.queue,
+                    model=row.model,
+                    attempts=row.attempts + (entry.kind is LedgerKind.USAGE),
+                    gpu_s=row.gpu_s + entry.gpu_s,
+                    usd=row.usd + entry.usd,
+                )
+        return sorted(used.values(), key=lambda row: (-row.gpu_s, row.owner, row.queue, row.model))
+
+    async def _ledger(self, after: str | None, since: float) -> AsyncIterator[LedgerEntry]:
+        """Lines from that moment on: ids are in the order of their time, so nothing before it is read."""
+        after = max(after or "", earliest("le", since)) if since > 0 else after
+        async for data in self._rows("ledger/", f"ledger/{after}" if after else None):
+            entry = msgspec.json.decode(data, type=LedgerEntry)
+            if entry.at >= since:
+                yield entry
 
     async def _rows(self, prefix: str, after: str | None) -> AsyncIterator[bytes]:
         while True:
