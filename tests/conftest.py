@@ -44,6 +44,10 @@ settings.register_profile("ci", settings.get_profile("home"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 
+# Jobs of tests leave their marks where the test looks: in shared folders, read and written by one user. Tests of isolation say otherwise in their site files.
+os.environ.setdefault("FEDERATOR_ISOLATION", "shared")
+
+
 @pytest.fixture(autouse=True)
 def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse connections to any other machine: a test that needs one would pass or fail by somebody else's network."""

@@ -105,15 +105,17 @@ def job_file() -> str:
 
 def site_file() -> str:
     """The agent's `site.yaml`, key by key."""
-    from federator_agent import config
+    from federator_agent import config, lent
     from federator_agent.kube import settings as kube_settings
+    from federator_agent.local import isolation
     from federator_agent.slurm import settings as slurm_settings
 
     written_fields.check("SITE_FILE", written_fields.SITE_FILE, config.SITE_KEYS)
     written_fields.check("pools", written_fields.SITE_FILE_PARTS["pools"], config.POOL_KEYS)
     written_fields.check("kube", written_fields.SITE_FILE_PARTS["kube"], kube_settings.KEYS)
+    written_fields.check("isolation", written_fields.SITE_FILE_PARTS["isolation"], isolation.KEYS)
     written_fields.check("slurm", written_fields.SITE_FILE_PARTS["slurm"], slurm_settings.KEYS)
-    written_fields.check("lend", written_fields.SITE_FILE_PARTS["lend"], config.LEND_KEYS)
+    written_fields.check("lend", written_fields.SITE_FILE_PARTS["lend"], lent.LEND_KEYS)
     return page([
         "# The site file",
         ("`site.yaml` at the agent says what the site is and what of it the federation may use. The site has the last word: "

@@ -117,6 +117,7 @@ SITE_FILE = (
     Written("secrets", "`{wandb: /etc/federator/wandb.env}`", "none", "By name, what jobs that ask for it get as variables: a file of `NAME=value` lines, on a Kubernetes site a Secret of the namespace. Long: `{file: …}` or `{kubernetes: …}`, with `queues: [research]` whose jobs get it."),
     Written("data_addresses", "`[s3://public, {address: s3://genomics, queues: [research]}]`", "all", "Which addresses jobs may name for inputs and checkpoints: these and all below them; an entry with `queues` for the jobs of those alone, and all below. `[]`: none."),
     Written("data_networks", "`[10.20.0.0/16]`", "none", "Networks of the site's own from whose servers inputs are fetched by `http(s)`. Without a word of it only the public Internet is asked: no address of the host itself, of a private network, or of a cloud's metadata service, whatever name stands for it."),
+    Written("isolation", "`shared-trust`", "the strongest mode that works", "How jobs are kept apart from each other and from the agent, where they are processes of this host: `users`, `sandbox` or `shared-trust`; or a mapping, see below."),
     Written("inputs_cache", "`500GiB`", "half of the file system", "How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read."),
     Written("state_dir", "`/var/lib/federator-agent`", "`/var/lib/federator-agent`", "Where identity, running work and unsent results live."),
     Written("host_key", "`/etc/federator/host.key`", "`host.key` in `state_dir`", "File of the host's second key, made when it joins. It signs for a change of the agent's key: on another disk, or where only root reads, a stolen copy of `state_dir` changes nothing."),
@@ -135,6 +136,14 @@ SITE_FILE_PARTS = {
         Written("cpus_per_node", "`64`", "as found", "Cores of each."),
         Written("memory_per_node", "`512GiB`", "as found", "Memory of each."),
         Written("shared", "`2`", "0", "So many GPUs of each are shared: they make a pool of their own, `NAME-shared`, for jobs that ask for a part of a GPU. `lend` names it by that."),
+    ),
+    "isolation": (
+        Written("mode", "`users`", "the strongest that works", "`users`: the agent is root, each job runs as a Unix user of its own in namespaces of its own. `sandbox`: in namespaces, as the agent's user. Both want bubblewrap. `shared-trust`: nothing keeps jobs apart. With a mode that does not work the agent does not start."),
+        Written("users", "`{ada: ada}`", "none", "Owners in the federation, each with the account of this host that their jobs run as."),
+        Written("range", "`200000-265535`", "`200000-265535`", "User ids for all other jobs, one for each placement. Nobody else on the host has them; of two agents on one host each has its own."),
+        Written("shared", "`[/scratch]`", "none", "Folders that jobs use as the host has them, although they lie where jobs see nothing (the agent's home, `/tmp`, `/run`) or, in a sandbox, may write nothing."),
+        Written("processes", "`16384`", "`16384`", "Most processes and threads of a job's user; in a sandbox of each rank."),
+        Written("trusts", "`[owner:ada, queue:research]`, `['*']`", "the administrators of the federation and of the site", "With `shared-trust`: whose work is taken, by owner or by queue with all below it; `*`: everybody's."),
     ),
     "slurm": (
         Written("shared_dir", "`/shared/federator`", "–", "A directory of this agent's alone that the nodes see under the same path. Needed."),

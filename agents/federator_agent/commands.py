@@ -29,9 +29,10 @@ from federator_agent.joining import change_key, reason
 from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys, public
 from federator_agent.kube import checks as kube_checks
-from federator_agent.local.confinement import Launch
+from federator_agent.local.confinement import Launch, be_untraceable
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
+from federator_agent.runtimes import keeping_apart
 from federator_agent.slurm import checks as slurm_checks
 from federator_agent.spool import Identity, Spool, write_durably
 
@@ -125,6 +126,7 @@ def _join(
 
 def serve(options: argparse.Namespace) -> int:
     """Run the agent until TERM or INT; what runs here goes on without it."""
+    be_untraceable()
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     spool.lock()
@@ -199,8 +201,8 @@ def check(options: argparse.Namespace) -> int:
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
     failures = [
-        *_check_gpus(settings), *_check_kube(settings), *_check_slurm(settings), _check_shim(settings),
-        _check_dispatcher(settings, options),
+        *_check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_slurm(settings),
+        _check_shim(settings), _check_dispatcher(settings, options),
     ]  # fmt: skip
     for failure in failures:
         _say(failure if failure.startswith(_NO_FAILURE) else f"FAIL  {failure}")
@@ -227,6 +229,18 @@ def _check_gpus(settings: AgentSettings) -> list[str]:
         return [f"ok    GPUs are taken from the site file: {error}"]
     except nvml.DriverTrouble as error:
         return [str(error)]
+
+
+def _check_isolation(settings: AgentSettings) -> list[str]:
+    """How jobs are kept apart here; where they are not, why, and whose are taken."""
+    if settings.kube is not None or settings.slurm is not None:
+        return []
+    try:
+        Spool(settings.state_dir)
+        found = keeping_apart(settings)
+    except (FederatorError, OSError) as error:
+        return [error.describe() if isinstance(error, FederatorError) else f"state_dir: {error}"]
+    return [f"{'ok   ' if found.apart else 'WARN '} isolation {found.describe()}"]
 
 
 def _check_shim(settings: AgentSettings) -> str:

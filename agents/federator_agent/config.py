@@ -8,7 +8,6 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -20,12 +19,15 @@ from federator.wire import fields
 from federator.wire.accelerators import read_model
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
-from federator_agent.core.lending import HostPool, Hours, Lending, Site, is_of, with_shares
+from federator_agent.core.lending import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.allowed import parse as parse_addresses
 from federator_agent.data.reach import read_networks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
+from federator_agent.lent import parse as parse_lend
+from federator_agent.local.isolation import Isolation
+from federator_agent.local.isolation import read as read_isolation
 from federator_agent.secrets import Secret
 from federator_agent.secrets import parse as parse_secrets
 from federator_agent.slurm.settings import SlurmSettings
@@ -43,19 +45,17 @@ DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
     "state_dir", "host_key", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
-    "data_addresses", "data_networks",
+    "data_addresses", "data_networks", "isolation",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = (
     "name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node", "shared",
 )  # fmt: skip
-LEND_KEYS = ("gpus", "pools", "hours", "timezone", "queues")
 _PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
     "FEDERATOR_INSTANCE_DIR",  # by which the local provider finds what is left of a dead machine
 )  # fmt: skip
 _PROXIES = ("https_proxy", "http_proxy", "no_proxy")
-_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")
 _MAX_MIB = 2**30
 
 
@@ -98,6 +98,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Networks that inputs are fetched from by http(s), beside the public Internet."""
     secrets: dict[str, Secret] = {}
     """Which secrets jobs may ask for by name, and where they are."""
+    isolation: Isolation = Isolation()
+    """How jobs that are processes of this host are kept apart."""
     proxies: dict[str, str] = {}
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
@@ -159,6 +161,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         address=_address(top["address"]) if "address" in top else "",
         join_token=fields.text(top["join_token"], "$.join_token") if "join_token" in top else "",
         environment=_passed_on(environ),
+        clock=_clock(top.get("clock", "system")),
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
         inputs_cache_bytes=_inputs_cache(top),
@@ -167,6 +170,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         else None,
         data_networks=read_networks(top.get("data_networks", []), "$.data_networks"),
         secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
+        isolation=read_isolation(top, environ),
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         notices=_notices(environ),
         watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,
@@ -178,8 +182,6 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
     if "host_key" in top:
         host_key = Path(fields.text(top["host_key"], "$.host_key")).absolute()
         settings = msgspec.structs.replace(settings, host_key=host_key)
-    if "clock" in top:
-        settings = msgspec.structs.replace(settings, clock=_clock(top["clock"]))
     if "report_every" in top:
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)
@@ -203,7 +205,7 @@ def _site(top: Mapping[str, object]) -> Site:
     return Site(
         name=fields.name(top["site"], "$.site"),
         pools=pools,
-        lend=_lend(fields.mapping(top.get("lend", {}), "$.lend"), names),
+        lend=parse_lend(fields.mapping(top.get("lend", {}), "$.lend"), names),
         labels=labels,
         price_usd_gpu_h=None if price is None else fields.money_usd(price, "$.price_per_gpu_hour"),
     )
@@ -310,44 +312,6 @@ def _memory_mib(pool: Mapping[str, object], path: str, nodes: int) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 // nodes
 
 
-def _lend(lend: Mapping[str, object], pools: tuple[str, ...] | None) -> Lending:
-    """`pools`: the names that there are; None: the cluster knows."""
-    fields.known_only(lend, "$.lend", LEND_KEYS)
-
-    def pool(name: object, path: str) -> str:
-        return fields.name(name, path) if pools is None else fields.one_of(name, path, pools)
-
-    limits = fields.mapping(lend.get("gpus", {}), "$.lend.gpus")
-    for name in limits:
-        pool(name, f"$.lend.gpus.{name}")
-    return Lending(
-        gpus={
-            name: fields.whole(limit, f"$.lend.gpus.{name}", low=0, high=10_000_000)
-            for name, limit in limits.items()
-        },
-        pools=fields.words(lend.get("pools", ()), "$.lend.pools", pool),
-        hours=_hours(lend),
-        queues=fields.words(lend.get("queues", ()), "$.lend.queues", fields.queue),
-    )
-
-
-def _hours(lend: Mapping[str, object]) -> Hours | None:
-    if "hours" not in lend:
-        return None
-    match = _HOURS.fullmatch(fields.text(lend["hours"], "$.lend.hours").strip())
-    if match is None:
-        remedy = "write 'from-to' by the clock, for example 18:00-08:00"
-        raise Invalid("is not a window of hours", field="$.lend.hours", remedy=remedy)
-    zone = fields.text(lend.get("timezone", "UTC"), "$.lend.timezone", limit=100)
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):
-        remedy = "write for example Europe/Zurich; on a small system the package tzdata may be missing"
-        raise Invalid(f"{zone!r} is not a time zone", field="$.lend.timezone", remedy=remedy) from None
-    start_h, start_m, end_h, end_m = (int(part) for part in match.groups())
-    return Hours(start_h * 60 + start_m, end_h * 60 + end_m, zone)
-
-
 def _url(value: object, path: str) -> str:
     """One URL, or those of all dispatchers with commas in between."""
     urls = [url.strip().rstrip("/") for url in fields.text(value, path, limit=4000).split(",")]
@@ -362,11 +326,8 @@ def _url(value: object, path: str) -> str:
 def _address(value: object) -> str:
     address = fields.text(value, "$.address", limit=253)
     if re.search(r"[\s/\[\]]", address):
-        raise Invalid(
-            f"{address!r} is not an address",
-            field="$.address",
-            remedy="write for example 10.0.0.5, without a port",
-        )
+        remedy = "write for example 10.0.0.5, without a port"
+        raise Invalid(f"{address!r} is not an address", field="$.address", remedy=remedy)
     return address
 
 

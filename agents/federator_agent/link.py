@@ -26,6 +26,7 @@ from federator.kernel.way import Way
 from federator.wire.link import (
     LONGEST_NAME,
     MAX_MESSAGE_BYTES,
+    OWNER,
     PATH,
     PROTOCOL,
     Challenge,
@@ -220,7 +221,7 @@ class Link:
         """Say who calls, and prove it; only then does anything count."""
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
-            hello = msgspec.structs.replace(hello, instance=self._instance, host=self._host)
+            hello = msgspec.structs.replace(hello, instance=self._instance, host=self._host, knows=(OWNER,))
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
         if isinstance(challenge, Refusal):

@@ -30,7 +30,7 @@ from federator_agent.local import traces
 from federator_agent.local.devices import Devices
 from federator_agent.local.watchdog import read_renewal
 from federator_agent.runtime import Surroundings, Tasks
-from federator_agent.runtimes import abilities, kind, runtime
+from federator_agent.runtimes import abilities, keeping_apart, kind, runtime
 from federator_agent.spool import Identity, Spool
 
 LOOK_S = 1.0
@@ -52,6 +52,8 @@ class Agent:
         self._spool = spool
         self._clock: Clock = parse_clock(settings.clock)
         self._kind = kind(settings)
+        self._confinement = keeping_apart(settings)
+        told = self._confinement if self._kind.name == "local" else None
         self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
         self._state = State(
             site=self._devices.site,
@@ -59,6 +61,8 @@ class Agent:
             outlives=self._kind.outlives,
             runtime=self._kind.name if self._kind.outlives else "",
             abilities=abilities(self._settings),
+            isolation=told.mode if told else "",
+            trusts=told.isolation.trusts if told and not told.apart else (),
         )
         self._events: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._report_at_boot_s = 0.0
@@ -139,6 +143,7 @@ class Agent:
                 tasks=self._tasks,
                 tell=self.tell,
                 secrets=self._settings.secrets,
+                confinement=self._confinement,
             )
             self._hands = Hands(around, runtime(self._settings, around))
             try:

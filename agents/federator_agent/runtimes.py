@@ -6,6 +6,7 @@ from federator.wire.needs import DATA, IMAGES, secret
 from federator_agent.config import AgentSettings
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
+from federator_agent.local.confinement import Confinement, confinement, shared
 from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.runtime import Runtime, Surroundings
@@ -38,6 +39,15 @@ def abilities(settings: AgentSettings) -> tuple[str, ...]:
     images = (IMAGES,) if settings.kube is not None else ()
     data = (DATA,) if settings.kube is None or settings.kube.data is not None else ()
     return (*images, *data, *sorted(secret(name) for name in settings.secrets))
+
+
+def keeping_apart(settings: AgentSettings) -> Confinement:
+    """What stands between the jobs of this host. A cluster sees to its own. Raises `Invalid` when what the file asks for does not work."""
+    if settings.kube is not None or settings.slurm is not None:
+        return shared()
+    files = [secret.file for secret in settings.secrets.values() if secret.file is not None]
+    files += [settings.host_key] if settings.host_key else []
+    return confinement(settings.isolation, settings.state_dir, files)
 
 
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:

@@ -7,7 +7,7 @@ slow agent.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from federator.hub.outside import Rows, Written
 from federator.model.jobs import Checkpoint, Job, JobSpec
@@ -49,8 +49,8 @@ class Board:
         self._generation = max(self._generation + 1, self._rows.revision * GENERATIONS_PER_REVISION)
         return self._generation
 
-    def entry(self, placement: Placement, member: str) -> DesiredEntry:
-        """What this member is to do with the placement. One that was given up is to be stopped, should it still be there."""
+    def entry(self, placement: Placement, member: str, knows: Collection[str] = ()) -> DesiredEntry:
+        """What this member is to do with the placement, in fields that its agent `knows`. One that was given up is to be stopped, should it still be there."""
         spec = self._rows.spec(placement.spec_hash)
         job = self._rows.jobs.get(placement.job)
         checkpoint = spec.checkpoint or Checkpoint()
@@ -72,6 +72,7 @@ class Board:
             queue=job.queue if job else "",
             rendezvous=placement.rendezvous,
             form=placement.form,
+            owner=job.owner if job and link.OWNER in knows else "",
         )
 
     def _follow(self, changes: Written) -> None:
@@ -110,9 +111,10 @@ def _resumes(job: Job, spec: JobSpec, placement: Placement) -> bool:
 class Briefing:
     """What one session has been told of its member's desired set, and what comes next. Starts with the whole set."""
 
-    def __init__(self, board: Board, member: str) -> None:
+    def __init__(self, board: Board, member: str, knows: Collection[str] = ()) -> None:
         self._board = board
         self._member = member
+        self._knows = knows
         self._told: dict[str, DesiredEntry] = {}
         self._changed: OrderedDict[str, None] = OrderedDict()
         self._whole = True
@@ -166,10 +168,13 @@ class Briefing:
 
     def _all(self) -> tuple[list[DesiredEntry], list[str]]:
         placements = self._board.held(self._member).values()
-        self._told = {placement.id: self._board.entry(placement, self._member) for placement in placements}
+        self._told = {placement.id: self._entry(placement) for placement in placements}
         self._changed.clear()
         self._whole = False
         return list(self._told.values()), []
+
+    def _entry(self, placement: Placement) -> DesiredEntry:
+        return self._board.entry(placement, self._member, self._knows)
 
     def _news(self) -> tuple[list[DesiredEntry], list[str]]:
         held = self._board.held(self._member)
@@ -182,7 +187,7 @@ class Briefing:
                 if self._told.pop(placement_id, None) is not None:
                     forget.append(placement_id)
                 continue
-            entry = self._board.entry(placement, self._member)
+            entry = self._entry(placement)
             if self._told.get(placement_id) != entry:
                 self._told[placement_id] = entry
                 entries.append(entry)

@@ -141,7 +141,13 @@ class Hub:
         if self._closing:
             raise Ended("shutting-down", "the dispatcher stops", retry_after_s=1.0)
         member = arrival.member
-        session = Session(self._ids.new("ses"), member, arrival.hello, pipe, Briefing(self._board, member.id))
+        session = Session(
+            self._ids.new("ses"),
+            member,
+            arrival.hello,
+            pipe,
+            Briefing(self._board, member.id, arrival.hello.knows),
+        )
         older = self._sessions.get(member.id)
         if older is not None:
             # No return for the old one: it is the same agent's, or it did not answer.

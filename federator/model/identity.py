@@ -5,11 +5,13 @@ never leaves its host; it joins once with a one-time token and proves the key in
 """
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from federator.kernel.errors import Forbidden
+from federator.model.sites import OWNER
 
 PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 """What people and service accounts may be called."""
@@ -52,6 +54,17 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     """What it is limited to; empty: everything that its role may do."""
     last_used_at: float = 0.0
     """To the hour: it is not written with each request. 0: never."""
+
+
+def administrators(tokens: Iterable[Token], site: str) -> tuple[str, ...]:
+    """The federation's administrators and the site's own, as a site says whom it trusts."""
+    names = {
+        token.name
+        for token in tokens
+        if not token.revoked
+        and (token.role is Role.ADMIN or (token.role is Role.SITE_ADMIN and token.site == site))
+    }
+    return tuple(f"{OWNER}{name}" for name in sorted(names))
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ A site is a member cluster; a member is one host of it with an agent of its own.
 what was last heard (`SiteReport`, in memory): a report is telemetry with an age and is never restored as if it were fresh.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -133,3 +134,24 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """When the provider takes this machine back, as the machine itself was told; None: it has had no notice."""
     parts: tuple[GpuPart, ...] | msgspec.UnsetType = msgspec.UNSET
     """What is on its shared GPUs."""
+    isolation: str = ""
+    """How jobs that are processes of its host are kept apart: `users`, `sandbox`, or `shared-trust` for not at all; empty: not said, or others' to say."""
+    trusts: tuple[str, ...] = ()
+    """With `shared-trust`: whose work it takes, as `owner:NAME`, `queue:PATH` with all below, or `*`; empty: its administrators'."""
+
+
+SHARED_TRUST = "shared-trust"
+"""The isolation of a site where nothing stands between jobs."""
+EVERYBODY, OWNER, QUEUE = "*", "owner:", "queue:"
+"""How it says whom it trusts."""
+
+
+def is_trusted(trusts: Iterable[str], owner: str, queue: str) -> bool:
+    """Whether work of that owner, in that queue, is among what a site without isolation takes."""
+    for each in trusts:
+        if each in (EVERYBODY, f"{OWNER}{owner}"):
+            return True
+        path = each.removeprefix(QUEUE)
+        if path != each and (queue == path or queue.startswith(f"{path}/")):
+            return True
+    return False

@@ -219,6 +219,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs that need it find there beside hardware."""
     self_fencing: bool = False
     """Its site ends work that is cut off for too long even if its agent is dead."""
+    trusts: tuple[str, ...] | None = None
+    """Nothing stands between jobs there, and it takes only work of these: `owner:NAME`, `queue:PATH`, `*`. None: it takes everybody's."""
     age_s: float = 0.0
     open: bool = True
     closed_because: str = ""

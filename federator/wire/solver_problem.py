@@ -246,6 +246,8 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """What jobs that need it find there: `images`, `data`, `secret:NAME`."""
     self_fencing: bool = False
     """Whether it ends work that is cut off for too long by itself."""
+    trusts: tuple[str, ...] | None = None
+    """Jobs are not kept apart there, and it takes only those of `owner:NAME`, of `queue:PATH` and below, or all (`*`); left out: it takes everybody's."""
     age_s: Seconds = 0.0
     """How old this knowledge is."""
     open: bool = True

@@ -147,12 +147,24 @@ def _wishes(job: JobView, at: PoolView | OfferView) -> Iterator[str]:
         yield "labels"
     if (market, job.spot_policy) in ((Market.SPOT, "on-demand"), (Market.ON_DEMAND, "spot")):
         yield "market"
-    if isinstance(at, PoolView) and at.lends_to:
+    if isinstance(at, PoolView):
+        yield from _lending(job, at)
+
+
+def _lending(job: JobView, at: PoolView) -> Iterator[str]:
+    if at.trusts is not None and not _trusted(job, at.trusts):
+        yield "isolation"
+    if at.lends_to:
         paths = [
             at_path for at_path in at.lends_to if job.queue == at_path or job.queue.startswith(at_path + "/")
         ]
         if not paths:
             yield "lending"
+
+
+def _trusted(job: JobView, trusts: tuple[str, ...]) -> bool:
+    above = {f"queue:{job.queue.rsplit('/', n)[0]}" for n in range(1, job.queue.count("/") + 1)}
+    return bool({"*", f"owner:{job.owner}", f"queue:{job.queue}", *above} & set(trusts))
 
 
 def _policies(problem: Problem, job: JobView, at: PoolView | OfferView) -> Iterator[str]:

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import DesiredEntry, Order, PlacementStatus
+from federator.model.sites import is_trusted
 from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
@@ -32,7 +33,6 @@ def admit(draft: Draft, entry: DesiredEntry) -> None:
 
 def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
     """Why the site does not take this work at all; empty: it does."""
-    site = draft.state.site
     if not entry.ranks:
         return "it names no rank to run here"
     if draft.state.paused:
@@ -41,10 +41,18 @@ def _unwilling(draft: Draft, entry: DesiredEntry) -> str:
         return "the provider takes the machine back"
     if draft.state.pool(entry.pool) is None:
         return f"there is no pool {entry.pool!r} here"
+    return _kept_from(draft, entry)
+
+
+def _kept_from(draft: Draft, entry: DesiredEntry) -> str:
+    """Why the site does not take this work from others, or does not trust them."""
+    site, trusts = draft.state.site, draft.state.trusts
     if site.lend.pools and entry.pool not in site.lend.pools:
         return f"the site does not lend its pool {entry.pool}"
     if not site.lend.serves(entry.queue):
         return f"the site does not lend to the queue {entry.queue}"
+    if trusts and entry.owner and not is_trusted(trusts, entry.owner, entry.queue):
+        return f"this site runs work without isolation, and does not trust {entry.owner}"
     if not site.lend.open_at(draft.now.at):
         return "the site does not lend at this hour"
     return ""

@@ -76,6 +76,8 @@ def site_report(state: State, now: Now) -> SiteReport:
         abilities=(FORMS, TOGETHER, *state.abilities),
         reclaim_at=state.reclaim_at,
         parts=_parts(state) or UNSET,
+        isolation=state.isolation,
+        trusts=state.trusts,
     )
 
 

@@ -160,6 +160,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """As reports name it."""
     abilities: tuple[str, ...] = ()
     """What jobs may need and find here, as reports name it."""
+    isolation: str = ""
+    trusts: tuple[str, ...] = ()
+    """How jobs are kept apart and whose are taken, as reports say it."""
     self_fencing: bool = False
     """Something outside of this process ends work that is cut off for too long."""
     renewed_boot_s: float | None = None

@@ -6,6 +6,7 @@ runs with the agent's environment alone: the job's comes by a descriptor, and is
 """
 
 import contextlib
+import ctypes
 import logging
 import os
 import pwd
@@ -25,6 +26,9 @@ from federator_agent.local.isolation import Account, Isolation, Mode, account_of
 
 GIVEN_DESCRIPTOR = 8
 """On which a rank is given its variables."""
+PR_SET_DUMPABLE = 4
+USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
+"""Names what a rented machine was given, which may have a join token in it."""
 PROBE_WITHIN_S = 20.0
 TMP = "/tmp"  # noqa: S108 - of the job's own view
 SHM = "/dev/shm"  # noqa: S108 - likewise
@@ -80,7 +84,8 @@ class Confinement:
         self.why = why
         """Why it is not a stronger one, for people."""
         self._directory = directory.resolve()
-        self._hidden = tuple(hidden)
+        user_data = os.environ.get(USER_DATA_VARIABLE, "")
+        self._hidden = (*hidden, *((Path(user_data).absolute(),) if user_data else ()))
         self._taken: set[int] = set()
         first, last = isolation.range
         self._next = first + chance.randbelow(last - first + 1)
@@ -89,6 +94,18 @@ class Confinement:
     def apart(self) -> bool:
         """Whether anything stands between jobs."""
         return self.mode is not Mode.SHARED_TRUST
+
+    def describe(self) -> str:
+        """The mode and what it means, for who installs the agent."""
+        first, last = self.isolation.range
+        match self.mode:
+            case Mode.USERS:
+                mapped = "".join(f"{owner} as {name}, " for owner, name in self.isolation.users.items())
+                return f"users: jobs run as users of their own ({mapped}others as one of {first}-{last}), each in namespaces of its own"
+            case Mode.SANDBOX:
+                return "sandbox: jobs run as this user, each in namespaces of its own"
+        whose = ", ".join(self.isolation.trusts) or "the administrators of the federation and of the site"
+        return f"shared-trust ({self.why}): any job can read this agent's key and alter other jobs, so only work of these is taken: {whose}"
 
     def launch(
         self, place: Place, command: list[str], environment: dict[str, str], base: dict[str, str]
@@ -246,6 +263,11 @@ def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = 
             remedy="install bubblewrap; federator-agent check shows whether it works",
         )
     return Confinement(Mode.SHARED_TRUST, isolation, directory, why=why)
+
+
+def be_untraceable() -> None:
+    """From now on no other process of this user can trace this one, or read its memory, environment and descriptors. What it starts is not held to that."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def give(folder: Path, uid: int, gid: int) -> None:

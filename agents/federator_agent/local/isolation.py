@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.sites import EVERYBODY, OWNER, QUEUE, SHARED_TRUST
 from federator.wire import fields
 
 KEYS = ("mode", "users", "range", "shared", "processes", "trusts")
@@ -23,8 +24,6 @@ VARIABLE = "FEDERATOR_ISOLATION"
 DEFAULT_RANGE = (200_000, 265_535)
 MAX_ID = 2**32 - 2
 MAX_TRUSTS = 200
-EVERYBODY = "*"
-OWNER, QUEUE = "owner:", "queue:"
 _RANGE = re.compile(r"(\d{1,10})\s*-\s*(\d{1,10})")
 
 
@@ -33,7 +32,7 @@ class Mode(StrEnum):
 
     USERS = "users"
     SANDBOX = "sandbox"
-    SHARED_TRUST = "shared-trust"
+    SHARED_TRUST = SHARED_TRUST
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +61,21 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """Processes and threads that a rank may have."""
     trusts: tuple[str, ...] = ()
     """With `shared-trust`: whose work is taken, as `owner:NAME`, `queue:PATH` or `*`. Empty: that of the federation's and the site's administrators."""
+
+
+TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,))
+"""All work belongs together."""
+
+
+def read(top: Mapping[str, object], environ: Mapping[str, str]) -> Isolation:
+    """What a site file says of it, or what the environment does. Raises `Invalid` that names the field."""
+    if "isolation" not in top:
+        return TRUSTING if environ.get(VARIABLE) == "shared" else Isolation()
+    for cluster in ("kube", "slurm"):
+        if cluster in top:
+            remedy = f"leave it out: {cluster} keeps jobs apart by its own means"
+            raise Invalid(f"does not go with '{cluster}'", field="$.isolation", remedy=remedy)
+    return parse(top["isolation"], "$.isolation")
 
 
 def parse(value: object, path: str) -> Isolation:

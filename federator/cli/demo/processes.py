@@ -66,7 +66,12 @@ class Processes:
         """Ours without what would make a process look at another federation, or an agent at this host's GPUs; jobs find this interpreter's programs first."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("FEDERATOR_")}
         programs = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
-        return kept | {MARK: str(self.folder), "PATH": programs, "FEDERATOR_NO_GPU_WATCH": "1"}
+        return kept | {
+            MARK: str(self.folder),
+            "PATH": programs,
+            "FEDERATOR_NO_GPU_WATCH": "1",
+            "FEDERATOR_ISOLATION": "shared",
+        }
 
     def kill(self, name: str) -> int:
         """kill -9; returns the pid once the process is gone."""

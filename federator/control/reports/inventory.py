@@ -256,6 +256,8 @@ def _substance(report: SiteReport) -> tuple[object, ...]:
         report.paused,
         report.health,
         report.abilities,
+        report.isolation,
+        report.trusts,
         report.self_fencing,
         report.reclaim_at,
     )

@@ -22,6 +22,7 @@ from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
 from federator.control.turns.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.turns.job_views import JobViews
+from federator.control.turns.trust import trusted
 from federator.control.turns.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape, coarser
@@ -183,10 +184,11 @@ class Observer:
             views = [self._pool(pool, made_of, now) for pool in heard.report.pools]
             kept = self._kept[member.id] = _MemberKept(made_of, views)
         age_s = self._inventory.age_s(member.id) or 0.0
+        trusts = trusted(heard.report, site.name, lease, self._records.tokens.values())
         for number, each in enumerate(kept.pools):
             if now > each.settled_until_at:
                 kept.pools[number] = _as_held(each, heard.report, now)
-            yield replace(kept.pools[number].view, age_s=age_s)
+            yield replace(kept.pools[number].view, age_s=age_s, trusts=trusts)
 
     def _pool(self, pool: Pool, of: _MadeOf, now: float) -> _PoolKept:
         """What a decision sees of a pool, but for what changes with time alone."""

@@ -40,7 +40,18 @@ TOLERANCE = 1e-6
 
 
 ALIKE = (
-    *("site", "pool", "market", "kind", "region", "provider", "lends_to", "abilities", "self_fencing"),
+    *(
+        "site",
+        "pool",
+        "market",
+        "kind",
+        "region",
+        "provider",
+        "lends_to",
+        "abilities",
+        "self_fencing",
+        "trusts",
+    ),
     *("model", "gpu_memory_mib", "gpus_per_node", "shared", "cpus_milli_per_node", "memory_mib_per_node"),
     *("price_usd_gpu_h", "ready_at"),
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from federator.model.capacity import Market
 from federator.model.jobs import APART
 from federator.model.rules import BurstMode, Effect, Filter, Opening, admits_queue
+from federator.model.sites import is_trusted
 from federator.model.snapshot import JobView
 from federator.planning.checks.ground import (
     PERMISSION,
@@ -32,6 +33,9 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
         yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
     if not admits_queue(target.lends_to, job.queue):
         yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
+    trusts = target.pool.trusts if target.pool is not None else None
+    if trusts is not None and not is_trusted(trusts, job.owner, job.queue):
+        yield Fault(PERMISSION, f"{target.key} keeps no jobs apart, and does not trust {job.owner}")
     for need in job.needs:
         if need not in (target.pool.abilities if target.pool is not None else RENTED):
             yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")

@@ -208,6 +208,11 @@ def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "queue", lends[0]) if lends and (not known or lends[0] in known) else ()
 
 
+def _owners_decision(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+    """Nothing that the job could ask for: the site decides whom it trusts."""
+    return ()
+
+
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     has = at.standing.abilities if at.standing is not None else RENTED
     lacking = next(need for need in job.needs if need not in has)
@@ -325,6 +330,7 @@ LIFTS: dict[str, Lift] = {
     "kinds": _kinds,
     "site-labels": _labels,
     "lends-to": _lends,
+    "isolation": _owners_decision,
     "abilities": _abilities,
     "fencing": _fencing,
     "longest-run": _shorter,

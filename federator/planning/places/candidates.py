@@ -190,6 +190,7 @@ def make(view: PoolView) -> tuple[object, ...]:
         view.lends_to,
         view.abilities,
         view.self_fencing,
+        view.trusts,
     )
 
 

@@ -14,6 +14,7 @@ import math
 
 from federator.kernel.quantities import format_mib
 from federator.model.jobs import APART, cuts_of, in_gpus
+from federator.model.sites import is_trusted
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pool
 from federator.planning.places.data import data_book
@@ -92,6 +93,17 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return (
         f"it lends only to {', '.join(lends)}; the job is in {job.queue}",
         f"submit to {lends[0]}, or ask {at.site} to lend to {job.queue}",
+    )
+
+
+def _isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    trusts = at.standing.trusts if at.standing is not None else None
+    if trusts is None or is_trusted(trusts, job.owner, job.queue):
+        return None
+    whose = ", ".join(each.replace(":", " ") for each in trusts) or "nobody"
+    return (
+        f"this site runs work without isolation and takes only that of {whose}",
+        f"{at.site} isolates jobs (federator-agent check says what it lacks), or adds owner:{job.owner} to isolation.trusts",
     )
 
 
@@ -294,6 +306,11 @@ FILTERS: tuple[Test, ...] = (
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues.", _lends_to),
+    Test(
+        "isolation",
+        "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner or queue.",
+        _isolation,
+    ),
     Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),
     Test(
         "fencing",

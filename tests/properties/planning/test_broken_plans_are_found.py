@@ -181,6 +181,7 @@ DAMAGE_TO_A_PLACE: dict[str, Callable[[Case], Damaged]] = {
     "a label missing": lambda c: _job(c, STAYER, site_labels={"no": "such"}),
     "not fenced": lambda c: _job(c, STAYER, needs_fencing=True),
     "lent to others": lambda c: _pool(c, lends_to=("others",)),
+    "trusts others": lambda c: _pool(c, trusts=("owner:others", "queue:others")),
     "denied": lambda c: _rule(c, Filter("no", Effect.DENY, scope=OWN)),
     "over a cap on GPUs": lambda c: _rule(c, CapRow("cap", CapUnit.GPUS, 5, Scope(queues=("own/stay",)))),
     "over a cap on jobs": lambda c: _rule(c, CapRow("cap", CapUnit.JOBS, 0, OWN)),

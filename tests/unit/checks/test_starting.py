@@ -236,6 +236,21 @@ def test_a_site_lends_to_a_queue_and_those_below_it_only() -> None:
         assert blamed(a_world([job], [pool]), a_plan(placed(job, pool))) == expected
 
 
+def test_a_site_without_isolation_takes_only_the_work_of_those_whom_it_trusts() -> None:
+    job = a_job(queue="research/vision", owner="ada")
+    for trusts, taken in (
+        (None, True),
+        (("*",), True),
+        (("owner:ada",), True),
+        (("queue:research",), True),
+        ((), False),
+        (("owner:ad", "owner:adam", "queue:research/vis"), False),
+    ):
+        pool = a_pool(trusts=trusts)
+        found = blamed(a_world([job], [pool]), a_plan(placed(job, pool)))
+        assert found == (set() if taken else {("job-a", 0)}), trusts
+
+
 def test_work_that_is_to_stop_when_cut_off_starts_only_where_that_is_enforced() -> None:
     job = a_job(needs_fencing=True)
     for enforced, expected in ((True, set()), (False, {("job-a", 0)})):

@@ -43,6 +43,13 @@ CASES: list[Case] = [
         "a site with region=eu",
     ),
     ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
+    (
+        "isolation",
+        a_job(owner="eve"),
+        a_pool(trusts=("owner:ada", "queue:production")),
+        (),
+        "this site runs work without isolation and takes only that of owner ada, queue production",
+    ),
     ("abilities", a_job(needs=("secret:hub",)), a_pool(), (), "it has no secret hub"),
     ("abilities", a_job(needs=("data",)), a_pool(), (), "it cannot bring data"),
     ("fencing", a_job(needs_fencing=True), a_pool(), (), "when the agent itself is dead"),
