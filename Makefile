@@ -20,7 +20,7 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim kills docs lock clean
+.PHONY: help testbed-oidc demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -71,6 +71,9 @@ test-federation: $(VENV)/.dev-installed  ## every runtime, etcd and a provider i
 
 sim: $(VENV)/.dev-installed  ## SEEDS=100 federations on virtual time, with everything going wrong, from seed FROM=0
 	@$(BIN)/federator simulate faults --seeds $(or $(SEEDS),100) --from $(or $(FROM),0) --jobs 2
+
+fuzz: $(VENV)/.dev-installed  ## N=5000 inputs that nobody would write, for everything that reads from outside
+	@FEDERATOR_FUZZ=$(or $(N),2000) $(BIN)/python -m pytest -s tests/attacks/test_fuzzing.py -o timeout=0 $(ARGS)
 
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
