@@ -35,6 +35,7 @@ from federator.control.submitting.series_runs import SeriesRuns
 from federator.control.turns.committer import Committer
 from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.control.turns.observation import Observer
+from federator.control.turns.set_aside import SetAside
 from federator.control.turns.turn import Turn
 from federator.control.upkeep.reconciling import Reconciliation
 from federator.control.upkeep.retention import Retention
@@ -184,7 +185,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         History(corrects=settings.turn.learn),
         Inventory(clock, settings.link, settings.limits),
     )
-    observer = _observer(settings, records, inventory, history, clock)
+    observer = _observer(settings, records, inventory, history, clock, SetAside(records, scribe))
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     retention = Retention(records, blobs, decisions, clock, settings.retention)
     authority = AuthorityInForce(records)
@@ -263,7 +264,12 @@ def _hub(
 
 
 def _observer(
-    settings: Settings, records: Records, inventory: Inventory, history: History, clock: Clock
+    settings: Settings,
+    records: Records,
+    inventory: Inventory,
+    history: History,
+    clock: Clock,
+    aside: SetAside,
 ) -> Observer:
     return Observer(
         records,
@@ -271,6 +277,7 @@ def _observer(
         history,
         clock,
         settings.providers,
+        aside,
         reconnect_s=settings.link.unreachable_after_s,
         slack_s=settings.leases.slack_s,
         window=settings.turn.window,

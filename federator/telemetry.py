@@ -105,6 +105,21 @@ CATALOGUE = (
         ("winner",),
     ),
     Metric(
+        "federator_turn_failures_total",
+        MetricType.COUNTER,
+        "Turns that ended in an error. The jobs at fault are set aside; `alerts` tell when none can be found.",
+    ),
+    Metric(
+        "federator_jobs_set_aside",
+        MetricType.GAUGE,
+        "Waiting jobs that planning leaves out for a while, because a turn could not go on with them.",
+    ),
+    Metric(
+        "federator_changes_refused_total",
+        MetricType.COUNTER,
+        "Changes of records that could not be written and were left out, so that the others were.",
+    ),
+    Metric(
         "federator_solver_failures_total",
         MetricType.COUNTER,
         "Turns in which the solver was late, died or answered nonsense, so that greedy's plan stood.",

@@ -35,6 +35,10 @@ class AlertKind(StrEnum):
     """A rental waits for a person."""
     IDENTITY = "identity"
     """A host's key was changed, or two agents have shown one key."""
+    SET_ASIDE = "set-aside"
+    """A job cannot be planned or its start cannot be written, and waits for a person or a change."""
+    TURN = "turn"
+    """The dispatcher cannot plan at all: nothing starts."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -144,7 +144,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job that is not started by this plan, why, and what is expected of it.
 
-    `home_start_at`, `home_finish_at` and `home_usd` are the forecast on owned capacity, and what the run costs there, with what the room is worth to others. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`.
+    `home_start_at`, `home_finish_at` and `home_usd` are the forecast on owned capacity, and what the run costs there, with what the room is worth to others. `kind` is stable: `capacity`, `quota`, `budget`, `filter`, `time`, `later`, `set-aside`.
     """
 
     job: str

@@ -102,14 +102,7 @@ class EtcdStore:
     async def commit(self, transaction: Transaction) -> int:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
         check_transaction(transaction)
-        request = rpc.TxnRequest(
-            compare=[self._compare(each.key, each.revision) for each in transaction.compares],
-            success=[
-                *(_delete(self._data + key.encode()) for key in transaction.deletes),
-                *(rpc.RequestOp(request_put=put) for put in await self._puts(transaction.puts)),
-            ],
-            failure=[_look(self._data + each.key.encode(), keys_only=True) for each in transaction.compares],
-        )
+        request = await self._request(transaction)
         answer = await self._link.call(_txn, request, writes=True)
         if answer.message.succeeded:
             return int(answer.message.header.revision)
@@ -118,6 +111,17 @@ class EtcdStore:
             if written is not None:
                 return written
         raise StoreConflict(_first_changed(transaction, answer))
+
+    async def _request(self, transaction: Transaction) -> rpc.TxnRequest:
+        """What etcd is sent."""
+        return rpc.TxnRequest(
+            compare=[self._compare(each.key, each.revision) for each in transaction.compares],
+            success=[
+                *(_delete(self._data + key.encode()) for key in transaction.deletes),
+                *(rpc.RequestOp(request_put=put) for put in await self._puts(transaction.puts)),
+            ],
+            failure=[_look(self._data + each.key.encode(), keys_only=True) for each in transaction.compares],
+        )
 
     async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
         """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""

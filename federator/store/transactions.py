@@ -10,9 +10,17 @@ from federator.ports import Transaction
 MAX_OPERATIONS = 120
 """Puts and deletes in one transaction. etcd refuses more than 128 requests unless it is configured otherwise."""
 
+MAX_KEY_BYTES = 1024
+"""Of one key. With values over 8 KiB kept outside etcd, this bounds what any transaction weighs: etcd takes 1.5 MiB in one request."""
+
 
 def check_key(key: str) -> None:
     """Raise `Bug` unless `key` is one that every store can hold."""
+    if len(key) > MAX_KEY_BYTES:
+        raise Bug(
+            f"a store key of {len(key)} characters, beginning {key[:40]!r}",
+            remedy=f"keys have at most {MAX_KEY_BYTES}; shorten or hash names before they become keys",
+        )
     if not key or not key.isascii():
         raise Bug(
             f"{key!r} is not a store key",

@@ -320,16 +320,23 @@ class Records:
         if not write.cancelled():
             write.exception()  # looked at, also where the caller was cancelled and nobody else does
 
+    def takes(self, changes: Changes) -> bool:
+        """Whether the store takes so much in one transaction. One comparison is left for the leader's term."""
+        most, written = self.store.MAX_OPERATIONS, len(changes.rows) + len(changes.deletes)
+        return written <= most and len(self._compares(changes)) < most
+
     def _transaction(self, changes: Changes) -> Transaction:
+        puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
+        return Transaction(tuple(self._compares(changes)), puts, tuple(changes.deletes))
+
+    def _compares(self, changes: Changes) -> list[Compare]:
         compares = [
             Compare(key, self._revisions.get(key, 0))
             for key, row in changes.rows.items()
             if TABLES[type(row)].kept
         ]
         compares += [Compare(key, self._revisions[key]) for key in changes.deletes if key in self._revisions]
-        compares += [Compare(key, self._revisions.get(key, 0)) for key in changes.relies_on]
-        puts = tuple(Put(key, msgspec.json.encode(row)) for key, row in changes.rows.items())
-        return Transaction(tuple(compares), puts, tuple(changes.deletes))
+        return compares + [Compare(key, self._revisions.get(key, 0)) for key in changes.relies_on]
 
     def _apply(self, changes: Changes, revision: int) -> None:
         for key, row in changes.rows.items():

@@ -17,8 +17,8 @@ from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.renting.lease_endings import (
     assembled,
+    dropped,
     failed,
-    forgiven,
     gone,
     interrupted,
     terminated,
@@ -148,6 +148,8 @@ class Executor:
                     await self._steps[lease.status](lease)
             except FederatorError as error:
                 log.warning("lease %s: %s", lease_id, error)
+            except Exception:
+                log.exception("lease %s: it is tried again", lease_id)
 
     async def _heed(self, lease_id: str) -> None:
         """Act on the notice that a machine has had itself: that is sooner than its provider's listing."""
@@ -161,11 +163,11 @@ class Executor:
 
     async def _requested(self, lease: Lease) -> None:
         if not placements_on(self._records, lease):
-            await self._move(lease.id, "drop", failure="no longer needed", ended=True)
+            await dropped(self._records, self._scribe, lease.id, "no longer needed")
             return
         why = PAUSED if self._purse.closed else self._purse.spent_because(lease)
         if why:
-            await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, "drop"))
+            await failed(self._records, self._scribe, lease.id, why, "drop")
             return
         await self._move(lease.id, "launch")
         await self._launching(self._records.leases[lease.id])
@@ -227,7 +229,7 @@ class Executor:
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time, less what it takes to bring results home."""
         because = self._purse.because(lease) if lease.reclaim_at is None else TAKEN_BACK
-        await self._records.transact(partial(interrupted, self._records, self._scribe, lease.id, because))
+        await interrupted(self._records, self._scribe, lease.id, because)
 
     async def _draining(self, lease: Lease) -> None:
         """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs.
@@ -240,9 +242,7 @@ class Executor:
         waited_s = now - (lease.draining_since_at or now)
         if placements and waited_s < self._settings.drain_within_s and self._purse.left_s(lease) > 0:
             return
-        await self._records.transact(
-            partial(terminated, self._records, self._scribe, lease.id, [p.id for p in placements])
-        )
+        await terminated(self._records, self._scribe, lease.id, [p.id for p in placements])
         await self._terminating(self._records.leases[lease.id])
 
     async def _terminating(self, lease: Lease) -> None:
@@ -256,7 +256,7 @@ class Executor:
         """The lease came to nothing: avoid its offer for a while, or what takes as much of its stock where that is gone, and let its jobs wait again."""
         until_at = self._scribe.clock.now() + self._settings.avoid_s
         self._inventory.launch_failed(lease.provider, lease.offer.name, until_at=until_at, short=short)
-        await self._records.transact(partial(failed, self._records, self._scribe, lease.id, why, event))
+        await failed(self._records, self._scribe, lease.id, why, event)
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
@@ -286,31 +286,27 @@ class Executor:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
         proof = f"the provider says that {lease.id} has ended"
-        await self._records.transact(partial(unreserved, self._records, self._scribe, lease_id, proof))
+        await unreserved(self._records, self._scribe, lease_id, proof)
         expected = lease.reclaim_at is not None or lease.status is LeaseStatus.TERMINATING
         cause, at = Cause.INTERRUPTED if expected else Cause.NODE_LOST, ended_at or self._scribe.clock.now()
         for placement in placements_on(self._records, lease):
             lost = partial(self._progress.lose, placement.id, proof, member=lease.member)
             await lost(acknowledged=True, cause=cause)
-        await self._records.transact(partial(gone, self._records, self._scribe, lease_id, at))
+        await gone(self._records, self._scribe, lease_id, at)
         self._pace.forget(lease_id)
         self._inventory.forget(lease.member)
 
-    async def _move(self, lease_id: str, event: str, *, ended: bool = False, **fields: object) -> None:
+    async def _move(self, lease_id: str, event: str, **fields: object) -> None:
         """One edge of the lease's life, if it still applies when looked at again."""
-        if ended:
-            fields |= {"ended_at": self._scribe.clock.now(), "committed_usd": 0.0}
 
         def compute() -> Changes:
             changes = Changes()
             lease = self._records.leases[lease_id]
-            if event in ("drain", "drop") and placements_on(self._records, lease):
+            if event == "drain" and placements_on(self._records, lease):
                 return changes
             if allows(lease.status, event):
                 since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
                 self._scribe.lease(changes, lease, event, **since, **fields)
-                if event == "drop":
-                    changes.put(*forgiven(self._records, lease))
             return changes
 
         await self._records.transact(compute)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.kernel.errors import Conflict, NotFound
@@ -15,23 +16,18 @@ from federator.model.plans import Plan, Proposal, ProposalKind
 async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
     """An event for the job and a line of the ledger for each proposal that is new: another policy's, or of another sort, than the job's last."""
     fresh = [proposal for proposal in plan.proposals if _is_new(records, proposal)]
-    if not fresh:
-        return
 
-    def compute() -> Changes:
-        changes = Changes()
-        for proposal in fresh:
-            if not _is_new(records, proposal):
-                continue
-            job = msgspec.structs.replace(
-                records.jobs[proposal.job], proposed=_name(proposal), proposed_usd=proposal.committed_usd
-            )
-            changes.put(job, scribe.event(job, proposal.kind, proposal.because))
-            about = {"job": job.id, "queue": job.queue, "owner": job.owner}
-            scribe.act(changes, "dispatcher", f"{proposal.kind}: {proposal.because}", **about)
-        return changes
+    def note(changes: Changes, proposal: Proposal) -> None:
+        if not _is_new(records, proposal):
+            return
+        job = msgspec.structs.replace(
+            records.jobs[proposal.job], proposed=_name(proposal), proposed_usd=proposal.committed_usd
+        )
+        changes.put(job, scribe.event(job, proposal.kind, proposal.because))
+        about = {"job": job.id, "queue": job.queue, "owner": job.owner}
+        scribe.act(changes, "dispatcher", f"{proposal.kind}: {proposal.because}", **about)
 
-    await records.transact(compute)
+    await write_each(records, fresh, note)
 
 
 async def approve(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from federator.control.accounts.billing import book_moves, book_use, has_moved
+from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.reports import gangs
@@ -33,7 +34,7 @@ from federator.model.placements import (
 log = logging.getLogger(__name__)
 
 TOGETHER = 15
-"""Statuses per transaction: mostly four rows each, at most seven."""
+"""Statuses per transaction, mostly of four rows each."""
 MAX_DETAIL = 1000
 """Characters that are kept of what an agent says of a placement."""
 
@@ -59,18 +60,21 @@ class Progress:
         return max((report.seq for report in reports), default=0)
 
     async def _absorb(self, member: str, reports: Sequence[PlacementReport]) -> None:
-        """Statuses of different jobs, which have no row in common."""
+        """Statuses of different jobs, which have no row in common. One that cannot be written is an anomaly: told again it would be one again."""
+        jobs: dict[str, Job] = {}
 
-        def compute() -> Changes:
-            together = Changes()
-            for report in reports:
-                together.put(*self._changes(member, report).rows.values())
-            return together
+        def write(changes: Changes, report: PlacementReport) -> None:
+            rows = self._changes(member, report).rows.values()
+            changes.put(*rows)
+            jobs.update({row.id: row for row in rows if isinstance(row, Job)})
 
-        changes = await self._records.transact(compute)
-        for row in changes.rows.values():
-            if isinstance(row, Job):
-                self._history.learn(row, self._records)
+        for refused in await write_each(self._records, reports, write, together=TOGETHER):
+            name = refused.piece.placement
+            self._anomaly(f"what {member} reports of {name} cannot be written: {refused.error}")
+            placement = self._records.placements.get(name)
+            jobs.pop(placement.job if placement else "", None)
+        for job in jobs.values():
+            self._history.learn(job, self._records)
 
     async def rebooted(self, member: str, known: Collection[str]) -> None:
         """The member's host has booted anew, and all its work was processes of that host: none of them outlives its boot.

@@ -35,6 +35,7 @@ KEPT_S = 62 * 86400.0
 """So long it is remembered that an alert was told: longer than any period of a budget."""
 MOST = 30
 """Alerts of one look: a store takes some 128 operations at once, and nobody reads more."""
+FAILED_IN_A_ROW = 3
 TOLD_BY = "alerts"
 
 
@@ -150,7 +151,10 @@ class Alerts:
 
     def _is_over(self, name: str) -> bool:
         _, kind, job_id = name.split("/", 2)
-        return kind == AlertKind.DEADLINE and job_id.split("/")[0] not in self._records.open_jobs
+        return (
+            kind in (AlertKind.DEADLINE, AlertKind.SET_ASIDE)
+            and job_id.split("/")[0] not in self._records.open_jobs
+        )
 
     # -- what there is to tell ----------------------------------------------------------------------------------------
 
@@ -162,6 +166,8 @@ class Alerts:
         yield from self._leases(now)
         yield from self._approvals(now)
         yield from self._identities(now)
+        yield from self._set_aside(now)
+        yield from self._failing(now)
 
     def _budgets(self, now: float) -> Iterator[tuple[str, Alert]]:
         rows = spend_rows(self._records)
@@ -236,6 +242,23 @@ class Alerts:
                 if now - at < KEPT_S:
                     name = f"{MARK}{AlertKind.IDENTITY}/{member.id}/{at:.3f}"
                     yield name, Alert(kind=AlertKind.IDENTITY, text=text, at=now, site=member.site)
+
+    def _set_aside(self, now: float) -> Iterator[tuple[str, Alert]]:
+        for job in map(self._records.open_jobs.get, self._turn.aside.jobs):
+            aside = self._turn.aside.of(job) if job is not None else None
+            if job is not None and aside is not None:
+                text = f"{job.label} ({job.id}) does not start: {aside.because}"
+                about = {"job": job.id, "owner": job.owner, "queue": job.queue}
+                name = f"{MARK}{AlertKind.SET_ASIDE}/{job.id}/{aside.revision}"
+                yield name, Alert(kind=AlertKind.SET_ASIDE, text=text, at=now, **about)
+
+    def _failing(self, now: float) -> Iterator[tuple[str, Alert]]:
+        """One a day, while turn after turn fails."""
+        if len(self._turn.failed) >= FAILED_IN_A_ROW:
+            error = self._turn.failed[-1]
+            said = error.describe() if isinstance(error, FederatorError) else type(error).__name__
+            text = f"no turn succeeds, so nothing new starts: {said}; see the dispatcher's log"
+            yield f"{MARK}{AlertKind.TURN}/{now // 86400:.0f}", Alert(kind=AlertKind.TURN, text=text, at=now)
 
 
 def _clock(at: float) -> str:

@@ -15,6 +15,7 @@ from federator.control.showing.expectations import Expectations, with_expected
 from federator.control.showing.unheard import unheard, unknown_then, with_unsure
 from federator.control.submitting.acceptance import Acceptance
 from federator.control.turns.observation import Observer
+from federator.control.turns.set_aside import KIND as SET_ASIDE
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
@@ -56,6 +57,9 @@ class Explainer:
 
     def waiting(self, job_id: str) -> Waiting | None:
         """What the newest plan says of a job that it did not start; of one that it did not see, what follows from it."""
+        aside = self._turn.aside.of(self._records.jobs[job_id])
+        if aside is not None:
+            return Waiting(job=job_id, kind=SET_ASIDE, because=aside.because, reason=SET_ASIDE)
         return self._turn.waiting.get(job_id) or self._outside(job_id)
 
     def why(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> str:
@@ -141,7 +145,8 @@ class Explainer:
             problem, plan = self._turn.last
             if waiting is not None and job.id not in self._turn.waiting and self._observer.jobs.eligible(job):
                 problem, plan = self._beside(problem, plan, job, waiting)
-            if any(view.id == job.id for view in problem.snapshot.jobs):
+            set_aside = waiting is not None and waiting.kind == SET_ASIDE
+            if not set_aside and any(view.id == job.id for view in problem.snapshot.jobs):
                 return msgspec.structs.replace(self._after(problem, plan).explain(job.id), status=job.status)
         lease = self._records.leases.get(placement.lease or "") if placement else None
         evidence = lease.evidence if lease and lease.evidence and lease.evidence.job == job.id else None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.model.jobs import Job, Refusal
@@ -22,8 +23,6 @@ LOOK_S = 30.0
 """Work is told to stop that much earlier than its grace needs: a turn may be as late."""
 STAYS_AWAY_S = 3600.0
 """An evicted job does not come back to the site for so long: the site's owner wants its room now."""
-TOGETHER = 20
-"""Stops per transaction: each writes a placement, a job and an event, some of them two, and stores take some 120 operations at once."""
 
 
 class Leaving(NamedTuple):
@@ -39,15 +38,18 @@ class Leaving(NamedTuple):
 
 async def close_places(records: Records, scribe: Scribe) -> None:
     """Tell what has to be gone to stop; nothing is written when there is nothing."""
+    due: dict[str, Leaving] = {}
 
-    def compute() -> Changes:
-        changes = Changes()
-        for leaving in _due(records, scribe.clock.now())[:TOGETHER]:
-            _stop(records, scribe, changes, leaving)
-        return changes
+    def look(_names: object) -> None:
+        due.clear()
+        due.update({each.placement.id: each for each in _due(records, scribe.clock.now())})
 
-    for _ in range(0, len(_due(records, scribe.clock.now())), TOGETHER):
-        await records.transact(compute)
+    def close(changes: Changes, name: str) -> None:
+        if name in due:
+            _stop(records, scribe, changes, due[name])
+
+    look(None)
+    await write_each(records, list(due), close, prepare=look)
 
 
 def next_stop_at(records: Records, now: float) -> float | None:

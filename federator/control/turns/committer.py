@@ -1,17 +1,18 @@
 """The committer: the one place where a plan becomes records.
 
 A plan was made from a snapshot that is already old. Each of its actions is tested again by the same independent checker, against a snapshot of
-*now*; those that still hold are written in chunks, each guarded by the leader's term and by the revision of every row it replaces, and the rest
-come back as stale for the next turn. Turn, fast path and preemption all commit here, one after another, so that two of them never count on the
+*now*; those that still hold are written, as many to a transaction as the store takes, guarded by the leader's term and by the revision of every row
+they replace. The rest come back: stale ones for the next turn, and those that cannot be written with the error, so that their jobs are set aside. Turn, fast path and preemption all commit here, one after another, so that two of them never count on the
 same free GPU. A gang is one action: all of it or nothing.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records, row_key
 from federator.control.record.scribe import Scribe
 from federator.control.renting.proposals import with_approval_spent
@@ -28,7 +29,7 @@ from federator.model.snapshot import Problem, Snapshot
 from federator.planning.checks import check_actions
 
 CHUNK = 20
-"""Actions per transaction: a placement writes four to six rows, and stores take some 128 operations at once."""
+"""Actions that are tested against one snapshot. How many of them make a transaction, their rows decide."""
 
 
 class Committed(NamedTuple):
@@ -36,6 +37,8 @@ class Committed(NamedTuple):
 
     done: tuple[Action, ...]
     stale: tuple[tuple[Action, str], ...]
+    refused: tuple[tuple[Action, Exception], ...] = ()
+    """Actions that cannot be written, whenever they are tried."""
 
 
 class Committer:
@@ -50,37 +53,16 @@ class Committer:
     async def commit(self, plan: Plan) -> Committed:
         """Test every action against the present and write those that hold."""
         async with self._one_at_a_time:
-            done: list[Action] = []
-            stale: list[tuple[Action, str]] = []
-            for start in range(0, len(plan.actions), CHUNK):
-                written, refused = await self._commit_chunk(plan, plan.actions[start : start + CHUNK])
-                done += written
-                stale += refused
-            return Committed(tuple(done), tuple(stale))
-
-    async def _commit_chunk(
-        self, plan: Plan, actions: Sequence[Action]
-    ) -> tuple[list[Action], list[tuple[Action, str]]]:
-        written: list[Action] = []
-        refused: list[tuple[Action, str]] = []
-
-        def compute() -> Changes:
-            written.clear()
-            refused.clear()
-            snapshot = self._observer.snapshot(only=_named(actions))
-            part = msgspec.structs.replace(plan, actions=tuple(actions), waiting=())
-            faults = fatal_by_subject(check_actions(Problem(snapshot=snapshot, decision=plan.decision), part))
-            changes = Changes()
-            for action in actions:
-                fault = faults.get(action.job) or self._write(changes, plan, action, snapshot)
-                if fault:
-                    refused.append((action, fault))
-                else:
-                    written.append(action)
-            return changes
-
-        await self._records.transact(compute)
-        return written, refused
+            actions, attempt = plan.actions, _Attempt(self._observer, plan, self._write)
+            refused = await write_each(
+                self._records, range(len(actions)), attempt.write, prepare=attempt.look, together=CHUNK
+            )
+            errors, stale = {each.piece: each.error for each in refused}, attempt.stale
+            return Committed(
+                tuple(a for number, a in enumerate(actions) if number not in stale and number not in errors),
+                tuple((actions[number], fault) for number, fault in sorted(stale.items())),
+                tuple((actions[number], error) for number, error in sorted(errors.items())),
+            )
 
     def _write(self, changes: Changes, plan: Plan, action: Action, snapshot: Snapshot) -> str:
         """Add the action's rows; a non-empty answer says why it is stale instead."""
@@ -177,20 +159,22 @@ class Committer:
         placement = msgspec.structs.replace(placement, because=because)
         changes.put(*new, placement)
         self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, because)
-        for lease in new:
-            changes.put(self._rented(lease, job, action))
+        if new:
+            changes.put(self._rented(new, job, action))
         for number, lease in enumerate(warm):
             self._extend(
                 changes, lease, placement, boots_s=offer.delay_s if new else 0.0, counts_data=not number
             )
         return ""
 
-    def _rented(self, lease: Lease, job: Job, action: Rent) -> LedgerEntry:
-        offer = lease.offer
+    def _rented(self, new: Sequence[Lease], job: Job, action: Rent) -> LedgerEntry:
+        """One line for all machines of a gang: with a line for each, it could be only half as large."""
+        lease, offer = new[0], new[0].offer
+        count = f"{len(new)} × " if len(new) > 1 else ""
         return self._scribe.ledger(
             LedgerKind.ACT,
             "dispatcher",
-            f"rent {offer.name}: {action.because}",
+            f"rent {count}{offer.name}: {action.because}",
             job=job.id,
             queue=job.queue,
             owner=job.owner,
@@ -281,6 +265,40 @@ class Committer:
         gpus = spec.resources.gpus.each
         smaller = spec.nodes <= placement.nodes and gpus <= placement.gpus_per_node
         return form if smaller else None
+
+
+class _Attempt:
+    """The actions of one plan, known by their numbers, on their way into transactions."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        plan: Plan,
+        write: Callable[[Changes, Plan, Action, Snapshot], str],
+    ) -> None:
+        self._observer = observer
+        self._plan = plan
+        self._write = write
+        self._snapshot: Snapshot
+        self._faults: dict[str, str] = {}
+        self.stale: dict[int, str] = {}
+        """Why an action no longer holds, by its number."""
+
+    def look(self, numbers: Sequence[int]) -> None:
+        """Test these actions against the present, together."""
+        actions = tuple(self._plan.actions[number] for number in numbers)
+        self._snapshot = self._observer.snapshot(only=_named(actions))
+        part = msgspec.structs.replace(self._plan, actions=actions, waiting=())
+        problem = Problem(snapshot=self._snapshot, decision=self._plan.decision)
+        self._faults = fatal_by_subject(check_actions(problem, part))
+
+    def write(self, changes: Changes, number: int) -> None:
+        """Add the action's rows, or note why it is stale."""
+        action = self._plan.actions[number]
+        fault = self._faults.get(action.job) or self._write(changes, self._plan, action, self._snapshot)
+        self.stale.pop(number, None)
+        if fault:
+            self.stale[number] = fault
 
 
 def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:

@@ -1,41 +1,29 @@
 """Jobs that must follow others: a job whose predecessor did not succeed will never start, and is told so at once."""
 
+from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
-
-PASS_ROWS = 100
-"""Rows written in one pass; stores take 120 at once."""
 
 
 async def settle_dependents(records: Records, scribe: Scribe) -> None:
     """Fail every waiting job one of whose predecessors has ended without success; those that follow it are next, until none is left."""
     index = records.index
 
-    def compute() -> Changes:
-        changes = Changes()
-        for name in index.unsettled:
-            if len(changes.rows) >= PASS_ROWS:
-                break
-            job = records.open_jobs.get(name)
-            broken = _broken(records, job) if job is not None else None
-            if job is None or broken is None:
-                continue
-            if allows(job.status, "dependency-failed"):
-                because = f"it must follow {broken.name}, which is {broken.status}"
-                scribe.job(
-                    changes,
-                    job,
-                    "dependency-failed",
-                    because,
-                    outcome=Outcome(TerminalReason.DEPENDENCY_FAILED, because),
-                )
-        return changes
+    def settle(changes: Changes, name: str) -> None:
+        job = records.open_jobs.get(name)
+        broken = _broken(records, job) if job is not None else None
+        if job is None or broken is None or not allows(job.status, "dependency-failed"):
+            return
+        because = f"it must follow {broken.name}, which is {broken.status}"
+        outcome = Outcome(TerminalReason.DEPENDENCY_FAILED, because)
+        scribe.job(changes, job, "dependency-failed", because, outcome=outcome)
 
-    while await records.transact(compute):
-        pass
-    # Nothing has happened since the last look: it changed nothing, and so did not wait for the store.
+    tried: set[str] = set()
+    while names := sorted(index.unsettled - tried):
+        tried.update(names)
+        await write_each(records, names, settle)
     index.unsettled = {name for name in index.unsettled if _is_broken(records, name)}
 
 

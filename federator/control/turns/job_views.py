@@ -12,6 +12,7 @@ import msgspec
 from federator.control.accounts.money import job_limit
 from federator.control.record.records import Records
 from federator.control.reports.history import History
+from federator.control.turns.set_aside import SetAside
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, asked
@@ -57,8 +58,10 @@ class _Kept(NamedTuple):
 class JobViews:
     """Which jobs may start, and what a decision sees of each."""
 
-    def __init__(self, records: Records, history: History) -> None:
+    def __init__(self, records: Records, history: History, aside: SetAside | None = None) -> None:
+        """`aside`: the jobs that no plan sees, and whoever is told of one of which no view can be made."""
         self._records = records
+        self._aside = aside
         self._history = history
         self._kept: dict[str, _Kept] = {}
         self._policies = -1
@@ -74,19 +77,23 @@ class JobViews:
         self._lasting = self._look_at_running(now) if self._history.corrects else {}
         waiting = [jobs[name] for name in (jobs if only is None else sorted(only)) if name in jobs]
         version = self._records.policies.version
-        kept = {
-            job.id: self._view(job, version, behind_s.get(job.id, 0.0))
-            for job in waiting
-            if self.eligible(job)
-        }
+        kept: dict[str, _Kept] = {}
+        for job in waiting:
+            if self.eligible(job):
+                try:
+                    kept[job.id] = self._view(job, version, behind_s.get(job.id, 0.0))
+                except Exception as error:  # the others are planned without it
+                    if self._aside is None:
+                        raise
+                    self._aside.add(job.id, error)
         if only is behind_s:
             # A whole window: what was in the last one and is not in this one is forgotten.
             self._kept = kept
         return tuple(entry.view for entry in kept.values())
 
     def eligible(self, job: Job) -> bool:
-        """Whether a plan may start it: it waits, and all that it must follow has succeeded."""
-        if job.status is not JobStatus.PENDING:
+        """Whether a plan may start it: it waits, is not set aside, and all that it must follow has succeeded."""
+        if job.status is not JobStatus.PENDING or (self._aside and self._aside.of(job)):
             return False
         return all(before.status is JobStatus.SUCCEEDED for before in self._records.followed(job))
 

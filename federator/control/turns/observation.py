@@ -22,6 +22,7 @@ from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
 from federator.control.turns.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.turns.job_views import JobViews
+from federator.control.turns.set_aside import SetAside
 from federator.control.turns.trust import trusted
 from federator.control.turns.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
@@ -32,7 +33,6 @@ from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Sna
 from federator.settings import ProviderSettings
 from federator.wire.needs import RENTED, abilities_of
 
-"""Name of the one pool of a rented instance."""
 MOST_SHAPES = 4096
 """Of what is free at one member: every question about a place is asked of each."""
 NOTHING_HEARD = SiteReport(taken_at=0.0, pools=())
@@ -78,41 +78,42 @@ class Observer:
         history: History,
         clock: Clock,
         providers: dict[str, ProviderSettings],
+        aside: SetAside,
         *,
         reconnect_s: float = 0.0,
         slack_s: float = 0.0,
         window: bool = True,
     ) -> None:
         """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left. `slack_s`: see `LeaseSettings`."""
-        self._records = records
-        self._inventory = inventory
-        self._history = history
+        self._records, self._inventory, self._history = records, inventory, history
         self._clock = clock
         self._providers = providers
         self._reconnect_s = reconnect_s
         self.slack_s = slack_s
         self._settled_boot_s = clock.boot() + reconnect_s
-        self.jobs = JobViews(records, history)
+        self.aside = aside
+        self.jobs = JobViews(records, history, aside)
         self._holdings = Holdings(records, self.jobs.imagined, self.jobs.whole_run)
         self._kept: dict[str, _MemberKept] = {}
         """By member: between two looks most of them have not changed."""
         self._rules = ConcreteRules(records)
         self.usage = Usage(records)
+        recent = self.usage.recent_gpus
         self.line = WaitingLine(
-            records, history, self.jobs.eligible, whole=not window, recent_gpus=self.usage.recent_gpus
+            records, history, self.jobs.eligible, refuse=aside.add, whole=not window, recent_gpus=recent
         )
         self.window: dict[str, float] = {}
         """The waiting jobs that the last look chose, and for how long work outside the window keeps each (s)."""
 
     async def look(self) -> Snapshot:
         """The world now for a decision: of very many waiting jobs, those in the window."""
+        self.line.look_again(self.aside.take_news())
         self.window = await self.line.window(self.pools, self._clock.now())
         return self.snapshot(only=self.window)
 
     def snapshot(self, *, only: Collection[str] | None = None, imagined: JobView | None = None) -> Snapshot:
         """The world now, as a decision may see it; with `only`, of the waiting jobs just these. With the offers that it has once there is a job as `imagined`."""
-        now = self._clock.now()
-        records = self._records
+        now, records = self._clock.now(), self._records
         flag = records.flags.get("burst-paused")
         jobs, pools = self.jobs.seen(only, self.window, now), tuple(self._pools(now))
         rules = self._rules.at(jobs, pools)

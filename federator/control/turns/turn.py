@@ -29,9 +29,11 @@ from federator.control.turns.committer import Committed, Committer, fatal_by_sub
 from federator.control.turns.dependencies import settle_dependents
 from federator.control.turns.observation import Observer
 from federator.control.turns.occasions import Occasion
+from federator.control.turns.set_aside import at_fault
 from federator.kernel.clock import Clock
+from federator.kernel.errors import Transient
 from federator.kernel.ids import IdSource
-from federator.model.plans import Place, Plan, Waiting
+from federator.model.plans import Place, Plan, Preempt, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
@@ -42,6 +44,7 @@ from federator.telemetry import METRICS
 
 log = logging.getLogger(__name__)
 
+MOST_FAILED = 5
 LONGEST_REST_S = 0.25
 """While events keep coming, planning rests for as long as it took, but not longer: jobs that start and end need the processor, too."""
 FAST_RUN_S = 60.0
@@ -81,8 +84,13 @@ class Turn:
         self._clock = clock
         self._ids = ids
         self._settings = settings
+        self.aside = observer.aside
+        self.failed: list[Exception] = []
+        """The errors of the last turns, if none has succeeded since; at most `MOST_FAILED`."""
         self.occasion = Occasion(records, observer.pools, observer.offers)
         self._warm_prices: dict[str, float] = {}
+        self._seen: Problem | None = None
+        """What this turn has seen."""
         self.last: tuple[Problem, Plan] | None = None
         """The newest problem and plan: what `explain`, lists and `preview` read."""
         self.turns = 0
@@ -114,7 +122,34 @@ class Turn:
                 await asyncio.sleep(max(rest_s, self._settings.coalesce_s))
 
     async def once(self) -> Plan | None:
-        """One turn, its phases in order. None when nothing waits."""
+        """One turn. None when nothing waits. One that fails because of certain jobs sets them aside, and the next one is without them."""
+        try:
+            plan = await self._phases()
+        except Transient:
+            raise
+        except Exception as error:
+            METRICS.count("federator_turn_failures_total")
+            self.failed = [*self.failed[1 - MOST_FAILED :], error]
+            if not await self._set_aside_at_fault():
+                raise
+            self.wake()
+            return None
+        self.failed = []
+        return plan
+
+    async def _set_aside_at_fault(self) -> bool:
+        """Set aside the jobs for which planning fails; whether there are any."""
+        if self._seen is None:
+            return False
+        found = await asyncio.to_thread(at_fault, self._seen)
+        for job, error in found:
+            self.aside.add(job, error)
+        await self.aside.tell()
+        return bool(found)
+
+    async def _phases(self) -> Plan | None:
+        """The phases of a turn, in order."""
+        self._seen = None
         began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self._scribe)
         await close_places(self._records, self._scribe)
@@ -140,13 +175,14 @@ class Turn:
         snapshot = await self._observer.look()
         line, decision = self._observer.line, self._ids.new("dec")
         prices = line.prices if line.leads else self._warm_prices
-        return Problem(
+        self._seen = Problem(
             snapshot=snapshot,
             warm_prices=prices,
             outside=line.outside,
             leads=line.leads,
             decision=decision,
         )
+        return self._seen
 
     async def _fast_path(self, problem: Problem) -> bool:
         """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""
@@ -244,6 +280,12 @@ class Turn:
         for action, why in committed.stale:
             METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="stale")
             log.info("stale: %s: %s", action.job, why)
+        for action, error in committed.refused:
+            METRICS.count("federator_actions_total", kind=type(action).__name__.lower(), result="refused")
+            if not isinstance(action, Preempt):
+                self.aside.add(action.job, error)
+                self.wake()
+        await self.aside.tell()
         if committed.stale:
             self.wake()
         if made.actions:
@@ -257,7 +299,8 @@ class Turn:
     async def _wait(self, plan: Plan | None) -> None:
         """Until there is an occasion, the plan's own wake-up, something to stop because its place closes, or the heartbeat."""
         until_s, now = self._settings.heartbeat_s, self._clock.now()
-        for at in (plan.wake_at if plan else None, next_stop_at(self._records, now)):
+        own_at = (next_stop_at(self._records, now), self.aside.next_at(now))
+        for at in (plan.wake_at if plan else None, *own_at):
             if at is not None:
                 until_s = min(until_s, max(0.0, at - now))
         delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))

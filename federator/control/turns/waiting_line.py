@@ -7,7 +7,7 @@ makes the window a little worse, for the observer looks at each chosen job's rec
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -72,14 +72,16 @@ class WaitingLine:
         history: History,
         eligible: Callable[[Job], bool],
         *,
+        refuse: Callable[[str, Exception], object] | None = None,
         whole: bool = False,
         recent_gpus: Callable[[float], Mapping[str, float]] = lambda _now: {},
     ) -> None:
-        """`whole`: there is no window; a decision sees every job that waits. `recent_gpus`: of queues at a moment, see `Usage`."""
+        """`refuse`: told of a job of which no row can be made, with the error, which is raised where there is nobody to tell. `whole`: there is no window; a decision sees every job that waits. `recent_gpus`: of queues at a moment, see `Usage`."""
         self._recent_gpus = recent_gpus
         self._records = records
         self._history = history
         self._eligible = eligible
+        self._refuse = refuse
         self._whole = whole
         self._stamps = count(1)
         self._changed: set[str] | None = None
@@ -100,6 +102,11 @@ class WaitingLine:
         """Choose the jobs that a decision is to see, each with how long work outside the window keeps it (s)."""
         async with self._one_at_a_time:
             return await self._choose(pools, now)
+
+    def look_again(self, jobs: Collection[str]) -> None:
+        """Whether these are eligible may have changed, though their rows have not."""
+        if self._changed is not None:
+            self._changed.update(jobs)
 
     def pace(self, used: float) -> None:
         """Fit the next windows to the solver: `used` is what share of its time it took for the last; 1 and more is late.
@@ -191,10 +198,16 @@ class WaitingLine:
         jobs = self._records.open_jobs
         for name in jobs if changed is None else sorted(changed):
             job = jobs.get(name)
-            if job is not None and self._eligible(job):
-                self._put(job)
-            else:
+            if job is None or not self._eligible(job):
                 self._remove(name)
+                continue
+            try:
+                self._put(job)
+            except Exception as error:
+                self._remove(name)
+                if self._refuse is None:
+                    raise
+                self._refuse(name, error)
         for key in self._history.take_news():
             if key in self._runs:
                 self._run_s[self._runs[key]] = self._forecast_s(key)

@@ -35,7 +35,13 @@ class Looking(Committing):
         listeners = core.records._listeners[:]
         slack_s = core.turn._observer.slack_s
         anew = Observer(
-            core.records, core.inventory, core.history, core.clock, core.settings.providers, slack_s=slack_s
+            core.records,
+            core.inventory,
+            core.history,
+            core.clock,
+            core.settings.providers,
+            core.turn.aside,
+            slack_s=slack_s,
         )
         core.records._listeners[:] = listeners
         return anew.pools()
