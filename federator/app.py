@@ -34,6 +34,7 @@ from federator.control.governing.desk import Compiled
 from federator.control.governing.user_data import user_data
 from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
 from federator.control.record.records import Flag, row_key
+from federator.control.record.signing import Signer
 from federator.control.upkeep.reconciling import FLAG as RECONCILING
 from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
@@ -243,6 +244,7 @@ class Dispatcher:
             reign=reign,
             courier=Webhook(settings.alerts, settings.federation) if settings.alerts.webhook else None,
             identity=_identity(settings),
+            signer=Signer(self._state_dir),
         )
 
     def _say_started(self) -> None:

@@ -13,10 +13,12 @@ from federator.control.governing.authority import AuthorityInForce
 from federator.control.governing.desk import Compile, PolicyDesk
 from federator.control.governing.signing_in import SignIn
 from federator.control.governing.sites import Sites
+from federator.control.record.chain import Chain
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.leadership import Reign
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
+from federator.control.record.signing import Signer
 from federator.control.renting.executor import Executor, UserData
 from federator.control.renting.rented_sites import check_rented_sites, rented_sites
 from federator.control.reports.fencing import Fences
@@ -60,6 +62,7 @@ class Core:
     records: Records
     reign: Reign
     blobs: Blobs
+    chain: Chain
     inventory: Inventory
     intake: Intake
     series: SeriesDesk
@@ -104,6 +107,8 @@ class Core:
         self.records.lead(self.reign)
         await self.records.load()
         check_rented_sites(self.records, self.settings.providers)
+        await self.chain.begin()
+        self._tasks.append(asyncio.create_task(supervise("ledger", self.chain.run), name="ledger"))
         await self.decisions.load_index()
         self.history.load(self.records)
         log.info(
@@ -176,6 +181,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     reign: Reign | None = None,
     courier: Courier | None = None,
     lookout: Lookout | None = None,
+    signer: Signer | None = None,
     identity: IdentityProvider | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
@@ -187,7 +193,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     )
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, scribe))
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
-    retention = Retention(records, blobs, decisions, clock, settings.retention)
+    chain = Chain(records, clock, signer or Signer())
+    retention = Retention(records, blobs, decisions, clock, settings.retention, chain)
     authority = AuthorityInForce(records)
     acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
     admission = Admission(records, clock, ids, rented_sites(settings.providers))
@@ -215,6 +222,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         records=records,
         reign=reign or Reign(store, clock, leader=settings.federation),
         blobs=blobs,
+        chain=chain,
         inventory=inventory,
         intake=intake,
         series=series,

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import msgspec
+from aiohttp import web
 
 from federator.api.aside import aside
-from federator.api.exchange import Call, Cursor
+from federator.api.exchange import NDJSON, Call, Cursor
 from federator.control.governing.tokens import duration_s
 from federator.model.events import LedgerEntry
 from federator.model.identity import Role
@@ -105,6 +106,15 @@ async def ledger(call: Call) -> list[LedgerEntry]:
     return await call.core.views.ledger(
         after=query.after, limit=query.limit, job=query.job, site=site, since=query.since
     )
+
+
+async def export_ledger(call: Call) -> web.StreamResponse:
+    """The whole ledger with its seals, as JSON lines that can be verified anywhere."""
+    response = await call.stream(NDJSON)
+    async for part in call.core.chain.export():
+        await response.write(msgspec.json.encode(part) + b"\n")
+    await response.write_eof()
+    return response
 
 
 async def create_token(call: Call) -> TokenAnswer:

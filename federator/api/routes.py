@@ -101,6 +101,7 @@ ROUTES = (
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger; as a site's admin, what is of that site", (*PLATFORM, *SITE_ADMIN), query=governance.LedgerQuery, answer=list[LedgerEntry]),
+    Route("GET", "/v1/ledger/export", governance.export_ledger, PERSON, "Read the whole ledger with its seals, to be verified or kept", PLATFORM, content=NDJSON),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),

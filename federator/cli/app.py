@@ -12,6 +12,7 @@ from federator.cli import (
     decisions,
     explaining,
     jobs,
+    ledger,
     policies,
     reading,
     running,
@@ -67,7 +68,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "simulate": simulate.app,
         "decisions": decisions.app,
         "solver": solver.app,
-        "ledger": decisions.ledger,
+        "ledger": ledger.app,
     },
     "Sign in": {"login": sign_in.login, "logout": sign_in.logout, "whoami": sign_in.whoami},
     "Server": {

@@ -1,32 +1,24 @@
 """Recorded decisions and the ledger: what was decided on which grounds, and what it came to."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter, validators
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.columns import action_columns, decision_columns, ledger_columns, waiting_columns
+from federator.cli.columns import action_columns, decision_columns, waiting_columns
 from federator.cli.layout import table
 from federator.cli.output import Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
-from federator.cli.phrases import counted, instant_at, usd, when_exactly
+from federator.cli.phrases import counted, usd, when_exactly
 from federator.cli.replaying import replay
 from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import Invalid
-from federator.model.events import LedgerEntry
 from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.wire.solver_files import from_problem, write
-
-if TYPE_CHECKING:
-    from federator.client import Client
-
-LEDGER_PAGE = 1000
 
 app = App(name="decisions", help="Recorded decisions: list, show, replay.")
 app.command(replay)
@@ -124,56 +116,3 @@ def _verdict(plan: Plan, proof: Proof | None, seen: dict[str, Any], now: float) 
         ("looked at", ", ".join(looked_at)),
         ("next look", when_exactly(plan.wake_at, now)),
     ]
-
-
-def ledger(
-    *,
-    since: str | None = None,
-    job: str | None = None,
-    site: str | None = None,
-    after: str | None = None,
-    limit: int = 100,
-    all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
-    output: Output = "table",
-    connection: Connection = HERE,
-) -> None:
-    """List facts of the ledger, oldest first: acts, use and money. Where there are more, it says so.
-
-    Parameters
-    ----------
-    since:
-        Only from this instant on, such as 2026-12-01T00:00:00Z.
-    job:
-        Only of this job.
-    site:
-        Only of this site. A site's admin sees his site's only.
-    after:
-        Only after this entry: the id of the last one of the page before.
-    limit:
-        At most this many.
-    all:
-        All of them, however many.
-    """
-    if limit < 1:
-        raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
-    since_at = instant_at(since, "--since") if since else None
-
-    async def collect(client: "Client") -> list[LedgerEntry]:
-        found: list[LedgerEntry] = []
-        last = after
-        while all or len(found) <= limit:
-            size = LEDGER_PAGE if all else min(limit + 1 - len(found), LEDGER_PAGE)
-            page = await client.ledger(since=since_at, job=job, site=site, after=last, limit=size)
-            found += page
-            if len(page) < size:
-                break
-            last = page[-1].id
-        return found
-
-    rows, _ = ask(connection, collect)
-    cut = not all and len(rows) > limit
-    rows = rows[:limit] if cut else rows
-    show_rows(rows, ledger_columns(), output, empty="no entries")
-    if cut:
-        more = f"these are the oldest {limit}; next: --after {rows[-1].id}; later ones: --since; everything: --all"
-        print(more, file=sys.stderr)

@@ -1,5 +1,6 @@
 """The verbs about the federation itself: sites, queues, rented capacity, policies, decisions, the ledger, tokens."""
 
+from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import msgspec
@@ -247,6 +248,12 @@ class PlatformVerbs:
         }
         query = {key: value for key, value in given.items() if value is not None}
         return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
+
+    async def ledger_parts(self) -> AsyncIterator[bytes]:
+        """The whole ledger with its seals, as JSON lines."""
+        async with self.transport.open("GET", "/v1/ledger/export", headers={"Accept": "*/*"}) as response:
+            async for line in response.content:
+                yield line
 
     async def tokens(self) -> list[TokenRow]:
         """All tokens, newest first; never their secrets."""

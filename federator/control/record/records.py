@@ -23,6 +23,7 @@ from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import BlobOwner, JoinToken, Token
 from federator.model.jobs import Job, JobSpec
+from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
 from federator.model.series import Series, series_key
@@ -104,8 +105,10 @@ TABLES: dict[type, _Table] = {
     Spec: _Table("spec/", lambda r: r.digest, True),
     Outputs: _Table("outputs/", lambda r: r.job, True),
     BlobOwner: _Table("blob-owner/", lambda r: f"{r.digest}/{r.owner}", True),
+    LedgerState: _Table("ledger-state/", lambda _: "", True),
     Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),
+    Seal: _Table("seal/", lambda r: f"{r.number:012d}", False),
 }
 
 Record = (
@@ -123,6 +126,8 @@ Record = (
     | Spec
     | Outputs
     | BlobOwner
+    | LedgerState
+    | Seal
     | Event
     | LedgerEntry
 )
@@ -172,6 +177,8 @@ class Records:
         self.outputs: dict[str, Outputs] = {}
         self.blob_owners: dict[str, BlobOwner] = {}
         """By digest and owner."""
+        self.ledger_state: dict[str, LedgerState] = {}
+        """How far the ledger's chain goes, if there is one: a single row."""
         self.index = JobIndex(self.jobs)
         """The same jobs in order, by owner, queue, status and name."""
         self.arrays: dict[str, dict[str, Job]] = {}
@@ -208,6 +215,7 @@ class Records:
             Spec: self._specs,
             Outputs: self.outputs,
             BlobOwner: self.blob_owners,
+            LedgerState: self.ledger_state,
         }
 
     async def load(self) -> None:

@@ -18,12 +18,12 @@ import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
-import msgspec
-
 from federator.control.accounts.money import jobs_with_counted_moves
+from federator.control.record.chain import LEDGER, Chain
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.records import Changes, Records
 from federator.control.upkeep.blob_keeping import BlobKeeping
+from federator.control.upkeep.ledger_keeping import drop_oldest
 from federator.control.upkeep.series_keeping import surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
@@ -41,7 +41,6 @@ BATCH = 100
 LOW_WATER = 0.95
 """To how much of a limit is dropped once it is passed, so that the next job does not pass it again."""
 MIB = 2**20
-LEDGER = "ledger/"
 Group = Sequence[Job]
 """A job, or all tasks of an array."""
 
@@ -56,7 +55,9 @@ class Retention:
         decisions: DecisionLog,
         clock: Clock,
         settings: RetentionSettings,
+        chain: Chain,
     ) -> None:
+        self._chain = chain
         self._records = records
         self._blobs = blobs
         self._decisions = decisions
@@ -227,18 +228,11 @@ class Retention:
         surplus = 0
         if self._ledger_lines >= settings.ledger_lines:
             surplus = self._ledger_lines - math.floor(settings.ledger_lines * LOW_WATER)
-        while True:
-            page = await self._records.store.range(LEDGER, limit=BATCH)
-            old = []
-            for number, item in enumerate(page.items):
-                at = _at(item.value)
-                if at >= now - (settings.promised_s if number < surplus else settings.ledger_s):
-                    break
-                old.append(item.key)
-            await self._delete(old)
-            surplus -= len(old)
-            if len(old) < BATCH:
-                return
+
+        def may_go(number: int, at: float) -> bool:
+            return at < now - (settings.promised_s if number < surplus else settings.ledger_s)
+
+        await drop_oldest(self._records, self._chain, may_go)
 
     async def _counted(self) -> int:
         lines, after = 0, None
@@ -292,13 +286,3 @@ class Retention:
 
 def _finished_at(group: Group) -> float:
     return max(job.finished_at or 0.0 for job in group)
-
-
-class _Line(msgspec.Struct):
-    """Of a ledger line, what retention looks at."""
-
-    at: float
-
-
-def _at(line: bytes) -> float:
-    return msgspec.json.decode(line, type=_Line).at

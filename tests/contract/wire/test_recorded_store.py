@@ -17,6 +17,7 @@ from federator.kernel.errors import Damaged, Permanent
 from federator.model.capacity import LeaseStatus
 from federator.model.identity import BlobOwner
 from federator.model.jobs import JobStatus
+from federator.model.ledger import LedgerState, Seal
 from federator.model.series import Series
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
@@ -27,6 +28,8 @@ RECORDED = Path(__file__).parent / "store-v1.db"
 LATER: dict[type, Path] = {
     Series: Path(__file__).parent / "series-v1.json",
     BlobOwner: Path(__file__).parent / "blob-owner-v1.json",
+    LedgerState: Path(__file__).parent / "ledger-state-v1.json",
+    Seal: Path(__file__).parent / "seal-v1.json",
 }
 """Kinds of rows that came after it, each as it was first written."""
 NOT_NEEDED = {"last_seen_at"}

@@ -1,0 +1,173 @@
+"""The ledger: who did what, what was used, what it cost – and whether it still says what it said."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from federator.cli.columns import ledger_columns
+from federator.cli.exits import FAILED, OK
+from federator.cli.harmless import harmless
+from federator.cli.output import Output, show_rows
+from federator.cli.phrases import instant_at
+from federator.cli.session import HERE, Connection, ask, open_client
+from federator.kernel.errors import Invalid
+from federator.model.events import LedgerEntry
+from federator.model.ledger import Head, Verified, Verifier, read_parts
+
+if TYPE_CHECKING:
+    from federator.client import Client
+
+LEDGER_PAGE = 1000
+app = App(
+    name="ledger", help="List the ledger; keep a copy of it, and verify that nothing in it was changed."
+)
+
+
+@app.default
+def ledger(
+    *,
+    since: str | None = None,
+    job: str | None = None,
+    site: str | None = None,
+    after: str | None = None,
+    limit: int = 100,
+    all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """List facts of the ledger, oldest first: acts, use and money. Where there are more, it says so.
+
+    Parameters
+    ----------
+    since:
+        Only from this instant on, such as 2026-12-01T00:00:00Z.
+    job:
+        Only of this job.
+    site:
+        Only of this site. A site's admin sees his site's only.
+    after:
+        Only after this entry: the id of the last one of the page before.
+    limit:
+        At most this many.
+    all:
+        All of them, however many.
+    """
+    if limit < 1:
+        raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
+    since_at = instant_at(since, "--since") if since else None
+
+    async def collect(client: "Client") -> list[LedgerEntry]:
+        found: list[LedgerEntry] = []
+        last = after
+        while all or len(found) <= limit:
+            size = LEDGER_PAGE if all else min(limit + 1 - len(found), LEDGER_PAGE)
+            page = await client.ledger(since=since_at, job=job, site=site, after=last, limit=size)
+            found += page
+            if len(page) < size:
+                break
+            last = page[-1].id
+        return found
+
+    rows, _ = ask(connection, collect)
+    cut = not all and len(rows) > limit
+    rows = rows[:limit] if cut else rows
+    show_rows(rows, ledger_columns(), output, empty="no entries")
+    if cut:
+        more = f"these are the oldest {limit}; next: --after {rows[-1].id}; later ones: --since; everything: --all"
+        print(more, file=sys.stderr)
+
+
+@app.command
+def export(file: Path, *, connection: Connection = HERE) -> None:
+    """Write the whole ledger with its signed seals to a file, as JSON lines that `federator ledger verify` reads anywhere.
+
+    Whoever keeps one sees later whether the ledger was rolled back behind it.
+
+    Parameters
+    ----------
+    file:
+        Where to. It is there when it is whole.
+    """
+
+    async def write() -> None:
+        draft = file.with_name(f".{file.name}.draft")
+        with draft.open("wb") as out:
+            async with open_client(connection) as client:
+                async for line in client.ledger_parts():
+                    out.write(line)
+        draft.rename(file)
+
+    asyncio.run(write())
+
+
+@app.command
+def verify(
+    file: Path | None = None,
+    *,
+    key: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    since: Path | None = None,
+    connection: Connection = HERE,
+) -> int:
+    """Verify that no line of the ledger is missing, changed, added or out of order. Exits 1 if any is, and names the first.
+
+    The check is made here, and not by the dispatcher.
+
+    Parameters
+    ----------
+    file:
+        An export; without it, the dispatcher is asked.
+    key:
+        A public key of a dispatcher, in hex; seals that another has signed are findings. May be given again. Without it each seal is held to the key that it names.
+    since:
+        An earlier export: its head has to be in the chain, or the ledger was rolled back or written anew.
+    """
+    from federator.control.record.signing import is_signed
+
+    kept = _head_of(since) if since is not None else ()
+    verifier = Verifier(is_signed, trusted=key, kept=kept)
+    if file is not None:
+        _read(file, verifier)
+    else:
+
+        async def follow() -> None:
+            async with open_client(connection) as client:
+                async for line in client.ledger_parts():
+                    for part in read_parts([line]):
+                        verifier.take(part)
+
+        asyncio.run(follow())
+    found = verifier.end()
+    print(_said(found))
+    for finding in found.findings:
+        print(f"finding: {harmless(finding.text)}", file=sys.stderr)
+    return FAILED if found.findings else OK
+
+
+def _read(file: Path, verifier: Verifier) -> None:
+    try:
+        with file.open("rb") as lines:
+            for part in read_parts(lines):
+                verifier.take(part)
+    except msgspec.MsgspecError as error:
+        raise Invalid(
+            f"{file} is no export of a ledger: {error}", remedy="make one with federator ledger export"
+        ) from None
+
+
+def _head_of(file: Path) -> tuple[Head, ...]:
+    from federator.control.record.signing import is_signed
+
+    verifier = Verifier(is_signed)
+    _read(file, verifier)
+    head = verifier.end().head
+    return () if head is None else (head,)
+
+
+def _said(found: Verified) -> str:
+    head = f"head {found.head.number}:{found.head.head}" if found.head else "no seal yet"
+    keys = f", signed by {', '.join(found.keys)}" if found.keys else ""
+    return f"{found.lines} lines in {found.seals} seals, {found.unsealed} not sealed yet, {found.before} from before; {head}{keys}"

@@ -1,0 +1,209 @@
+"""Links the lines of the ledger, a moment after they are written: see `federator.model.ledger`.
+
+Only the leader does, in transactions of its term that compare the chain's state: of two that believe to lead one wins, and the other's seal is not written.
+Lines that were committed when a leader fell are found by its successor, near the end of the ledger.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from federator.control.record.records import Changes, Records
+from federator.control.record.signing import Signer
+from federator.kernel.clock import Clock
+from federator.model.events import LedgerEntry
+from federator.model.ledger import FRESH_S, Head, LedgerState, Part, Seal, SealedLine, head_of, line_hash
+
+log = logging.getLogger(__name__)
+
+LINES = 200
+"""Most lines of one seal."""
+EVERY_S = 1.0
+"""Real seconds between two seals while lines are written."""
+PAGE = 1000
+LEDGER = "ledger/"
+
+
+class Chain:
+    """The ledger's chain, as its leader knows it."""
+
+    def __init__(self, records: Records, clock: Clock, signer: Signer) -> None:
+        self._records, self._clock, self._signer = records, clock, signer
+        self._pending: dict[str, SealedLine] = {}
+        self._begins: tuple[str, int] = ("", 0)
+        self.begun = False
+
+    @property
+    def state(self) -> LedgerState:
+        """How far it goes."""
+        return self._records.ledger_state.get("", LedgerState())
+
+    async def begin(self) -> None:
+        """Find what is not in it yet. Called once, by who leads, when all is read and before anything is written."""
+        signed, state = self._signer.last, self.state
+        if signed is not None and signed.number > state.number:
+            await asyncio.to_thread(self._signer.set_aside)
+            log.error(
+                "the ledger ends at seal %d, and this dispatcher has signed seal %d: it was rolled back or its end was removed",
+                state.number,
+                signed.number,
+            )
+        if state.number == 0:
+            self._begins = await self._all_there_is()
+        else:
+            await self._find_unsealed(state)
+        self._records.subscribe(self._hear)
+        self.begun = True
+
+    async def run(self) -> None:
+        """Seal what comes, until cancelled."""
+        while True:
+            await self.seal()
+            await asyncio.sleep(EVERY_S)
+
+    async def seal(self) -> None:
+        """Take all that is written into the chain."""
+        while self._pending:
+            lines = tuple(self._pending.values())[:LINES]
+            changes = await self._records.transact(partial(self._sealed, lines))
+            for line in lines:
+                self._pending.pop(line.id, None)
+            for row in changes.rows.values():
+                if isinstance(row, Seal):
+                    await asyncio.to_thread(self._signer.keep, Head(row.number, row.head))
+
+    def signed(self, state: LedgerState) -> LedgerState:
+        """A state in which more is dropped, with our word for it."""
+        key = self._signer.public
+        return msgspec.structs.replace(state, key=key, signature=self._signer.sign(state.cut))
+
+    def _sealed(self, lines: tuple[SealedLine, ...]) -> Changes:
+        state, changes = self.state, Changes()
+        before, before_lines = self._begins if state.number == 0 else ("", 0)
+        seal = Seal(
+            number=state.number + 1,
+            previous=state.head,
+            at=self._clock.now(),
+            lines=lines,
+            head="",
+            key=self._signer.public,
+            signature="",
+            before=before,
+            before_lines=before_lines,
+        )
+        head = head_of(seal)
+        highest = max(state.highest, *(line.id for line in lines))
+        changes.put(
+            msgspec.structs.replace(seal, head=head, signature=self._signer.sign(head.encode())),
+            msgspec.structs.replace(
+                state, number=seal.number, head=head, highest=highest, before=state.before or before
+            ),
+        )
+        return changes
+
+    def _hear(self, changes: Changes) -> None:
+        for row in changes.rows.values():
+            if isinstance(row, LedgerEntry):
+                self._note(msgspec.to_builtins(row))
+
+    def _note(self, line: dict[str, Any]) -> None:
+        self._pending[line["id"]] = SealedLine(line["id"], line_hash(line), line["at"])
+
+    async def _all_there_is(self) -> tuple[str, int]:
+        """The last line there is, and how many: they are from before there was a chain."""
+        last, count = "", 0
+        async for line in self._lines(None):
+            last, count = line["id"], count + 1
+        return last, count
+
+    async def _find_unsealed(self, state: LedgerState) -> None:
+        """Lines that were committed and not sealed, among those that are young enough."""
+        sealed: set[str] = set()
+        number, since = state.number, float("inf")
+        while number >= state.first:
+            seal = await self._seal(number)
+            if seal is None:
+                break
+            if since == float("inf"):
+                since = seal.at - FRESH_S
+            sealed.update(line.id for line in seal.lines)
+            if seal.at < since - FRESH_S:
+                break
+            number -= 1
+        first = min(sealed, default=None)
+        async for line in self._lines(f"{LEDGER}{first}" if first else None):
+            if line["id"] not in sealed and line["id"] > state.before:
+                self._note(line)
+
+    async def _seal(self, number: int) -> Seal | None:
+        item = await self._records.store.get(f"seal/{number:012d}")
+        return None if item is None else msgspec.json.decode(item.value, type=Seal)
+
+    async def _lines(self, after: str | None) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            page = await self._records.store.range(LEDGER, after=after, limit=PAGE)
+            for item in page.items:
+                yield msgspec.json.decode(item.value)
+            after = page.next_after
+            if after is None:
+                return
+
+    async def export(self) -> AsyncIterator[Part]:
+        """The whole ledger that is kept: lines in the order of the chain, each seal after its lines, then what is not sealed yet."""
+        signed = self._signer.signed()
+        state = self.state
+        yield Part(state=state)
+        for head in signed:
+            yield Part(signed=head)
+        ahead = _Ahead(self._lines(None))
+        async for line in ahead.until(state.before):
+            yield Part(line=line)
+        for number in range(state.first, state.number + 1):
+            seal = await self._seal(number)
+            if seal is not None:
+                async for line in ahead.of(seal):
+                    yield Part(line=line)
+                yield Part(seal=seal)
+        async for line in ahead.rest():
+            yield Part(line=line)
+
+
+class _Ahead:
+    """Lines in the order of their ids, read ahead as far as seals want them, which name them in the order of their commits."""
+
+    def __init__(self, lines: AsyncIterator[dict[str, Any]]) -> None:
+        self._lines = lines
+        self._read: dict[str, dict[str, Any]] = {}
+        self._furthest = ""
+
+    async def until(self, last: str) -> AsyncIterator[dict[str, Any]]:
+        """Those with ids up to that one."""
+        await self._go(last)
+        for name in [name for name in self._read if name <= last]:
+            yield self._read.pop(name)
+
+    async def of(self, seal: Seal) -> AsyncIterator[dict[str, Any]]:
+        """Those of a seal that are there, in its order."""
+        await self._go(max((line.id for line in seal.lines), default=""))
+        for sealed in seal.lines:
+            if sealed.id in self._read:
+                yield self._read.pop(sealed.id)
+
+    async def rest(self) -> AsyncIterator[dict[str, Any]]:
+        """All others."""
+        for line in self._read.values():
+            yield line
+        async for line in self._lines:
+            yield line
+
+    async def _go(self, to: str) -> None:
+        while self._furthest < to:
+            line = await anext(self._lines, None)
+            if line is None:
+                return
+            self._furthest = line["id"]
+            self._read[line["id"]] = line

@@ -1,0 +1,259 @@
+"""The chain over the ledger: what makes it show that a line was removed, changed, added or put elsewhere.
+
+Lines are written by many transactions at once, so a line cannot name the one before it without making all of them wait for each other. The leader links
+them a moment later, in the order in which they were committed: a *seal* names some lines with their hashes, and its head is a hash over the head before and
+each of these lines in turn. It is signed with a key that is not in the store. Nothing here reads or writes: values in, findings out.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+FRESH_S = 600.0
+"""A line that is in no seal may be so much older than the newest one: it was written while nobody led, or just now."""
+
+
+class SealedLine(NamedTuple):
+    """A line of the ledger, as a seal names it."""
+
+    id: str
+    hash: str
+    at: float
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Some lines in the order of the chain. `head`: the hash over all before and these. `key`, `signature`: in hex, of the dispatcher that led."""
+
+    number: int
+    previous: str
+    at: float
+    lines: tuple[SealedLine, ...]
+    head: str
+    key: str
+    signature: str
+    before: str = ""
+    """Of the first seal: the last line that was there before the chain began; they are not in it,"""
+    before_lines: int = 0
+    """and how many there were."""
+
+
+class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the chain goes, and from where on it is kept: what was dropped by age is named and signed."""
+
+    number: int = 0
+    """Of the newest seal; 0: there is none."""
+    head: str = ""
+    highest: str = ""
+    """The highest id of a line in it."""
+    before: str = ""
+    before_dropped: int = 0
+    """Of the lines from before the chain, how many are dropped."""
+    first: int = 1
+    """The oldest seal that is kept,"""
+    dropped: int = 0
+    """how many of its lines are dropped,"""
+    first_previous: str = ""
+    """and the head before it."""
+    key: str = ""
+    signature: str = ""
+    """Of what was dropped."""
+
+    @property
+    def cut(self) -> bytes:
+        """What is signed."""
+        return f"cut {self.first} {self.dropped} {self.first_previous} {self.before} {self.before_dropped}".encode()
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A head that somebody keeps outside the store. Whoever has one sees when a ledger is rolled back behind it."""
+
+    number: int
+    head: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of an export: one of these. Lines stand before their seal, in its order."""
+
+    state: LedgerState | None = None
+    line: dict[str, Any] | None = None
+    seal: Seal | None = None
+    signed: Head | None = None
+    """What the dispatcher that exports has signed last, from beside the store."""
+
+
+def line_hash(line: dict[str, Any]) -> str:
+    """Of a line's fields; those that are empty do not count, so that fields which come later change nothing."""
+    told = {name: value for name, value in sorted(line.items()) if value not in ("", 0, None)}
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+
+
+def head_of(seal: Seal) -> str:
+    """What its head must be."""
+    start = f"{seal.number} {seal.previous} {seal.at!r} {seal.before} {seal.before_lines}"
+    head = hashlib.sha256(start.encode()).hexdigest()
+    for each in seal.lines:
+        head = hashlib.sha256(f"{head} {each.id} {each.hash} {each.at!r}".encode()).hexdigest()
+    return head
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is not as it was sealed, in words. `line`: the id of a line, if it is about one."""
+
+    text: str
+    line: str = ""
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of looking at a ledger. Without findings it is whole, from its first line that is kept to its head."""
+
+    findings: tuple[Finding, ...]
+    lines: int
+    seals: int
+    head: Head | None
+    unsealed: int
+    """Lines that are not in the chain yet,"""
+    before: int
+    """and lines from before it began."""
+    keys: tuple[str, ...]
+    """Whose signatures it carries."""
+
+
+Checks = Callable[[str, str, bytes], bool]
+"""Whether a signature (key, signature, message) is right."""
+MOST_FINDINGS = 1000
+
+
+class Verifier:
+    """Looks at an export, part by part. `trusted`: the keys that may have signed, any if empty. `kept`: heads that must be in the chain."""
+
+    def __init__(self, checks: Checks, *, trusted: Iterable[str] = (), kept: Iterable[Head] = ()) -> None:
+        self._checks, self._trusted = checks, frozenset(trusted)
+        self._kept = list(kept)
+        self._state = LedgerState()
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._last: Seal | None = None
+        self._heads: dict[int, str] = {}
+        self._wanted = {head.number for head in self._kept}
+        self._findings: list[Finding] = []
+        self._lines = self._seals = self._before = 0
+        self._keys: dict[str, None] = {}
+
+    def take(self, part: Part) -> None:
+        """The next part."""
+        if part.state is not None:
+            self._state = part.state
+            self._check_cut(part.state)
+        if part.line is not None:
+            self._take_line(part.line)
+        if part.seal is not None:
+            self._take_seal(part.seal)
+        if part.signed is not None:
+            self._kept.append(part.signed)
+            self._wanted.add(part.signed.number)
+
+    def end(self) -> Verified:
+        """There is no more."""
+        newest = self._last.number if self._last else 0
+        for head in self._kept:
+            if head.number > newest:
+                self._find(
+                    f"the ledger ends at seal {newest}, and seal {head.number} was signed: its end is missing"
+                )
+            elif head.number in self._heads and self._heads[head.number] != head.head:
+                self._find(
+                    f"seal {head.number} is not the one whose head was kept: the ledger was written anew"
+                )
+        if self._state.number > newest:
+            self._find(
+                f"the ledger ends at seal {newest}, and there were {self._state.number}: its end is missing"
+            )
+        since = self._last.at - FRESH_S if self._last else float("-inf")
+        for name, line in self._waiting.items():
+            if float(line.get("at", 0.0)) < since:
+                self._find(f"line {name} is in no seal: it was added", name)
+        return Verified(
+            findings=tuple(self._findings),
+            lines=self._lines,
+            seals=self._seals,
+            head=Head(self._last.number, self._last.head) if self._last else None,
+            unsealed=len(self._waiting),
+            before=self._before,
+            keys=tuple(self._keys),
+        )
+
+    def _take_line(self, line: dict[str, Any]) -> None:
+        name = str(line.get("id", ""))
+        if name <= self._state.before:
+            self._before += 1
+        elif name in self._waiting:
+            self._find(f"line {name} is there twice", name)
+        else:
+            self._waiting[name] = line
+
+    def _take_seal(self, seal: Seal) -> None:
+        self._check_place(seal)
+        dropped = self._state.dropped if seal.number == self._state.first else 0
+        order = iter(tuple(self._waiting))
+        for number, sealed in enumerate(seal.lines):
+            line = self._waiting.pop(sealed.id, None)
+            if line is None:
+                if number >= dropped:
+                    self._find(f"line {sealed.id} is missing", sealed.id)
+            elif line_hash(line) != sealed.hash:
+                self._find(f"line {sealed.id} was changed", sealed.id)
+            elif sealed.id not in order:
+                self._find(f"line {sealed.id} is out of order", sealed.id)
+                order = iter(())  # once is enough for this seal
+            self._lines += line is not None
+        self._check_signature(seal)
+        self._seals += 1
+        self._last = seal
+        if seal.number in self._wanted or seal.number == self._state.number:
+            self._heads[seal.number] = seal.head
+
+    def _check_place(self, seal: Seal) -> None:
+        last = self._last
+        number, previous = (
+            (last.number + 1, last.head) if last else (self._state.first, self._state.first_previous)
+        )
+        if seal.number != number:
+            self._find(f"seal {number} is missing: {seal.number} follows")
+        elif seal.previous != previous:
+            self._find(f"seal {seal.number} does not follow the one before it: it was changed")
+        if seal.number == 1 and self._state.before != seal.before:
+            self._find("where the chain began was changed in its state")
+        elif seal.number == 1 and self._before != seal.before_lines - self._state.before_dropped:
+            self._find(
+                f"{self._before} lines are left of {seal.before_lines - self._state.before_dropped} from before the chain"
+            )
+
+    def _check_signature(self, seal: Seal) -> None:
+        self._keys[seal.key] = None
+        if seal.head != head_of(seal):
+            self._find(f"seal {seal.number} was changed: its head is not that of its lines")
+        elif not self._checks(seal.key, seal.signature, seal.head.encode()):
+            self._find(f"seal {seal.number} is not signed by the key that it names")
+        elif self._trusted and seal.key not in self._trusted:
+            self._find(f"seal {seal.number} is signed by {seal.key}, which is not a key that you trust")
+
+    def _check_cut(self, state: LedgerState) -> None:
+        if (state.first, state.dropped, state.before_dropped) == (1, 0, 0):
+            return
+        if not self._checks(state.key, state.signature, state.cut):
+            self._find("what was dropped from the beginning is not signed by the key that it names")
+        elif self._trusted and state.key not in self._trusted:
+            self._find(
+                f"what was dropped from the beginning is signed by {state.key}, which you do not trust"
+            )
+
+    def _find(self, text: str, line: str = "") -> None:
+        if len(self._findings) < MOST_FINDINGS:
+            self._findings.append(Finding(text, line))
+
+
+def read_parts(lines: Iterable[bytes | str]) -> Iterator[Part]:
+    """An export's lines. Raises msgspec's errors for what is none."""
+    decoder = msgspec.json.Decoder(Part)
+    return (decoder.decode(line) for line in lines if line.strip())
