@@ -197,7 +197,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain)
     authority = AuthorityInForce(records)
     acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
-    admission = Admission(records, clock, ids, rented_sites(settings.providers))
+    admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     turn = Turn(
         records=records,
         observer=observer,

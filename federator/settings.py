@@ -274,6 +274,13 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often the provider's keys are fetched (real seconds); also when a token names one that is not known."""
 
 
+class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens that are made here for people. Clock seconds."""
+
+    lifetime_s: float = 90 * 86400.0
+    """How long one is good where nobody says otherwise; 0: for ever. The first admin's does not expire."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where records are kept: in one file below `state_dir`, or in etcd."""
 
@@ -301,6 +308,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
+    tokens: TokenSettings = TokenSettings()
     oidc: OidcSettings | None = None
     """An OpenID Connect provider; without it, people sign in with tokens made here alone."""
     providers: dict[str, ProviderSettings] = {}

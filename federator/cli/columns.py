@@ -347,6 +347,8 @@ def token_columns(now: float) -> tuple[Column[TokenRow], ...]:
         Column("QUEUE", lambda row: row.default_queue, least=90),
         Column("MADE", lambda row: when(row.created_at, now), right=True),
         Column("EXPIRES", lambda row: when(row.expires_at, now), right=True),
+        Column("USED", lambda row: when(row.last_used_at, now), right=True, least=100),
+        Column("SCOPES", lambda row: ", ".join(row.scopes), least=100),
         Column("STATUS", lambda row: row.status),
     )
 

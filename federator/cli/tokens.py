@@ -9,8 +9,11 @@ from federator.cli.output import Output, say, show_data, show_rows
 from federator.cli.phrases import when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation
+from federator.model.identity import Scope
+from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
+SOON_S = 14 * 86400.0
+"""A token that ends sooner is named."""
 app = App(name="token", help="Make, list, rotate and revoke tokens for people and for agents.")
 
 
@@ -25,6 +28,7 @@ def create(
     default_queue: str = "",
     expires_in: str = "",
     member: str = "",
+    scope: tuple[Literal["read", "submit", "change", "manage"], ...] = (),
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -48,9 +52,11 @@ def create(
     default_queue:
         Queue of the jobs that name none.
     expires_in:
-        How long it is valid, such as 30d.
+        How long it is valid, such as 30d; else as the dispatcher's settings say. A person's may also be `never`.
     member:
         The name under which the agent joins; to let the host of a revoked key in again, that member's.
+    scope:
+        What a person's token is limited to, given once for each: read for dashboards, submit for pipelines. Else everything that the role may do.
     """
     if role is None and not site:
         raise Invalid(
@@ -58,7 +64,17 @@ def create(
             field="--role",
             remedy="write --role user for a person, or --site and --kind for an agent",
         )
-    request = TokenRequest(name, role or "", site, kind or "", region, default_queue, expires_in, member)
+    request = TokenRequest(
+        name,
+        role or "",
+        site,
+        kind or "",
+        region,
+        default_queue,
+        expires_in,
+        member,
+        scopes=tuple(map(Scope, scope)),
+    )
     _show_secret(ask(connection, lambda client: client.create_token(request)), output)
 
 
@@ -92,6 +108,8 @@ def rotate(
 def list_tokens(*, output: Output = "table", connection: Connection = HERE) -> None:
     """List who has which tokens, newest first, and which still wait for an agent; never their secrets."""
     rows, now = ask(connection, lambda client: client.tokens())
+    if soon := sorted({row.name for row in rows if row.role and _ends_soon(row, now)}):
+        say(f"tokens end within {SOON_S / 86400:g} days: {', '.join(soon)}; make new ones with token create")
     show_rows(rows, token_columns(now), output, empty="no tokens")
 
 
@@ -108,6 +126,10 @@ def revoke(name: str, *, after: str = "", connection: Connection = HERE) -> None
     """
     revoked, _ = ask(connection, lambda client: client.revoke_tokens(name, after=after))
     print(f"{revoked} revoked" + (f", valid for another {after}" if after else ""))
+
+
+def _ends_soon(row: TokenRow, now: float) -> bool:
+    return row.status == "valid" and row.expires_at is not None and row.expires_at - now < SOON_S
 
 
 def _show_secret(answered: tuple[TokenAnswer, float], output: Output) -> None:

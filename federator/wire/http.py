@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from federator.model.capacity import BurstEvidence, Pool, Shape
+from federator.model.identity import Scope
 from federator.model.jobs import Job, JobSpec, label_of
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
@@ -344,8 +345,11 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     region: str = ""
     default_queue: str = ""
     expires_in: str = ""
+    """Such as 30d; of a person's token also `never`. Empty: `tokens.lifetime_s`, and a day for an agent's."""
     member: str = ""
     """Of a join token: under which name the agent joins; may be that of one whose key was revoked."""
+    scopes: tuple[Scope, ...] = ()
+    """Of a person's token: what it is limited to; empty: everything that the role may do."""
 
 
 class TokenRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -369,6 +373,10 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     """valid, expired or revoked."""
     id: str = ""
     """Names this one among several of a name."""
+    scopes: tuple[Scope, ...] = ()
+    """What it is limited to; empty: everything that the role may do."""
+    last_used_at: float | None = None
+    """When it was last used, to the hour; None: not yet."""
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):

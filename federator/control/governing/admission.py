@@ -45,10 +45,10 @@ class Admission(Tokens):
 
     async def create_token(self, caller: Caller, request: TokenRequest) -> TokenAnswer:
         """A person's token (`role`), for which one has to be admin; or an agent's join token (`site`), also by that site's admin."""
-        expires_s = duration_s(request.expires_in, "$.expires_in")
         if request.role:
             caller.require(Role.ADMIN)
-            return await self._create_person(caller, request, expires_s)
+            return await self._create_person(caller, request)
+        expires_s = duration_s(request.expires_in, "$.expires_in")
         if not request.site:
             raise Invalid(
                 "neither a role nor a site is given",

@@ -19,10 +19,12 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, Unau
 from federator.kernel.ids import IdSource
 from federator.kernel.quantities import parse_duration_s
 from federator.model.events import LedgerEntry, LedgerKind
-from federator.model.identity import PERSON, Caller, JoinToken, Role, Token
+from federator.model.identity import PERSON, Caller, JoinToken, Role, Scope, Token
 from federator.model.sites import Member, Site
 from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
+NEVER = "never"
+"""Instead of a lifetime: none."""
 BOOTSTRAP_NAME = "admin"
 ID_DIGITS = 12
 """So much of a digest tells a token from all others."""
@@ -38,6 +40,8 @@ class Tokens:
     records: Records
     clock: Clock
     ids: IdSource
+    lifetime_s: float = 90 * 86400.0
+    """How long a person's token is good where nobody says otherwise; 0: for ever."""
 
     def authenticate(self, bearer: str) -> Caller:
         """The person behind a bearer token. Raises `Unauthenticated` for one that is unknown, expired or revoked."""
@@ -100,10 +104,11 @@ class Tokens:
                 caller.site,
             ):
                 raise Forbidden("this token is not yours", remedy="ask an admin")
+            _check_no_wider(caller, old.scopes)
             now = self.clock.now()
             expires_at = old.expires_at if lifetime_s is None else now + lifetime_s
             new = msgspec.structs.replace(
-                old, digest=digest_of(secret), created_at=now, expires_at=expires_at
+                old, digest=digest_of(secret), created_at=now, expires_at=expires_at, last_used_at=0.0
             )
             made[:] = [new]
             what = f"rotated a token of {old.name} with role {old.role}"
@@ -152,6 +157,8 @@ class Tokens:
                 default_queue=token.default_queue,
                 created_at=token.created_at,
                 expires_at=token.expires_at,
+                scopes=token.scopes,
+                last_used_at=token.last_used_at or None,
                 status="revoked" if token.revoked else "valid" if self._valid(token) else "expired",
             )
             for token in self.records.tokens.values()
@@ -170,9 +177,10 @@ class Tokens:
         ]
         return sorted(rows, key=lambda row: (-row.created_at, row.name))
 
-    async def _create_person(
-        self, caller: Caller, request: TokenRequest, expires_s: float | None
-    ) -> TokenAnswer:
+    async def _create_person(self, caller: Caller, request: TokenRequest) -> TokenAnswer:
+        _check_no_wider(caller, request.scopes)
+        given_s = None if request.expires_in == NEVER else duration_s(request.expires_in, "$.expires_in")
+        lifetime_s = 0.0 if request.expires_in == NEVER else given_s or self.lifetime_s
         check_name(PERSON, request.name, "$.name", "letters, digits, '.', '_', '@' and '-'")
         role = _role(request)
         secret = new_secret("fed")
@@ -184,7 +192,8 @@ class Tokens:
             site=request.site or None,
             default_queue=request.default_queue or "default",
             created_at=now,
-            expires_at=None if expires_s is None else now + expires_s,
+            expires_at=now + lifetime_s if lifetime_s else None,
+            scopes=tuple(scope for scope in Scope if scope in request.scopes),
         )
         who = f"user:{caller.name}"
         await self.records.transact(
@@ -274,6 +283,13 @@ def duration_s(text: str, field: str) -> float | None:
     if seconds <= 0:
         raise Invalid("a token that expires at once is of no use", field=field)
     return seconds
+
+
+def _check_no_wider(caller: Caller, scopes: tuple[Scope, ...]) -> None:
+    """Raise `Forbidden` where a limited token would make one that may do more than itself."""
+    if caller.scopes and not set(scopes or Scope) <= set(caller.scopes):
+        what = f"your token is limited to {', '.join(caller.scopes)}, and makes none that may do more"
+        raise Forbidden(what, field="$.scopes", remedy="name scopes that your token has")
 
 
 def check_name(pattern: re.Pattern[str], name: str, field: str, letters: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
+from federator.model.identity import Scope
 from federator.model.outlook import Proof
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
@@ -343,14 +344,16 @@ def test_tokens_are_listed_without_secrets(federator: Command, fake: FakeDispatc
             created_at=NOW - 60,
             status="revoked",
             id="5e1f",
+            scopes=(Scope.READ,),
+            last_used_at=NOW - 7200,
         ),
         TokenRow(name="", site="north", created_at=NOW, expires_at=NOW + 3600, status="valid"),
     ]
     fake.answer("GET /v1/tokens", tokens, headers=TIME)
     lines = [line.split() for line in federator("token", "list").out.splitlines()[1:]]
     assert lines == [
-        ["5e1f", "ada", "user", "research", "1m", "ago", "-", "revoked"],
-        ["-", "-", "an", "agent", "of", "north", "-", "now", "in", "1h", "valid"],
+        ["5e1f", "ada", "user", "research", "1m", "ago", "-", "2h", "ago", "read", "revoked"],
+        ["-", "-", "an", "agent", "of", "north", "-", "now", "in", "1h", "-", "-", "valid"],
     ]
 
 

@@ -32,7 +32,7 @@ async def test_one_changes_ones_own_token_and_keeps_its_rights_and_its_end(world
     old = await person(admission, "ada", expires_in="30d")
     answer = await admission.rotate(Caller("ada", Role.USER), "ada", TokenRotation())
     assert (valid(admission, old), valid(admission, answer.secret)) == (False, True)
-    assert admission.authenticate(answer.secret) == Caller("ada", Role.USER)
+    assert admission.authenticate(answer.secret) == Caller("ada", Role.USER, expires_at=answer.expires_at)
     world.clock.advance(31 * 86400)
     assert not valid(admission, answer.secret)
 
