@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import shutil
 import signal
@@ -20,7 +21,7 @@ from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
 from federator.wire.link import JoinRequest
-from federator_agent import nvml
+from federator_agent import images, nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
@@ -201,12 +202,17 @@ def check(options: argparse.Namespace) -> int:
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
     failures = [
-        *_check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_slurm(settings),
-        _check_shim(settings), _check_dispatcher(settings, options),
+        *_check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_images(settings),
+        *_check_slurm(settings), _check_shim(settings), _check_dispatcher(settings, options),
     ]  # fmt: skip
     for failure in failures:
         _say(failure if failure.startswith(_NO_FAILURE) else f"FAIL  {failure}")
     return 0 if all(failure.startswith(_NO_FAILURE) for failure in failures) else 1
+
+
+def _check_images(settings: AgentSettings) -> list[str]:
+    path = settings.environment.get("PATH", os.defpath)
+    return [] if settings.kube is not None else images.notes(settings.images, path)
 
 
 def _check_kube(settings: AgentSettings) -> list[str]:

@@ -23,6 +23,8 @@ from federator_agent.core.lending import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.allowed import parse as parse_addresses
 from federator_agent.data.reach import read_networks
+from federator_agent.images import Images
+from federator_agent.images import parse as parse_images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import parse as parse_kube
 from federator_agent.lent import parse as parse_lend
@@ -45,7 +47,7 @@ DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 SITE_KEYS = (
     "site", "kind", "region", "labels", "price_per_gpu_hour", "pools", "kube", "slurm", "lend", "dispatcher", "member", "address",
     "state_dir", "host_key", "clock", "report_every", "watch_gpus", "ca", "proxy", "inputs_cache", "secrets",
-    "data_addresses", "data_networks", "isolation",
+    "data_addresses", "data_networks", "isolation", "images",
 )  # fmt: skip
 USER_DATA_KEYS = (*SITE_KEYS, "join_token")
 POOL_KEYS = (
@@ -100,6 +102,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which secrets jobs may ask for by name, and where they are."""
     isolation: Isolation = Isolation()
     """How jobs that are processes of this host are kept apart."""
+    images: Images | None = None
+    """How jobs run in the image that they name, where they are processes of hosts."""
     proxies: dict[str, str] = {}
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
@@ -172,6 +176,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
         isolation=read_isolation(top, environ),
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
+        images=_images(top),
         notices=_notices(environ),
         watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
@@ -186,6 +191,15 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)
     return settings
+
+
+def _images(top: Mapping[str, object]) -> Images | None:
+    if "images" not in top:
+        return None
+    if "kube" in top:
+        remedy = "leave it out: pods are containers"
+        raise Invalid("does not go with 'kube'", field="$.images", remedy=remedy)
+    return parse_images(top["images"], "$.images")
 
 
 def _inputs_cache(top: Mapping[str, object]) -> int | None:

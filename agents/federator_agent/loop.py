@@ -142,6 +142,7 @@ class Agent:
                 ),
                 tasks=self._tasks,
                 tell=self.tell,
+                images=self._settings.images,
                 secrets=self._settings.secrets,
                 confinement=self._confinement,
             )

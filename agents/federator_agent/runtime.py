@@ -12,8 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import msgspec
-
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
@@ -26,6 +24,7 @@ from federator_agent.spool import Spool
 
 if TYPE_CHECKING:  # they raise the errors below
     from federator_agent.data.carrier import Carrier
+    from federator_agent.images import Images
     from federator_agent.secrets import Secret
 
 log = logging.getLogger("federator_agent")
@@ -58,12 +57,6 @@ class StagingLost(StagingError):
 
     def __init__(self, message: str, cause: Cause = Cause.NODE_LOST) -> None:
         super().__init__(cause, message)
-
-
-def refuse_image(spec: JobSpec) -> None:
-    """Where ranks are processes of the host. Raises `StagingRefused` for a job that wants an image of its own."""
-    if spec.image is not msgspec.UNSET:
-        raise StagingRefused(f"this site runs no containers, and the job wants the image {spec.image}")
 
 
 class Prepared(NamedTuple):
@@ -115,6 +108,8 @@ class Surroundings(NamedTuple):
     secrets: "Mapping[str, Secret]" = MappingProxyType({})
     confinement: Confinement = shared()
     """What stands between the jobs of this host."""
+    images: "Images | None" = None
+    """How jobs run in the image that they name, where they are processes; None: they do not."""
 
     def checkpoints(self, record: Record) -> Path:
         """Where a job's checkpoints are kept on this host, from one placement to the next."""

@@ -36,7 +36,7 @@ def kind(settings: AgentSettings) -> Kind:
 
 def abilities(settings: AgentSettings) -> tuple[str, ...]:
     """What jobs may need and find here, by the words of `federator.wire.needs`."""
-    images = (IMAGES,) if settings.kube is not None else ()
+    images = (IMAGES,) if settings.kube is not None or settings.images is not None else ()
     data = (DATA,) if settings.kube is None or settings.kube.data is not None else ()
     return (*images, *data, *sorted(secret(name) for name in settings.secrets))
 

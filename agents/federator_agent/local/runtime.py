@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives, secrets
+from federator_agent import archives, images, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Record
@@ -21,14 +23,17 @@ from federator_agent.environment import (
     rank_environment,
     setup_environment,
 )
-from federator_agent.local.confinement import Place
+from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
+from federator_agent.runtime import Prepared, StagingError, Surroundings
 from federator_agent.staging import Staging, free_port
 
 ADDRESS = "127.0.0.1"
 """Where the ranks of a gang find each other when all of them are on this host."""
+CONTAINED = "container"
+"""In a rank's directory: there may be a container of it."""
+MOST_SAID = 500
 log = logging.getLogger("federator_agent.local")
 
 
@@ -61,17 +66,83 @@ class LocalRuntime:
         environment = setup_environment(self._around.environment, spec, self._around.site)
         secrets.check(self._around.secrets, spec, record.entry.queue)
         self._around.carrier.check(spec, record.entry.queue)
-        refuse_image(spec)
+        images.refuse(self._around.images, spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
         load = self._around.carrier.load_of(record, spec)
         await self._around.carrier.bring(load, self._folders(record), writing_to(log_file))
         owner = record.entry.owner
+        await self._fetch_image(spec)
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence, owner)
         try:
             await asyncio.to_thread(self._confinement.own, self._place(record), fresh=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"its folders cannot be given to its user: {error}") from None
         return Prepared(free_port())
+
+    async def _fetch_image(self, spec: JobSpec) -> None:
+        """Before the start, so that a job whose image cannot be had says so."""
+        if self._around.images is None or spec.image is msgspec.UNSET:
+            return
+        if text := images.fetch(self._around.images, spec.image):
+            code, said = await self._run("/bin/sh", "-c", text)
+            if code != 0:
+                raise StagingError(Cause.IMAGE_PULL, f"{spec.image}: {said or f'exit code {code}'}")
+
+    async def _run(self, *words: str) -> tuple[int, str]:
+        """A program of the site's to its end: its code, and what it complained of last."""
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            env=self._around.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        return process.returncode or 0, said.decode(errors="replace").strip()[-MOST_SAID:]
+
+    def _launch(
+        self, record: Record, spec: JobSpec, slot: Slot, place: Place, environment: dict[str, str]
+    ) -> Launch:
+        """In the image that it names, which sees its folders and nothing else of the host; or confined on the host. Raises `OSError`."""
+        base, command = self._around.environment, command_of(spec)
+        if self._around.images is None or spec.image is msgspec.UNSET:
+            return self._confinement.launch(place, command, environment, base)
+        owner = place.work.lstat()
+        is_root = os.geteuid() == 0
+        name = self._container(record.entry.placement, slot.rank)
+        directory = self._rank(record.entry.placement, slot.rank)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / CONTAINED).touch()
+        text = images.script(
+            self._around.images,
+            images.Contained(
+                name=name,
+                image=spec.image,
+                command=command,
+                work=place.work,
+                writable=place.writable,
+                readable=place.readable,
+                user=f"{owner.st_uid}:{owner.st_gid}" if is_root else "",
+                gpus=bool(slot.gpus),
+                shm_mib=spec.resources.shm_mib,
+            ),
+        )
+        take = f"exec {images.GIVEN}<&{GIVEN_DESCRIPTOR} {GIVEN_DESCRIPTOR}<&-\n{text}"
+        outside = base | device_environment(slot)
+        return Launch(
+            ["/bin/sh", "-c", take],
+            outside,
+            images.given(environment, base),
+            owner.st_uid if is_root else None,
+        )
+
+    @staticmethod
+    def _container(placement: str, rank: int) -> str:
+        return f"federator-{placement}-{rank}"
 
     async def unprepare(self, placement: str) -> None:
         """A preparation that is cancelled ends its set-up itself."""
@@ -87,7 +158,6 @@ class LocalRuntime:
         checkpoints.mkdir(parents=True, exist_ok=True)
         hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
         log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
-        command = command_of(spec)
         resumes = self._around.carrier.resumes(load_of(record, spec), checkpoints)
         where = Where(
             self._around.site, ADDRESS, str(checkpoints), str(self._folders(record).inputs), resumes
@@ -106,7 +176,7 @@ class LocalRuntime:
             try:
                 environment |= secrets.variables(self._around.secrets, spec)
                 place = self._place(record, slot)
-                launch = self._confinement.launch(place, command, environment, self._around.environment)
+                launch = self._launch(record, spec, slot, place, environment)
                 self._ranks.start(directory, place.work, launch, ended, fence)
             except (OSError, ValueError, StagingError) as error:
                 ended(self._around.clock.now(), None, f"it could not be started: {error}")
@@ -147,6 +217,11 @@ class LocalRuntime:
     async def discard(self, placement: str, checkpoints_of: str | None) -> None:
         """All of it is in the agent's own directory, which it removes."""
         del checkpoints_of
+        if self._around.images is not None:
+            for mark in self._work(placement).parent.glob(f"rank-*/{CONTAINED}"):
+                name = self._container(placement, int(mark.parent.name.removeprefix("rank-")))
+                if words := images.cleanup(self._around.images, name):
+                    await self._run(*words)
         self._confinement.release(self._work(placement))
 
     def close(self) -> None:

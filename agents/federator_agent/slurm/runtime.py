@@ -11,24 +11,26 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives, owning, secrets
+from federator_agent import archives, images, owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.opening import opened
-from federator_agent.runtime import Prepared, StagingError, Surroundings, refuse_image
+from federator_agent.runtime import Prepared, StagingError, Surroundings
 from federator_agent.slurm import users
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder
-from federator_agent.slurm.script import command_script
+from federator_agent.slurm.script import command_script, container_script
 from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.slurm.watching import Watch
 from federator_agent.staging import Staging, free_port
@@ -105,7 +107,7 @@ class SlurmRuntime:
         folder = self._folder(placement)
         secrets.check(self._around.secrets, spec, record.entry.queue)
         self._around.carrier.check(spec, record.entry.queue)
-        refuse_image(spec)
+        images.refuse(self._around.images, spec)
         users.refuse_nobodys(self._settings, record)
         users.refuse_setup(self._settings, record, spec)
         if folder.intent is None:
@@ -172,10 +174,15 @@ class SlurmRuntime:
         resumes = self._around.carrier.resumes(load_of(record, spec), folders.checkpoints)
         where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
         command, hidden = command_of(spec), secrets.variables(self._around.secrets, spec)
-        commands = {
-            slot.rank: command_script(command, rank_environment(record, spec, slot.rank, where) | hidden)
-            for slot in record.slots
-        }
+        commands = {}
+        for slot in record.slots:
+            environment = rank_environment(record, spec, slot.rank, where) | hidden
+            contained = self._contained(record, spec, slot.rank, folder)
+            if contained is None or self._around.images is None:
+                commands[slot.rank] = command_script(command, environment)
+            else:
+                text = images.script(self._around.images, contained)
+                commands[slot.rank] = container_script(text, environment)
         log.info(
             "%s of job %s starts as Slurm's job %s",
             record.entry.placement,
@@ -185,6 +192,22 @@ class SlurmRuntime:
         await asyncio.to_thread(folder.write_commands, commands)
         await users.give(self._settings, record, folder.path)
         await asyncio.to_thread(folder.admit, intent.slurm_job)
+
+    def _contained(self, record: Record, spec: JobSpec, rank: int, folder: Folder) -> images.Contained | None:
+        """A rank in the image that its job names; None: it names none."""
+        if spec.image is msgspec.UNSET:
+            return None
+        folders = self._folders(record)
+        return images.Contained(
+            name=f"federator-{record.entry.placement}-{rank}",
+            image=spec.image,
+            command=command_of(spec),
+            work=folder.work,
+            writable=(folders.checkpoints,),
+            readable=(folders.inputs, folders.cache) if spec.inputs else (),
+            gpus=bool(spec.resources.gpus.count),
+            shm_mib=spec.resources.shm_mib,
+        )
 
     def find(self, record: Record, rank: int) -> None:
         """Look at the gate, and at the marks behind it."""

@@ -6,12 +6,15 @@ divide what the job has on their node among themselves.
 """
 
 import math
+import secrets
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
 from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Accelerators, Resources, cuts_of
+from federator_agent import images
 from federator_agent.core.state import Record
+from federator_agent.local.confinement import exports
 from federator_agent.slurm.settings import Account
 
 RANK_SCRIPT = (Path(__file__).with_name("rank.sh")).read_text()
@@ -119,6 +122,13 @@ printf '%s\\n' "$SLURM_JOB_ID $SLURM_JOB_NODELIST $(cat /proc/sys/kernel/random/
 srun --input=none --kill-on-bad-exit=0 --wait=0 --ntasks={ranks} --cpus-per-task={cpus}{gres} \\
     --output=slurm.out --open-mode=append bash {where}/rank.sh {where} {need.gpus.count} {GATE_S}
 """
+
+
+def container_script(text: str, environment: dict[str, str]) -> str:
+    """The same where it runs in a container: the variables come by a descriptor, and are taken up inside."""
+    end = f"END-{secrets.token_hex(8)}"
+    given = exports(images.given(environment, {})).decode()
+    return f"cd work || exit 126\nexec {images.GIVEN}<<'{end}'\n{given}{end}\n{text}\n"
 
 
 def command_script(command: list[str], environment: dict[str, str]) -> str:

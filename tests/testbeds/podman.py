@@ -1,0 +1,80 @@
+"""Podman on this machine, with storage of its own and an image made of a static busybox: no registry is asked for anything."""
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.testbeds.kubernetes.image import BUSYBOX
+
+IMAGE = "localhost/federator-test:1"
+REMEDY = "on Debian and Ubuntu: apt-get install podman catatonit crun busybox-static"
+
+
+def missing() -> str:
+    """Why it cannot be; empty: it can."""
+    if os.geteuid() != 0:
+        return "the tests' containers want root"
+    lacking = [name for name in ("podman", "catatonit", "crun", "unshare") if shutil.which(name) is None]
+    lacking += [] if BUSYBOX.exists() else ["busybox"]
+    return f"{', '.join(lacking)} cannot be found; {REMEDY}" if lacking else ""
+
+
+class Podman:
+    """In a folder that is removed by `end`. `programs` goes before all others in PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.programs = folder / "programs"
+        self.programs.mkdir(parents=True)
+        folder.chmod(0o755)
+        (folder / "containers.conf").write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=200:200"]\n'
+        )
+        places = f'graphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+        (folder / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\n{places}')
+        # An empty second hierarchy of control groups, which some machines have beside the first, makes crun give up.
+        script = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$0" "$@"'
+        (self.programs / "podman").write_text(
+            f"""#!/bin/sh
+export CONTAINERS_CONF={folder}/containers.conf CONTAINERS_STORAGE_CONF={folder}/storage.conf
+exec unshare -m /bin/sh -c '{script}' {shutil.which("podman")} "$@"
+"""
+        )
+        (self.programs / "podman").chmod(0o755)
+        (folder / "root.tar").write_bytes(_root())
+        self("import", "--quiet", str(folder / "root.tar"), IMAGE)
+
+    def __call__(self, *words: str) -> str:
+        """What it prints."""
+        command = [str(self.programs / "podman"), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def containers(self) -> list[str]:
+        """Names of all that there are, running or not."""
+        return self("ps", "--all", "--format", "{{.Names}}").split()
+
+    def end(self) -> None:
+        """Remove what is left."""
+        self("rm", "--all", "--force", "--time=0")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _root() -> bytes:
+    applets = subprocess.run([BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder in ("bin", "etc", "tmp", "dev", "proc", "sys"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(entry)
+        program = tarfile.TarInfo("bin/busybox")
+        program.size, program.mode = BUSYBOX.stat().st_size, 0o755
+        tar.addfile(program, io.BytesIO(BUSYBOX.read_bytes()))
+        for applet in sorted({*applets, "sh"} - {"busybox"}):
+            entry = tarfile.TarInfo(f"bin/{applet}")
+            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(entry)
+    return buffer.getvalue()
