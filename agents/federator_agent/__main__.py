@@ -62,7 +62,7 @@ def _add_options(name: str, sub: argparse.ArgumentParser) -> None:
             action="store_true",
             help="the state directory was moved here, and nothing of it runs where it was",
         )
-    if name in ("join", "check"):
+    if name in ("join", "check", "status"):
         sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
         sub.add_argument(
             "--ca", default="", help="PEM file of the authority to believe; default: from the site file"

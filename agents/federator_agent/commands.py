@@ -146,6 +146,9 @@ def serve(options: argparse.Namespace) -> int:
         # The site file may name dispatchers that came later than this host did.
         identity = msgspec.structs.replace(identity, dispatcher=settings.dispatcher)
     log.info("%s of site %s, state in %s", identity.member, identity.site, settings.state_dir)
+    for line in _check_gpus(settings):
+        if line.startswith("WARN"):
+            log.warning(line.removeprefix("WARN").strip())
     asyncio.run(_serve(Agent(settings, identity, spool, way)))
     return 0
 
@@ -160,7 +163,7 @@ async def _serve(agent: Agent) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    """Show what is on disk. Needs no running agent and disturbs none."""
+    """Show what is on disk, and whether a dispatcher answers from here. Needs no running agent and disturbs none."""
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     state = _remembered(settings, spool)
@@ -172,8 +175,12 @@ def status(options: argparse.Namespace) -> int:
     if Keys(spool.directory).unfinished:
         _say("key         a change of key was begun and not finished: run federator-agent rotate-key again")
     _say(
-        f"agent       {'running' if spool.in_use() else 'not running'}, {'paused' if spool.paused else 'takes new work'}"
+        f"agent       {'running' if spool.in_use() else 'not running'}, {'paused' if spool.paused else 'not paused'}"
     )
+    if identity:
+        said = _check_dispatcher(settings, options)
+        reached = said.startswith("ok")
+        _say("dispatcher  answers" if reached else f"dispatcher  no new work comes from it: {said}")
     for record in state.records.values():
         report = record.report
         since = format_instant(report.at) if report else ""
@@ -232,7 +239,9 @@ def _check_gpus(settings: AgentSettings) -> list[str]:
     try:
         return nvml.describe(nvml.Driver().read())
     except nvml.NoDriver as error:
-        return [f"ok    GPUs are taken from the site file: {error}"]
+        if not nvml.present():
+            return [f"ok    GPUs are taken from the site file: {error}"]
+        return [f"WARN  this host has NVIDIA GPUs that cannot be counted: {error}; {nvml.REMEDY}"]
     except nvml.DriverTrouble as error:
         return [str(error)]
 

@@ -12,6 +12,7 @@ import ctypes
 import sys
 import threading
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,6 +36,29 @@ XIDS = {
 MOST_EVENTS = 1000
 """Taken at once; the rest waits for the next time."""
 _BRANDS = frozenset({"NVIDIA", "Tesla", "GeForce", "Quadro"})
+
+
+REMEDY = (
+    "install the package nvidia-ml-py and the driver with its libnvidia-ml.so.1, or declare them under pools"
+)
+_VENDOR, _DISPLAY = "0x10de", "0x03"
+
+
+def present(root: Path = Path("/")) -> bool:
+    """Whether this host seems to have NVIDIA GPUs, by what the kernel shows below `root`, without the driver's library."""
+    if (root / "proc/driver/nvidia/version").exists() or any((root / "dev").glob("nvidia[0-9]*")):
+        return True
+    return any(
+        _line(device / "vendor") == _VENDOR and _line(device / "class").startswith(_DISPLAY)
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
+
+
+def _line(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
 
 
 class NoDriver(Exception):

@@ -116,7 +116,7 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
         (
             "finished" if over else "finishes",
             within(
-                _against(explanation.expected_finish_at, explanation.deadline_at, now),
+                _against(explanation.expected_finish_at, explanation.deadline_at, now, explanation.status),
                 explanation.finish_low_at,
                 explanation.finish_high_at,
                 now,
@@ -174,14 +174,17 @@ def curve(explanation: Explanation, now: float, cells: int = BAR_CELLS) -> Table
     return grid
 
 
+UNFINISHED = (JobStatus.CANCELLED, JobStatus.FAILED)
+
+
 def _due(at: float, now: float) -> tuple[Text, ...]:
     return Text(f"  {when(at, now)}", style="bold"), Text(""), Text("deadline", style="bold")
 
 
-def _against(finish_at: float | None, deadline_at: float | None, now: float) -> Text:
-    """A finish, and how it stands to the deadline."""
+def _against(finish_at: float | None, deadline_at: float | None, now: float, status: str = "") -> Text:
+    """A finish, and how it stands to the deadline; one without success keeps none."""
     text = Text(when_exactly(finish_at, now))
-    if finish_at is not None and deadline_at is not None:
+    if finish_at is not None and deadline_at is not None and status not in UNFINISHED:
         spare_s = deadline_at - finish_at
         said, style = (
             (f"{duration(spare_s)} to spare", "green")

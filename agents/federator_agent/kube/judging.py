@@ -59,7 +59,7 @@ def _judged(pod: Pod, terminated: Terminated, now: float) -> End:
     if terminated.reason == "ContainerStatusUnknown":
         return End(at, None, terminated.message or "its node does not know how it ended", Cause.NODE_LOST)
     if code == 0:
-        return End(at, 0)
+        return _ended_well(pod, at)
     if pod.status.reason == "DeadlineExceeded":
         return End(at, code, "the cluster ended it: its active deadline has passed", Cause.MAX_DURATION)
     if cause := _taken(pod):
@@ -69,6 +69,22 @@ def _judged(pod: Pod, terminated: Terminated, now: float) -> End:
     if terminated.reason in ("StartError", "ContainerCannotRun"):
         return End(at, code, f"its container could not be started: {terminated.message[:MAX_DETAIL]}")
     return End(at, code)
+
+
+def _ended_well(pod: Pod, at: float) -> End:
+    """Exit code 0 is success only of what was not told to stop: one that saves itself and goes has perhaps done half of its work."""
+    if (cause := _taken(pod)) and _told_by(pod, at):
+        return End(at, None, _why(pod) or "the cluster took it off its node", cause)
+    if _deleted_before(pod, at, within_s=0.0):
+        return End(at, None, "its pod was deleted at the cluster", Cause.EVICTED)
+    return End(at, 0)
+
+
+def _told_by(pod: Pod, at: float) -> bool:
+    """Whether the cluster began to take it off its node before it ended; where nobody wrote down when, it did."""
+    disrupted = pod.condition(DISRUPTED)
+    since = instant_at(disrupted.last_transition_time or "") if disrupted else None
+    return since is None or since <= at
 
 
 def _taken(pod: Pod) -> Cause | None:
@@ -85,12 +101,12 @@ def _why(pod: Pod) -> str:
     return ": ".join(word for word in said if word)[:MAX_DETAIL]
 
 
-def _deleted_before(pod: Pod, at: float) -> bool:
+def _deleted_before(pod: Pod, at: float, within_s: float = 1.0) -> bool:
     """Whether somebody asked for its end before it came. Times of the API are whole seconds."""
     if not pod.metadata.deletion_timestamp:
         return False
     grace_s = pod.metadata.deletion_grace_period_seconds or 0
-    return instant_at(pod.metadata.deletion_timestamp) - grace_s <= at + 1.0
+    return instant_at(pod.metadata.deletion_timestamp) - grace_s <= at + within_s
 
 
 def trouble_of(pod: Pod) -> Trouble | None:

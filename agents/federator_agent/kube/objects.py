@@ -71,6 +71,7 @@ class Condition(Struct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class NodeSpec(Struct, frozen=True):

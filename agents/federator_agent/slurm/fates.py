@@ -47,8 +47,8 @@ def fate(mark: Exit | None, state: str, *, killed: bool) -> Fate:
         return Fate(None, _EVICTED[state], Cause.EVICTED)
     if state in _LIMITED:
         return Fate(code or TERMINATED, _LIMITED[state], Cause.MAX_DURATION)
-    if state in _NODES and code != 0:
-        # Of the other ranks Slurm has ended the commands itself.
+    if state in _NODES:
+        # Of the other ranks Slurm has ended the commands itself: one that ends well then has saved itself.
         return Fate(None, _NODES[state], Cause.NODE_LOST)
     if state == "OUT_OF_MEMORY" and code != 0:
         return Fate(code or KILLED, OUT_OF_MEMORY, Cause.OUT_OF_MEMORY)

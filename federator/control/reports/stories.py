@@ -171,7 +171,7 @@ class Stories:
         spec = self._records.spec(job.spec_hash)
         checkpoint = spec.checkpoint
         if checkpoint is None or not report.checkpointed:
-            return "after a checkpoint" if report.checkpointed else "without a checkpoint", {}
+            return "without a checkpoint, so it starts from the beginning", {}
         kept: dict[str, Any] = {"saved_s": job.saved_s + ran_s(spec, placement)}
         if spec.forms and not spec.elastic:
             kept["form"] = placement.form

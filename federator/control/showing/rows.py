@@ -49,7 +49,11 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
     statuses = [inventory.status(member) for member in members] or [SiteStatus.LOST if hosts else site.status]
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
+    silent = {m.id for m, status in zip(members, statuses, strict=False) if status == SiteStatus.UNREACHABLE}
     rows = tuple(_pool_row(pool, inventory, records) for pool in pools)
+    heard = [pool for pool in pools if pool.member not in silent]
+    paused = any(report is not None and report.paused for report in reports)
+    status = "DRAINING" if site.draining else _status([str(each) for each in statuses])
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
@@ -57,11 +61,11 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
     return SiteRow(
         name=site.name,
         kind=site.kind,
-        status="DRAINING" if site.draining else _status([str(each) for each in statuses]),
+        status="PAUSED" if paused and status == SiteStatus.READY else status,
         region=site.region,
         labels=site.labels,
-        gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in pools)),
-        busy=tidy(sum(row.busy_gpus for row in rows)),
+        gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in heard)),
+        busy=tidy(sum(row.busy_gpus for row in rows if row.member not in silent)),
         running=sum(
             1
             for p in records.open_placements.values()
@@ -71,7 +75,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         age_s=min(ages, default=None),
         draining=site.draining,
         drain_by_at=site.drain_by_at,
-        paused=any(report is not None and report.paused for report in reports),
+        paused=paused,
         members=len(members),
         pools=rows,
         because=closed,

@@ -178,15 +178,16 @@ class Intake:
 
         return await self._change(job_id, compute)
 
-    async def _pause(self, caller: Caller, job_id: str, verb: str, because: str) -> Job:
+    async def _pause(self, caller: Caller, job_id: str, verb: str, told: str) -> Job:
         def compute() -> Changes:
-            changes = Changes()
+            changes, because = Changes(), told
             job = self._open(job_id)
             if job.status is JobStatus.HELD and verb == "hold":
                 return changes
             if verb == "hold" and job.status is JobStatus.PENDING:
                 self._scribe.job(changes, job, "hold", because)
             elif allows(job.status, "suspend"):
+                because = f"{told}{self._starts_anew(job)}"
                 job = self._scribe.job(changes, job, "suspend", because, pause_for=verb)
                 self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
             else:
@@ -200,6 +201,14 @@ class Intake:
             return changes
 
         return await self._change(job_id, compute)
+
+    def _starts_anew(self, job: Job) -> str:
+        """The warning that what it has done is lost; nothing for a job that saves itself, or that has not begun."""
+        placement = self._placement(job)
+        saves = self._records.spec(job.spec_hash).checkpoint is not None
+        if saves or placement is None or not self._records.may_run(placement):
+            return ""
+        return "; it names no `checkpoint`, so what it has done is lost and it starts from the beginning"
 
     def _stop(
         self, changes: Changes, job: Job, because: str, *, then: str, outcome: Outcome | None = None

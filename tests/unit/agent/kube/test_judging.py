@@ -9,6 +9,8 @@ from federator.model.placements import Cause
 from federator_agent.kube.judging import end_of, quiet, trouble_of, unscheduled
 from federator_agent.kube.objects import Pod
 
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+"""As `kubectl drain` and Kueue's preemption leave it."""
 NOW = 2_000_000_000.0
 AT = "2026-11-21T10:00:00Z"
 
@@ -36,7 +38,13 @@ def ended(code: int, **more: Any) -> dict[str, Any]:
         (ended(143), {}, 143, None),
         (ended(143), {"deletionTimestamp": AT, "deletionGracePeriodSeconds": 5}, None, Cause.EVICTED),
         (ended(143), {"deletionTimestamp": "2026-11-21T11:00:00Z"}, 143, None),
-        (ended(0), {"deletionTimestamp": AT}, 0, None),
+        (ended(0), {"deletionTimestamp": "2026-11-21T10:00:05Z"}, 0, None),
+        (ended(0), {"deletionTimestamp": AT, "deletionGracePeriodSeconds": 30}, None, Cause.EVICTED),
+        (ended(0), {"reason": "Evicted", "message": "low on disk"}, None, Cause.EVICTED),
+        (ended(0), {"reason": "Terminated", "message": "node shutdown"}, None, Cause.EVICTED),
+        (ended(0), {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, None, Cause.EVICTED),
+        (ended(0), {"conditions": [DISRUPTED | {"lastTransitionTime": AT}]}, None, Cause.EVICTED),
+        (ended(0), {"conditions": [DISRUPTED | {"lastTransitionTime": "2026-11-21T10:00:09Z"}]}, 0, None),
         (ended(3), {"deletionTimestamp": AT}, 3, None),
         (ended(137), {"reason": "Evicted", "message": "low on disk"}, None, Cause.EVICTED),
         (ended(137), {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, None, Cause.EVICTED),

@@ -25,7 +25,7 @@ from federator_agent.slurm.folder import Exit
         ("DEADLINE", 5, False, (5, Cause.MAX_DURATION)),
         ("NODE_FAIL", 143, False, (None, Cause.NODE_LOST)),
         ("NODE_FAIL", None, False, (None, Cause.NODE_LOST)),
-        ("NODE_FAIL", 0, False, (0, None)),
+        ("NODE_FAIL", 0, False, (None, Cause.NODE_LOST)),
         ("BOOT_FAIL", None, False, (None, Cause.NODE_LOST)),
         ("OUT_OF_MEMORY", 137, False, (137, Cause.OUT_OF_MEMORY)),
         ("OUT_OF_MEMORY", None, False, (137, Cause.OUT_OF_MEMORY)),
