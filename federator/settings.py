@@ -79,6 +79,8 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most hosts of one site, over all its members; the report of the member that has more is refused."""
     hosts: int = 262_144
     """Most hosts of all sites together; the report that would make them more is refused."""
+    credentials_in_env: bool = False
+    """Whether a job's `env` may have what looks like a credential, by its name (`…_TOKEN`) or value; else it is refused with the advice to use `secrets`."""
     person_blobs: int = 10_000
     """Most work directories of one person on record; over it uploads of theirs are refused with 429."""
     series: int = 10_000

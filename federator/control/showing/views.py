@@ -6,6 +6,8 @@ Nothing here changes anything, and nothing here is stored: a waiting job's reaso
 from collections.abc import AsyncIterator, Iterable
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from federator.control.governing.authority import AuthorityInForce
 from federator.control.record.records import Records
@@ -23,10 +25,11 @@ from federator.kernel.errors import NotFound
 from federator.kernel.ids import earliest
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry, LedgerKind
-from federator.model.identity import Caller, Role
+from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
+from federator.model.rights import MAY_READ
 from federator.model.snapshot import PoolView
 from federator.settings import ProviderSettings
 from federator.wire.governing import BurstStatus
@@ -85,14 +88,14 @@ class Views:
         return job if job is not None else self._series.run_of(caller, name)
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
-        """Everything about one job; of its environment only the names, for people who may not read its logs either."""
-        placement = self._last_placement(job)
+        """Everything about one job; of what it runs only the names of its environment, for people who may not read its logs either."""
+        placement, spec = self._last_placement(job), self._records.spec(job.spec_hash)
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
         return JobDetail(
             job=msgspec.structs.replace(job, because=self._explainer.why(job, None, placement)),
-            spec=self._records.spec(job.spec_hash) if _may_read(seen_by, job) else self._without_values(job),
+            spec=spec if self._may_read(seen_by, job) else _without_what_it_runs(spec),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
             market=placement.market if placement else "",
@@ -109,9 +112,9 @@ class Views:
             **self._expectations.of(job, waiting, placement).fields(),
         )
 
-    def _without_values(self, job: Job) -> JobSpec:
-        spec = self._records.spec(job.spec_hash)
-        return msgspec.structs.replace(spec, env=dict.fromkeys(spec.env, HIDDEN))
+    def _may_read(self, caller: Caller | None, job: Job) -> bool:
+        """Whether what the job keeps to itself may be shown; None stands for its owner."""
+        return caller is None or bool(self._authority.now.relations(caller, job) & MAY_READ)
 
     def page(  # noqa: PLR0913 - each is a filter of the query
         self,
@@ -353,9 +356,22 @@ def _models(spec: JobSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(model for gpus in forms for model in gpus.models))
 
 
-def _may_read(caller: Caller | None, job: Job) -> bool:
-    """Whether what the job keeps to itself may be shown; None stands for its owner."""
-    return caller is None or caller.name == job.owner or caller.role in (Role.PLATFORM, Role.ADMIN)
+def _without_what_it_runs(spec: JobSpec) -> JobSpec:
+    """What everybody may see: name, size and where it may go, and not what it runs, with what, and on which data."""
+    return replace(
+        spec,
+        run=spec.run and HIDDEN,
+        command=spec.command and (HIDDEN,),
+        setup=spec.setup and HIDDEN,
+        workdir=None,
+        env=dict.fromkeys(spec.env, HIDDEN),
+        outputs=(),
+        inputs=tuple(replace(each, uri=HIDDEN) for each in spec.inputs) if spec.inputs else UNSET,
+        checkpoint=replace(spec.checkpoint, uri=HIDDEN if spec.checkpoint.uri else UNSET)
+        if spec.checkpoint
+        else None,
+        secrets=UNSET,
+    )
 
 
 def _parts(placement: Placement | None, inventory: Inventory) -> tuple[Part, ...]:

@@ -13,6 +13,7 @@ from federator.control.governing.authority import Authority, AuthorityInForce
 from federator.control.record.blob_owners import owns
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
+from federator.control.submitting.credentials import refuse_credentials
 from federator.control.submitting.intake_checks import check_limits, claim, deadline_at
 from federator.control.upkeep.retention import Retention
 from federator.kernel.errors import ClientIdReused, Invalid
@@ -69,6 +70,8 @@ class Acceptance:
             value_usd=request.value_usd,
             must=request.must,
         )
+        if not self._limits.credentials_in_env:
+            refuse_credentials(spec.env)
         if spec.workdir is not None and not self._may_use(caller, spec.workdir):
             raise Invalid(
                 "you have uploaded no such work directory",

@@ -182,9 +182,9 @@ async def test_before_it_leads_only_health_is_answered(rig: Rig) -> None:
 
 async def test_the_values_of_a_jobs_environment_are_its_owners(rig: Rig) -> None:
     """Everybody sees every job; what people put into the environment, tokens among it, only those who may read its logs."""
-    body = {"run": "true", "env": {"WANDB_API_KEY": "s3cret"}}
+    body = {"run": "true", "env": {"DATA_SET": "s3cret"}}
     submitted = await rig.ask("POST", "/v1/jobs", "ada", json=body)
     job = submitted.json()["jobs"][0]
     for who, sees in (("ada", "s3cret"), ("bob", "(hidden)"), ("root", "s3cret")):
         detail = (await rig.ask("GET", f"/v1/jobs/{job}", who)).json()
-        assert detail["spec"]["env"] == {"WANDB_API_KEY": sees}, who
+        assert detail["spec"]["env"] == {"DATA_SET": sees}, who

@@ -136,7 +136,7 @@ async def test_nothing_of_what_a_job_runs_is_told() -> None:
         world,
         10.0,
         run=f"echo {SECRET}",
-        env={"PASSWORD": SECRET},
+        env={"WORD": SECRET},
         setup=f"# {SECRET}",
         outputs=[f"{SECRET}/**"],
     )

@@ -253,7 +253,7 @@ async def test_it_can_be_ended_and_begun_again_under_its_numbers() -> None:
 
 async def test_only_its_owner_and_the_platform_change_it() -> None:
     world = await a_world()
-    await again_and_again(world, env={"TOKEN": "secret"})
+    await again_and_again(world, env={"WORD": "secret"})
     with pytest.raises(Forbidden):
         await world.core.series.end(BOB, series(world))
     assert world.core.series.detail(BOB, world.core.series.find(BOB, "nightly")).file is None
