@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from federator.api.exchange import Call
+from federator.control.showing.rows import rights_row
 from federator.kernel.errors import NotFound
 from federator.wire.sign_in import SignInWay, WhoAmI
 
@@ -29,7 +30,7 @@ async def sign_in(call: Call) -> SignInWay:
 
 async def whoami(call: Call) -> WhoAmI:
     """Who the credential is taken for, and until when."""
-    caller = call.caller
+    caller, authority = call.caller, call.core.authority.now
     return WhoAmI(
         name=caller.name,
         role=caller.role,
@@ -39,4 +40,7 @@ async def whoami(call: Call) -> WhoAmI:
         scopes=caller.scopes,
         signed_in_by=caller.signed_in_by,
         expires_at=caller.expires_at,
+        teams=authority.teams_of(caller),
+        open=not authority.closed,
+        queues=tuple(rights_row(authority, caller, queue) for queue in authority.usable(caller)),
     )

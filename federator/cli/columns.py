@@ -5,6 +5,7 @@ from rich.text import Text
 from federator.cli.layout import Column
 from federator.cli.output import status
 from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when, when_about
+from federator.cli.rights import rights_in_words
 from federator.kernel.quantities import format_instant
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
@@ -216,6 +217,7 @@ def queue_columns() -> tuple[Column[QueueRow], ...]:
     """Queues: use against guarantee and limit."""
     return (
         Column("QUEUE", lambda row: row.queue),
+        Column("YOU", lambda row: rights_in_words(row.yours)),
         Column("GPUS", lambda row: str(row.gpus), right=True),
         Column("GUARANTEED", lambda row: str(row.guaranteed_gpus), right=True),
         Column("LIMIT", lambda row: NONE if row.limit_gpus is None else str(row.limit_gpus), right=True),
@@ -226,6 +228,7 @@ def queue_columns() -> tuple[Column[QueueRow], ...]:
         Column("MAX DURATION", lambda row: duration(row.max_duration_s), wide=True, right=True),
         Column("WEIGHT", lambda row: f"{row.weight:g}", wide=True, right=True),
         Column("INTERACTIVE", lambda row: "yes" if row.interactive else "", wide=True),
+        Column("OPEN TO", lambda row: row.open_to, wide=True, flow="cut"),
     )
 
 

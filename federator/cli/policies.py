@@ -48,7 +48,7 @@ def validate(*files: Files, allow_empty: AllowEmpty = False, connection: Connect
     written = read_set(files, allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.validate_policies(written.text))
     documents, rules = counted(len(verdict.documents), "document"), counted(verdict.rules, "rule")
-    return _show_verdict(verdict, written, f"valid: {documents}, {rules}")
+    return _show_verdict(verdict, written, f"valid: {documents}, {rules}\n{verdict.access}")
 
 
 @app.command
@@ -97,7 +97,9 @@ def apply(
     written = read_set(files, allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.apply_policies(written.text, reason))
     documents = counted(len(verdict.documents), "document")
-    return _show_verdict(verdict, written, f"version {verdict.version} is in force: {documents}")
+    return _show_verdict(
+        verdict, written, f"version {verdict.version} is in force: {documents}\n{verdict.access}"
+    )
 
 
 @app.command

@@ -71,6 +71,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The policy that `max_cost_usd` is by; empty: the job's own."""
     approved_usd: float = 0.0
     """A person has approved a rental for it that costs up to so much in the worst case."""
+    may_rent: bool = True
+    """Whether the right by which it was admitted lets capacity be rented for it."""
+    usable_queues: tuple[str, ...] | None = None
+    """The queues that its owner may submit to, for advice; None: all."""
     behind_s: float = 0.0
     """For how long waiting work that is before it, and that the snapshot leaves out, is expected to keep it."""
     shared: bool = False

@@ -21,6 +21,8 @@ class PolicyVerdict(msgspec.Struct, frozen=True):
     documents: tuple[str, ...] = ()
     rules: int = 0
     problems: tuple[Problem, ...] = ()
+    access: str = ""
+    """Who may submit where by this set, in one line."""
 
 
 class DocumentChange(msgspec.Struct, frozen=True):

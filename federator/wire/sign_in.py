@@ -2,6 +2,8 @@
 
 import msgspec
 
+from federator.wire.rights import QueueRights
+
 
 class SignInWay(msgspec.Struct, frozen=True, kw_only=True):
     """GET /v1/sign-in: what `federator login` needs to know of the OpenID Connect provider."""
@@ -36,6 +38,12 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     """`token`, or the issuer of the sign-in."""
     expires_at: float | None = None
     """When the credential ends; None: it does not by itself."""
+    teams: tuple[str, ...] = ()
+    """The teams that who asks is in."""
+    open: bool = True
+    """Whether everybody may submit to every queue, because the policies name nobody."""
+    queues: tuple[QueueRights, ...] = ()
+    """The queues that who asks may submit to, and within which limits."""
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):

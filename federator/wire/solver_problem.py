@@ -1,8 +1,7 @@
 """The problem file: all that a decision is given, as any program may write it and `federator solver run` reads it.
 
-Format 1 is its own set of records, not those that planning happens to use: it stays readable when planning changes. New fields have
-defaults; what cannot be said that way becomes format 2. Times are seconds since the epoch, UTC (`_at`), durations seconds (`_s`), money
-USD (`_usd`), memory MiB, CPUs thousandths of a core (`_milli`). Rules, being stored and versioned already, are those of the model.
+Format 1 is its own set of records, so that it stays readable when planning changes; rules are those of the model. New fields have defaults; what cannot be
+said so becomes format 2. Times are seconds since the epoch, UTC (`_at`), durations seconds (`_s`), money USD (`_usd`), CPUs thousandths (`_milli`).
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -112,7 +111,7 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     inputs: tuple[InputData, ...] = ()
     """What it reads."""
     saves: bool = False
-    """It saves itself when it is told to stop, and goes on from there."""
+    """It saves itself when told to, and goes on from there."""
     priced_gpus: Amount = 0.0
     """Of an elastic job that goes on in one form: its GPUs as it was asked for, by which its deadline and its waiting are priced; 0: its own,"""
     priced_run_s: Seconds = 0.0
@@ -123,6 +122,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The policy that `max_cost_usd` is by; empty: its own."""
     approved_usd: Amount = 0.0
     """A person has approved a rental for it that costs up to so much in the worst case."""
+    may_rent: bool = True
+    """It may use rented capacity, as far as the rules permit."""
     forms: Annotated[tuple[ProblemForm, ...], Meta(max_length=MOST_FORMS)] = ()
     """Other ways in which it may run, numbered from 1."""
     elastic: bool = False

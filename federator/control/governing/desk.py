@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from federator.control.governing.authority import Authority
 from federator.control.record.records import Changes, Flag, Records
 from federator.control.record.scribe import Scribe
 from federator.control.renting.proposals import approve, wanted_usd
@@ -50,7 +51,12 @@ class PolicyDesk:
             return PolicyVerdict(version=None, problems=tuple(_problem(error) for error in group.exceptions))
         except FederatorError as error:
             return PolicyVerdict(version=None, problems=(_problem(error),))
-        return PolicyVerdict(version=None, documents=_titles(compiled), rules=len(compiled.rules))
+        return PolicyVerdict(
+            version=None,
+            documents=_titles(compiled),
+            rules=len(compiled.rules),
+            access=Authority(compiled.rules).shown,
+        )
 
     async def apply(self, caller: Caller, text: str, reason: str) -> PolicyVerdict:
         """Put the whole set in force. A text with a fault changes nothing."""
@@ -79,7 +85,12 @@ class PolicyDesk:
             return changes
 
         await self._records.transact(compute)
-        return PolicyVerdict(version=versions[0], documents=_titles(compiled), rules=len(compiled.rules))
+        return PolicyVerdict(
+            version=versions[0],
+            documents=_titles(compiled),
+            rules=len(compiled.rules),
+            access=Authority(compiled.rules).shown,
+        )
 
     def diff(self, text: str) -> PolicyDiff:
         """How the text differs from the set in force; of a text with a fault, only its faults."""

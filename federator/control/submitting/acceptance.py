@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.control.governing.authority import Authority, AuthorityInForce
+from federator.control.governing.authority import Authority, AuthorityInForce, Right
 from federator.control.record.blob_owners import owns
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.credentials import refuse_credentials
-from federator.control.submitting.intake_checks import check_limits, claim, deadline_at
+from federator.control.submitting.intake_checks import Claim, check_limits, claim, deadline_at
 from federator.control.upkeep.retention import Retention
 from federator.kernel.errors import ClientIdReused, Invalid
 from federator.kernel.ids import content_hash
@@ -62,14 +62,7 @@ class Acceptance:
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
-        authority, spec = self.authority, request.spec
-        queue = request.queue or caller.default_queue
-        claimed = claim(
-            authority.rights(caller, queue, request.team),
-            priority=request.priority,
-            value_usd=request.value_usd,
-            must=request.must,
-        )
+        spec, claimed = request.spec, self._claim(caller, request)
         if not self._limits.credentials_in_env:
             refuse_credentials(spec.env)
         if spec.workdir is not None and not self._may_use(caller, spec.workdir):
@@ -78,7 +71,7 @@ class Acceptance:
                 field="$.workdir",
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
-        terms, now = authority.terms(queue), self._scribe.clock.now()
+        terms, now = self.authority.terms(claimed.right.queue), self._scribe.clock.now()
         job = Job(
             id=self._scribe.ids.new("job"),
             name=spec.name,
@@ -104,6 +97,18 @@ class Acceptance:
     def _may_use(self, caller: Caller, digest: str) -> bool:
         """Whether the bytes are theirs, and here. The answer is the same for what is not here and for what is another's."""
         return owns(self._records, caller.name, digest) and self._blobs.has(digest)
+
+    def check_right(self, caller: Caller, request: JobRequest) -> Right:
+        """The right by which the caller may submit this. Raises `Forbidden` and `Invalid`, naming the field."""
+        return self._claim(caller, request).right
+
+    def _claim(self, caller: Caller, request: JobRequest) -> Claim:
+        return claim(
+            self.authority.rights(caller, request.queue or caller.default_queue, request.team),
+            priority=request.priority,
+            value_usd=request.value_usd,
+            must=request.must,
+        )
 
     @property
     def authority(self) -> Authority:

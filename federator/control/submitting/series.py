@@ -8,12 +8,13 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from federator.control.governing.authority import OVERSEERS
 from federator.control.governing.tokens import tokenless
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.acceptance import Acceptance
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
-from federator.model.identity import Caller
+from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
 from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
 from federator.model.series import Recurrence, Series, SeriesStatus, said, series_key
@@ -120,7 +121,12 @@ class SeriesDesk:
         return await self._change(caller, series, "pause", lambda _now: paused)
 
     async def resume(self, caller: Caller, series: Series) -> SeriesDetail:
-        """Submit runs again, from the next one on that is due."""
+        """Submit runs again, from the next one on that is due. Raises `Forbidden` where its owner may not use its queue."""
+        owner = (
+            caller if caller.name == series.owner else Caller(series.owner, Role.USER, groups=series.groups)
+        )
+        if caller.role not in OVERSEERS:
+            self._acceptance.authority.rights(owner, series.queue, series.team)
 
         def resumed(now: float) -> dict[str, object]:
             vouched_by = caller.name if series.owner in tokenless(self._records, now) else ""

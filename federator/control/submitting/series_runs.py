@@ -13,18 +13,20 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from federator.control.governing.tokens import tokenless
+from federator.control.governing.authority import OVERSEERS
+from federator.control.governing.tokens import is_valid, tokenless
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.acceptance import Acceptance, Asked
 from federator.control.submitting.intake import PART, Intake
 from federator.control.submitting.series import newest_run, running
-from federator.kernel.errors import FederatorError, Transient
+from federator.kernel.errors import FederatorError, Forbidden, Transient
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event
 from federator.model.identity import Caller, Role, Token
 from federator.model.jobs import Job, JobSpec
+from federator.model.rules import PolicySet
 from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
 from federator.telemetry import METRICS
 from federator.wire.jobfile import JobRequest, read_job
@@ -55,7 +57,8 @@ class SeriesRuns:
     def _hear(self, changes: Changes) -> None:
         rows = changes.rows.values()
         if any(
-            isinstance(row, Series | Token) or (isinstance(row, Job) and row.series and row.terminal)
+            isinstance(row, Series | Token | PolicySet)
+            or (isinstance(row, Job) and row.series and row.terminal)
             for row in rows
         ):
             self._news.set()
@@ -135,12 +138,8 @@ class SeriesRuns:
         changes, now = Changes(), self._scribe.clock.now()
         former = self._records.series[key]
         if former.status is SeriesStatus.ACTIVE and former.owner in self._tokenless and not former.vouched_by:
-            return self._paused(former)
-        if (
-            former.status is SeriesStatus.PAUSED
-            and former.paused_because
-            and former.owner not in self._tokenless
-        ):
+            return self._paused(former, f"of {former.owner}'s tokens none is valid any more")
+        if former.status is SeriesStatus.PAUSED and former.paused_because and self._may_go_on(former):
             return self._let_go_on(former)
         series, submits = look(former, now, running(self._records, former))
         if series.vouched_by and series.owner not in self._tokenless:
@@ -151,23 +150,44 @@ class SeriesRuns:
                 series = self._submit(changes, series, series.owed_at)
             except Transient as error:
                 series = series.noted(now, f"{run} is not taken yet: {error.message}")
+            except Forbidden as error:
+                return self._paused(former, error.describe())
             except FederatorError as error:
                 series = replace(series.noted(now, f"{run} was refused: {error.describe()}"), owed_at=None)
         if series != former:
             changes.put(series)
         return changes
 
-    def _paused(self, series: Series) -> Changes:
-        """Whom nobody lets in any more has nothing submitted either."""
-        because = f"of {series.owner}'s tokens none is valid any more"
+    def _may_go_on(self, series: Series) -> bool:
+        """Whether what it was paused for is over: its owner is let in again, and has the right to its queue again."""
+        if series.owner in self._tokenless:
+            return False
+        try:
+            self._acceptance.check_right(
+                self._owner(series),
+                _request(series, series.runs + 1, Filling(series.file, self._scribe.clock.now())),
+            )
+        except FederatorError:
+            return False
+        return True
+
+    def _owner(self, series: Series) -> Caller:
+        """Whoever has submitted it, with the groups of that day and the highest role of the tokens that are valid now."""
+        now = self._scribe.clock.now()
+        roles = (t.role for t in self._records.tokens.values() if t.name == series.owner and is_valid(t, now))
+        role = next((role for role in sorted(roles, key=OVERSEERS.__contains__, reverse=True)), Role.USER)
+        return Caller(name=series.owner, role=role, groups=series.groups)
+
+    def _paused(self, series: Series, because: str) -> Changes:
+        """Whom nobody lets in any more, or who may not use its queue any more, has nothing submitted either."""
         paused = replace(series, paused_by=DISPATCHER, paused_because=because, owed_at=None)
         return self._told(paused, f"series {series.name} is paused: {because}")
 
     def _let_go_on(self, series: Series) -> Changes:
-        """What was paused for want of a token, and by nobody, goes on once there is one: somebody may have made it after the old one was revoked."""
+        """What was paused for want of a token or of a right, and by nobody, goes on once there is one: somebody may have made it after the old one was revoked."""
         next_at = series.next(self._scribe.clock.now())
         resumed = replace(series, paused_by="", paused_because="", next_at=next_at)
-        return self._told(resumed, f"series {series.name} goes on: {series.owner} has a valid token again")
+        return self._told(resumed, f"series {series.name} goes on: {series.owner} may submit it again")
 
     def _told(self, series: Series, told: str) -> Changes:
         """The series as it is from now on, in its timeline and in the ledger."""
@@ -184,7 +204,7 @@ class SeriesRuns:
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:
         tasks = self._accept(changes, series, series.runs + 1, Filling(series.file, due_at))
-        self._acceptance.write(changes, _owner(series), tasks[:PART])
+        self._acceptance.write(changes, self._owner(series), tasks[:PART])
         filling = Filling(series.file, due_at) if len(tasks) > PART else None
         done = submitted(series, self._scribe.clock.now(), tuple(task.id for task in tasks))
         return replace(done, filling=filling)
@@ -193,7 +213,7 @@ class SeriesRuns:
         """The tasks of a run that are not written yet, under an id that no other run has."""
         request = _request(series, number, of)
         asked = Asked(request, f"{series.id}:{number}", content_hash(of.file.encode()))
-        accepted = self._acceptance.accept(changes, _owner(series), asked)
+        accepted = self._acceptance.accept(changes, self._owner(series), asked)
         return [replace(task, series=series.name, due_at=of.due_at) for task in accepted.tasks]
 
     async def _fill(self, key: str, filling: Filling) -> None:
@@ -216,7 +236,7 @@ class SeriesRuns:
             raise
         except FederatorError as error:
             series = series.noted(self._scribe.clock.now(), f"a part was refused: {error.describe()}")
-        self._acceptance.write(changes, _owner(series), left[:PART])
+        self._acceptance.write(changes, self._owner(series), left[:PART])
         changes.put(replace(series, filling=filling if left[PART:] else None))
         return changes
 
@@ -224,11 +244,7 @@ class SeriesRuns:
         """Cancel what is left of the newest run: another takes its place once it is gone."""
         for job in newest_run(self._records, series):
             if not job.terminal:
-                await self._intake.cancel(_owner(series), job.id)
-
-
-def _owner(series: Series) -> Caller:
-    return Caller(name=series.owner, role=Role.USER)
+                await self._intake.cancel(self._owner(series), job.id)
 
 
 def _request(series: Series, number: int, of: Filling) -> JobRequest:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from federator.control.accounts.money import job_limit
+from federator.control.governing.authority import AuthorityInForce
 from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.turns.set_aside import SetAside
@@ -63,6 +64,7 @@ class JobViews:
         self._records = records
         self._aside = aside
         self._history = history
+        self._authority = AuthorityInForce(records)
         self._kept: dict[str, _Kept] = {}
         self._policies = -1
         self._interactive: frozenset[str] = frozenset()
@@ -144,6 +146,8 @@ class JobViews:
             saves=spec.checkpoint is not None,
             repeats_s=_repeats_s(spec),
             approved_usd=job.approved_usd,
+            may_rent=job.may_rent,
+            usable_queues=self._authority.now.usable_by_owner(job),
         )
 
     def _without_checkpoint(self, job: Job) -> tuple[str, ...]:

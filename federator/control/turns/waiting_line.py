@@ -172,7 +172,7 @@ class WaitingLine:
         self._free: list[int] = []
         self._slots: dict[str, int] = {}
         self._kinds = Kinds()
-        self._sorts: dict[tuple[str, str, str, str | None, int | None], _Sort] = {}
+        self._sorts: dict[tuple[str, str, str, str, bool, str | None, int | None], _Sort] = {}
         self._runs: dict[tuple[str, str] | float, int] = {}
         self._run_s = np.zeros(1024)
         self._alike: dict[int, str] = {}
@@ -251,7 +251,7 @@ class WaitingLine:
             self._free.append(slot)
 
     def _sort(self, job: Job) -> _Sort:
-        key = (job.spec_hash, job.queue, job.owner, job.resume_site, job.form)
+        key = (job.spec_hash, job.queue, job.owner, job.team, job.may_rent, job.resume_site, job.form)
         known = self._sorts.get(key)
         if known is None:
             known = self._sorts[key] = self._new_sort(job, self._records.spec(job.spec_hash))
@@ -267,6 +267,8 @@ class WaitingLine:
         run = self._run((job.queue, job.kin) if spec.estimate_s is None else spec.estimate_s)
         others = (
             job.owner,
+            job.team,
+            job.may_rent,
             job.form,
             spec.resources.gpus.memory_mib,
             spec.forms or (),

@@ -68,6 +68,10 @@ def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
     cut, part = target.pool.cut_milli if target.pool is not None else 0, job.gpus / max(1, job.ranks_in_one)
     if job.shared and cut and abs(part - max(1, round(part / cut)) * cut) > cut / 20:
         yield Fault(PERMISSION, f"{target.key} cuts its GPUs into parts of {cut}, the job wants {part:g}")
+    if not job.may_rent and not target.owned:
+        yield Fault(
+            PERMISSION, f"{target.key} is rented, and the job's queue gives its owner no right to rent"
+        )
     unwanted = {"spot": Market.ON_DEMAND, "on-demand": Market.SPOT}.get(job.spot_policy)
     if target.market is unwanted:
         yield Fault(

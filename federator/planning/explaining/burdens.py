@@ -48,7 +48,7 @@ def burden(job: JobView, changes: Iterable[Change], now: float) -> Burden:
 def _whose(change: Change) -> int:
     match change:
         case AskFor():
-            return POLICY if change.field == "approved_usd" else OWN
+            return POLICY if change.field in ("approved_usd", "may_rent") else OWN
         case WaitUntil():
             return OWN
         case RaiseCap() | ChangeRule() | Permit() | Federation():

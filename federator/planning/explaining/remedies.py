@@ -21,6 +21,7 @@ from federator.planning.places.candidates import Candidate, made_of
 from federator.planning.rules.asking import Ground, Rejection
 from federator.planning.rules.calendars import SHORTEST_STAY_S
 from federator.planning.rules.feasibility import FILTERS, ranks_ever, reject
+from federator.planning.rules.lending import usable_of
 from federator.planning.rules.openings import changes_at, open_at, takes_work
 from federator.planning.rules.permits import dearest_permit, proposed_limit_s, worst_usd
 from federator.planning.rules.rulebook import RuleBook
@@ -205,7 +206,8 @@ def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     """Another queue, where it is one that a policy has made; to ask the site for more is all that is left otherwise."""
     lends = at.standing.lends_to if at.standing is not None else ()
     known = {rule.queue for rule in ground.snapshot.rules if isinstance(rule, QueueTerms)}
-    return _ask(job, "queue", lends[0]) if lends and (not known or lends[0] in known) else ()
+    queue = usable_of(lends, job) if lends else ""
+    return _ask(job, "queue", queue) if queue and (not known or queue in known) else ()
 
 
 def _owners_decision(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -285,6 +287,10 @@ def _denied(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return (ChangeRule(rule.policy, rule.effect.value, LIFTED, None),) if rule is not None else ()
 
 
+def _right(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+    return _ask(job, "may_rent", value=True)
+
+
 def _permit(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     book = ground.book
     permits, advisers = book.permits_for(job, at), book.advisers_for(job, at)
@@ -344,6 +350,7 @@ LIFTS: dict[str, Lift] = {
     "gang": _gang,
     "spot-policy": _spot,
     "denied": _denied,
+    "no-right-to-rent": _right,
     "no-burst-policy": _permit,
     "price-limit": _price,
     "max-duration": _limit,

@@ -21,6 +21,7 @@ from federator.planning.places.data import data_book
 from federator.planning.rules import permits
 from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
+from federator.planning.rules.lending import lends_to
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.wording import gpus, moment, span
 from federator.wire.needs import DATA, FORMS, IMAGES, RENTED, TOGETHER
@@ -83,16 +84,6 @@ def _site_labels(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return (
         f"the job asks for a site with {wanted}",
         f"remove {wanted} from placement.labels, or label {at.site} so",
-    )
-
-
-def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    lends = at.standing.lends_to if at.standing else ()
-    if not lends or any(job.queue == path or job.queue.startswith(path + "/") for path in lends):
-        return None
-    return (
-        f"it lends only to {', '.join(lends)}; the job is in {job.queue}",
-        f"submit to {lends[0]}, or ask {at.site} to lend to {job.queue}",
     )
 
 
@@ -305,7 +296,7 @@ FILTERS: tuple[Test, ...] = (
     Test("refused", "It refused this gang, or did not answer, again and again: it is left alone.", _refused),
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
-    Test("lends-to", "The site lends only to certain queues.", _lends_to),
+    Test("lends-to", "The site lends only to certain queues.", lends_to),
     Test(
         "isolation",
         "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner or queue.",
@@ -344,6 +335,11 @@ FILTERS: tuple[Test, ...] = (
     ),
     Test("spot-policy", "The job wants spot only, or on-demand only.", permits.spot_policy),
     Test("denied", "A policy forbids this job this place.", permits.denied),
+    Test(
+        "no-right-to-rent",
+        "The right by which the job was admitted to its queue is without renting.",
+        permits.no_right,
+    ),
     Test(
         "no-burst-policy",
         "Rented capacity is closed unless a burst policy in force opens it.",

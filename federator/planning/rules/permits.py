@@ -75,6 +75,16 @@ def denied(job: JobView, at: Candidate, ground: Ground) -> Answer:
     ), f"a platform team changes policy {rule.policy}"
 
 
+def no_right(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """The right by which it was admitted to its queue is without renting."""
+    if job.may_rent or not at.rented:
+        return None
+    return (
+        f"its owner has no right to rent in queue {job.queue}",
+        f"a platform team gives that right in queue {job.queue}",
+    )
+
+
 def no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """Rented capacity is closed unless a burst policy in force opens it."""
     if not at.rented:

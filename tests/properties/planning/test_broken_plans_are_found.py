@@ -218,6 +218,7 @@ DAMAGE_TO_A_RENTAL: dict[str, Callable[[Case], Damaged]] = {
     "too small": lambda c: _offer(c, gpus=0),
     "another model": lambda c: _offer(c, model="B9"),
     "spot for a job that refuses it": lambda c: _job(c, BURSTER, spot_policy="spot"),
+    "no right to rent": lambda c: _job(c, BURSTER, may_rent=False),
     "spot without a way back": lambda c: _offer(c, market=Market.SPOT),
     "bursting is paused": lambda c: (changed(c.problem, burst_paused=True), c.plan),
     "no permit": _without_permits,

@@ -144,7 +144,7 @@ def _job(dice: Random, number: int) -> JobView:
         memory_mib=dice.choice([0, 1024, 4096]), models=_maybe(dice, ("A100",), (), 0.2),
         gpu_memory_mib=_maybe(dice, 65_536, 0), max_duration_s=_maybe(dice, None, 2 * HOUR),
         max_cost_usd=_maybe(dice, 21.0, None, 0.2), spent_usd=_maybe(dice, 2.0, 0.0), spot_policy=_maybe(dice, dice.choice(["spot", "on-demand"]), "auto", 0.2),
-        kinds=_maybe(dice, ("cloud",), ()), sites=_maybe(dice, ("home",), ()), not_sites=_maybe(dice, ("edge",), ()),
+        may_rent=_maybe(dice, False, True, 0.1), kinds=_maybe(dice, ("cloud",), ()), sites=_maybe(dice, ("home",), ()), not_sites=_maybe(dice, ("edge",), ()),
         together=dice.choice(["", "", "", "", "", "", "spread", "tier"]), site_labels=_maybe(dice, {"tier": "gold"}, {}), not_before_at=_maybe(dice, NOW + 60.0, None, 0.03),
     )  # fmt: skip
 

@@ -122,6 +122,8 @@ CASES: list[Case] = [
         (Filter("eu-only", Effect.DENY, pools=PoolSelector(sites=("home",)), reason="data stays in the EU"),),
         "policy eu-only forbids it: data stays in the EU",
     ),
+    ("no-right-to-rent", a_job(may_rent=False), an_offer(), BURST, "its owner has no right to rent in queue"),
+    ("no-right-to-rent", a_job(may_rent=False), a_lease(), BURST, "no right to rent"),
     ("no-burst-policy", a_job(), an_offer(), (), "no burst policy lets queue research/vision rent there"),
     ("no-burst-policy", a_job(), an_offer(), (bursting(scope=Scope(queues=("prod",))),), "no burst policy"),
     ("no-burst-policy", a_job(), an_offer(), (bursting(mode=BurstMode.OFF),), "burst is switched off"),
