@@ -48,7 +48,7 @@ def validate(*files: Files, allow_empty: AllowEmpty = False, connection: Connect
     written = read_set(files, allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.validate_policies(written.text))
     documents, rules = counted(len(verdict.documents), "document"), counted(verdict.rules, "rule")
-    return _show_verdict(verdict, written, f"valid: {documents}, {rules}\n{verdict.access}")
+    return _show_verdict(verdict, written, f"valid: {documents}, {rules}", verdict.access)
 
 
 @app.command
@@ -98,7 +98,7 @@ def apply(
     verdict, _ = ask(connection, lambda client: client.apply_policies(written.text, reason))
     documents = counted(len(verdict.documents), "document")
     return _show_verdict(
-        verdict, written, f"version {verdict.version} is in force: {documents}\n{verdict.access}"
+        verdict, written, f"version {verdict.version} is in force: {documents}", verdict.access
     )
 
 
@@ -142,7 +142,7 @@ def _require(reason: str, remedy: str) -> None:
         raise Invalid("is missing", field="--reason", remedy=remedy)
 
 
-def _show_verdict(verdict: PolicyVerdict, written: Written, fine: str) -> int:
+def _show_verdict(verdict: PolicyVerdict, written: Written, *fine: str) -> int:
     for problem in verdict.problems:
         where = f"{problem.field}: " if problem.field else ""
         remedy = f" ({problem.remedy})" if problem.remedy else ""
@@ -150,5 +150,5 @@ def _show_verdict(verdict: PolicyVerdict, written: Written, fine: str) -> int:
         say_error(plain(where + detail + remedy))
     if verdict.problems:
         return FAILED
-    print(fine)
+    print("\n".join(filter(None, fine)))
     return 0

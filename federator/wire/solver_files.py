@@ -34,6 +34,7 @@ from federator.wire.solver_parts import (
     ProblemForm,
     ProblemLead,
     ProblemOutside,
+    ProblemSpend,
     ProblemStock,
     RefusedSite,
 )
@@ -268,7 +269,7 @@ def from_problem(problem: Problem) -> ProblemFile:
             jobs=jobs,
             pools=tuple(_told_pool(pool) for pool in snapshot.pools),
             offers=tuple(_told_offer(offer) for offer in snapshot.offers),
-            spend=tuple(_into(told.ProblemSpend, spend) for spend in snapshot.spend),
+            spend=tuple(_into(ProblemSpend, spend) for spend in snapshot.spend),
         ),
         rules=snapshot.rules,
         forecasts={job.id: _told_forecast(job) for job in snapshot.jobs},

@@ -115,3 +115,18 @@ class ProblemLead(_Part, frozen=True, kw_only=True):
     """For so many, and parts of them."""
     form: Count = 0
     """The job's form, by number."""
+
+
+class ProblemSpend(_Part, frozen=True, kw_only=True):
+    """Money under one capped policy in its present period."""
+
+    policy: Name
+    """The policy."""
+    period: str
+    """Its period: `day`, `week`, `month` or `total`."""
+    spent_usd: Amount
+    """Paid."""
+    committed_usd: Amount
+    """Still to pay in the worst case."""
+    share: str = ""
+    """Of which of the policy's caps: the queue or owner that it is for."""

@@ -23,6 +23,7 @@ from federator.wire.solver_parts import (
     ProblemForm,
     ProblemLead,
     ProblemOutside,
+    ProblemSpend,
     ProblemStock,
     Ranks,
     Ratio,
@@ -124,6 +125,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """A person has approved a rental for it that costs up to so much in the worst case."""
     may_rent: bool = True
     """It may use rented capacity, as far as the rules permit."""
+    usable_queues: tuple[Name, ...] | None = None
+    """The queues that its owner may submit to, for advice; left out: all."""
     forms: Annotated[tuple[ProblemForm, ...], Meta(max_length=MOST_FORMS)] = ()
     """Other ways in which it may run, numbered from 1."""
     elastic: bool = False
@@ -320,21 +323,6 @@ class ProblemOffer(_Part, frozen=True, kw_only=True):
     """Why."""
     slack_s: Seconds = 0.0
     """Rent that the worst case holds for what may be late."""
-
-
-class ProblemSpend(_Part, frozen=True, kw_only=True):
-    """Money under one capped policy in its present period."""
-
-    policy: Name
-    """The policy."""
-    period: str
-    """Its period: `day`, `week`, `month` or `total`."""
-    spent_usd: Amount
-    """Paid."""
-    committed_usd: Amount
-    """Still to pay in the worst case."""
-    share: str = ""
-    """Of which of the policy's caps: the queue or owner that it is for."""
 
 
 class ProblemSnapshot(_Part, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ async def test_it_goes_on_by_itself_once_its_owner_has_a_token_again() -> None:
     await a_token(world)
     await pass_time(world, 6)
     assert names(world) == ["nightly-1", "nightly-2", "nightly-3"]
-    told = "series nightly goes on: ada has a valid token again"
+    told = "series nightly goes on: ada may submit it again"
     assert told in [event.text for event in await timeline(world, runs(world)[-2].id)]
     assert ("dispatcher", told) in [(line.who, line.what) async for line in ledger(world)]
 
