@@ -14,14 +14,13 @@ import math
 
 from federator.kernel.quantities import format_mib
 from federator.model.jobs import APART, cuts_of, in_gpus
-from federator.model.sites import is_trusted
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pool
 from federator.planning.places.data import data_book
 from federator.planning.rules import permits
 from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
-from federator.planning.rules.lending import lends_to
+from federator.planning.rules.lending import isolation, lends_to
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.wording import gpus, moment, span
 from federator.wire.needs import DATA, FORMS, IMAGES, RENTED, TOGETHER
@@ -84,17 +83,6 @@ def _site_labels(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return (
         f"the job asks for a site with {wanted}",
         f"remove {wanted} from placement.labels, or label {at.site} so",
-    )
-
-
-def _isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    trusts = at.standing.trusts if at.standing is not None else None
-    if trusts is None or is_trusted(trusts, job.owner, job.queue):
-        return None
-    whose = ", ".join(each.replace(":", " ") for each in trusts) or "nobody"
-    return (
-        f"this site runs work without isolation and takes only that of {whose}",
-        f"{at.site} isolates jobs (federator-agent check says what it lacks), or adds owner:{job.owner} to isolation.trusts",
     )
 
 
@@ -300,7 +288,7 @@ FILTERS: tuple[Test, ...] = (
     Test(
         "isolation",
         "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner or queue.",
-        _isolation,
+        isolation,
     ),
     Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),
     Test(

@@ -1,7 +1,8 @@
-"""The filter about lending: a site takes work of certain queues, and advice names only such as the job's owner may submit to."""
+"""Filters about whose work a site takes: that of the queues that it lends to, and without isolation that of whom it trusts."""
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
 from federator.model.rules import admits_queue
+from federator.model.sites import is_trusted
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.asking import Answer, Ground
@@ -17,6 +18,18 @@ def lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return (
         f"it lends only to {', '.join(lends)}; the job is in {job.queue}",
         f"submit to {usable}, or {ask}" if usable else ask,
+    )
+
+
+def isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    """Nothing keeps jobs apart at the site, and it does not trust the job's owner or queue."""
+    trusts = at.standing.trusts if at.standing is not None else None
+    if trusts is None or is_trusted(trusts, job.owner, job.queue):
+        return None
+    whose = ", ".join(each.replace(":", " ") for each in trusts) or "nobody"
+    return (
+        f"this site runs work without isolation and takes only that of {whose}",
+        f"{at.site} isolates jobs (federator-agent check says what it lacks), or adds owner:{job.owner} to isolation.trusts",
     )
 
 
