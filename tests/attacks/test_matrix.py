@@ -98,7 +98,9 @@ MATRIX = {
     "POST /v1/decisions/{id}/replay": "pr",
     "GET /v1/recorded/jobs": "pr",
     "GET /v1/recorded/world": "pr",
-    "GET /v1/ledger": "pr",
+    "GET /v1/ledger": "sSpr",  # a site's administrator: the lines of that site
+    "GET /v1/ledger/export": "pr",
+    "GET /v1/sites/{name}/statement": "sr",
     "GET /v1/tokens": "r",
     "POST /v1/tokens": "sr",
     "DELETE /v1/tokens/{name}": "r",
