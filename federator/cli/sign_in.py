@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from federator.cli.credentials import SignIns
 from federator.cli.output import Output, say, show_data
 from federator.cli.phrases import when
+from federator.cli.rights import rights_in_words
 from federator.cli.session import HERE, Connection, ask
 from federator.cli.settings import read_settings
 from federator.kernel.errors import FederatorError, Invalid
@@ -122,6 +123,7 @@ def whoami(*, output: Output = "table", connection: Connection = HERE) -> None:
         "role": who.role + (f" of {who.site}" if who.site else ""),
         "queue": who.default_queue,
         "groups": ", ".join(who.groups),
+        "teams": ", ".join(who.teams),
         "scopes": ", ".join(who.scopes),
         "by": who.signed_in_by,
         "expires": when(who.expires_at, now) if who.expires_at else "",
@@ -129,6 +131,12 @@ def whoami(*, output: Output = "table", connection: Connection = HERE) -> None:
     for name, fact in facts.items():
         if fact:
             print(f"{name:<8} {fact}")
+    if who.open:
+        print("queues   all: the policies name nobody")
+    for number, rights in enumerate(who.queues if not who.open else ()):
+        print(f"{'queues' if number == 0 else '':<8} {rights.queue}: {rights_in_words(rights)}")
+    if not (who.open or who.queues):
+        print("queues   none")
 
 
 def _show(page: str, *, browser: bool) -> None:
