@@ -23,6 +23,7 @@ REAL = (
     "federation/",
     "attacks/kube/",
     "attacks/slurm/",
+    "attacks/test_processes_apart.py",
     "docs/test_walkthroughs.py",
 )
 """Where tests start processes of their own, or talk over real connections."""
