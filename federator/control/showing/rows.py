@@ -23,7 +23,7 @@ from federator.model.rules import (
     Scope,
     admits_queue,
 )
-from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteReport, SiteStatus
+from federator.model.sites import REVOKED_KEY, SHARED_TRUST, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
 from federator.planning.explaining.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
@@ -80,8 +80,18 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         pools=rows,
         because=closed,
         runtime=next((report.runtime for report in reports if report is not None), ""),
+        isolation=_isolation(reports, pools),
         hosts=hosts,
     )
+
+
+def _isolation(reports: Iterable[SiteReport | None], pools: Iterable[PoolView]) -> str:
+    """Of its members the weakest counts."""
+    told = {report.isolation for report in reports if report is not None and report.isolation}
+    if SHARED_TRUST not in told:
+        return ", ".join(sorted(told))
+    trusts = sorted({each for view in pools for each in view.trusts or ()})
+    return f"{SHARED_TRUST}: takes only work of {', '.join(trusts) or 'nobody'}"
 
 
 def member_row(member: Member, inventory: Inventory) -> MemberRow:
