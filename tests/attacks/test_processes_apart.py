@@ -289,8 +289,6 @@ def test_the_sandbox_of_an_ordinary_user_holds_as_well(tmp_path: Path) -> None:
         "-q",
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:xdist",
         "-k",
         "sandbox and not ordinary",
         f"--basetemp={folder}/tests",
