@@ -117,6 +117,12 @@ class Agent:
         fences = self._kind.self_fencing and every_s <= RENEW_WITHIN_S
         self._state = msgspec.structs.replace(self._state, self_fencing=fences)
 
+    def _jobs_are_apart(self) -> bool:
+        """Whether jobs run with other rights than the agent has."""
+        if self._settings.slurm is not None:
+            return self._settings.slurm.maps
+        return self._kind.name == "local" and self._confinement.apart
+
     # The loop ------------------------------------------------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
@@ -139,6 +145,7 @@ class Agent:
                     self._settings.inputs_cache_bytes,
                     self._settings.data_addresses,
                     self._settings.data_networks,
+                    apart=self._jobs_are_apart(),
                 ),
                 tasks=self._tasks,
                 tell=self.tell,

@@ -1,11 +1,15 @@
 """Which addresses jobs may name: the site's credentials fetch for whoever names one, so the site may say which, and to which queues.
 
-Without a word of it, every job may name every address. An address is allowed by one that it lies below, part by part: `s3://data` allows `s3://data/a` and
+Without a word of it, every job may name every address, but for two. The agent's own folder is nobody's to name, even where the site names a folder above it.
+And where jobs are kept apart from the agent, nothing is saved to files that the site has not named: the agent writes them with rights that no job has. Inputs that
+are files are read where they lie, by the job itself, so its own rights hold. An address is allowed by one that it lies below, part by part: `s3://data` allows `s3://data/a` and
 not `s3://database`. Of files also what links lead to has to lie there, as far as the agent's host knows them.
 """
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -46,17 +50,36 @@ def _allowed(value: object, path: str) -> Allowed:
     return Allowed(read_uri(given["address"], f"{path}.address"), queues)
 
 
-def check(allowed: Sequence[Allowed] | None, spec: JobSpec, queue: str) -> None:
-    """Before anything is fetched, and whatever is put afterwards. Raises `StagingRefused` for an address that is not the queue's; None allows all."""
-    if allowed is None:
-        return
-    named = [each.uri for each in spec.inputs or ()]
-    if spec.checkpoint and spec.checkpoint.uri:
-        named.append(spec.checkpoint.uri)
-    mine = of_queue(allowed, queue) or ()
-    for uri in named:
-        if not any(below(uri, address) for address in mine):
-            raise StagingRefused(f"this site moves no data of {uri} for the queue {queue}")
+class DataRules(NamedTuple):
+    """What an agent allows. `own`: its folders, which no job may name; `apart`: jobs have other rights than it has."""
+
+    allowed: Sequence[Allowed] | None = None
+    own: tuple[Path, ...] = ()
+    apart: bool = False
+
+    def check(self, spec: JobSpec, queue: str) -> None:
+        """Before anything is fetched, and whatever is put afterwards. Raises `StagingRefused` for an address that is not the queue's."""
+        inputs = [each.uri for each in spec.inputs or ()]
+        saved = spec.checkpoint.uri if spec.checkpoint and spec.checkpoint.uri else ""
+        mine = of_queue(self.allowed, queue)
+        for uri in [*inputs, saved] if saved else inputs:
+            if any(_overlaps(uri, own) for own in self.own):
+                raise StagingRefused(f"{uri} is the agent's own; no job may name it")
+            if mine is not None and not any(below(uri, address) for address in mine):
+                raise StagingRefused(f"this site moves no data of {uri} for the queue {queue}")
+        if mine is None and self.apart and urlsplit(saved).scheme == "file":
+            raise StagingRefused(
+                f"this site saves nothing to {saved}: its data_addresses name no files for checkpoints"
+            )
+
+
+def _overlaps(uri: str, own: Path) -> bool:
+    """Whether a file's address is in that folder, or above it: who reads a folder reads what lies in it."""
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return False
+    path, folder = os.path.realpath(unquote(parts.path)), os.path.realpath(own)
+    return _within(path, folder) or _within(folder, path)
 
 
 def of_queue(allowed: Sequence[Allowed] | None, queue: str) -> tuple[str, ...] | None:

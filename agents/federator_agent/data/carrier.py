@@ -14,8 +14,7 @@ from federator.kernel.errors import FederatorError, Permanent, Transient
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core.state import Record
-from federator_agent.data import allowed
-from federator_agent.data.allowed import Allowed
+from federator_agent.data.allowed import Allowed, DataRules, of_queue
 from federator_agent.data.checkpoints import Checkpoints, Kept
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
@@ -89,8 +88,12 @@ class Carrier:
         limit_bytes: int | None = None,
         allowed: Sequence[Allowed] | None = None,
         networks: tuple[str, ...] = (),
+        *,
+        apart: bool = False,
     ) -> None:
-        self._sources, self._allowed, self._networks = Sources(), allowed, networks
+        """`apart`: jobs have other rights than the agent has."""
+        self._sources, self._networks = Sources(), networks
+        self._rules = DataRules(allowed, (state_dir,), apart)
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         (state_dir / "saved").mkdir(exist_ok=True)
@@ -100,11 +103,11 @@ class Carrier:
 
     def check(self, spec: JobSpec, queue: str) -> None:
         """Whether this site moves a job's data. Raises `StagingRefused`."""
-        allowed.check(self._allowed, spec, queue)
+        self._rules.check(spec, queue)
 
     def load_of(self, record: Record, spec: JobSpec) -> Load:
         """What is moved for a placement, by the rules of this site for its queue."""
-        rules = WebRules(self._networks, allowed.of_queue(self._allowed, record.entry.queue))
+        rules = WebRules(self._networks, of_queue(self._rules.allowed, record.entry.queue))
         return msgspec.structs.replace(load_of(record, spec), web=rules)
 
     async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:

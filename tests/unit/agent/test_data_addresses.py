@@ -8,7 +8,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Checkpoint, Input, JobSpec
 from federator_agent import config
-from federator_agent.data.allowed import Allowed, check, parse
+from federator_agent.data.allowed import Allowed, DataRules, parse
 from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import StagingRefused
 
@@ -18,10 +18,10 @@ def reads(*uris: str) -> JobSpec:
 
 
 def test_without_a_word_all_addresses_are_allowed_and_with_an_empty_list_none() -> None:
-    check(None, reads("s3://any/where"), "research")
+    DataRules().check(reads("s3://any/where"), "research")
     with pytest.raises(StagingRefused, match="s3://any/where for the queue research"):
-        check((), reads("s3://any/where"), "research")
-    check((), JobSpec(name="job", run="x"), "research")
+        DataRules(()).check(reads("s3://any/where"), "research")
+    DataRules(()).check(JobSpec(name="job", run="x"), "research")
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,23 @@ def test_without_a_word_all_addresses_are_allowed_and_with_an_empty_list_none() 
 def test_an_address_is_allowed_by_one_that_it_lies_below(uri: str, *, allowed: bool) -> None:
     known = parse(["s3://data/", "https://host/data"], "$.data_addresses")
     if allowed:
-        check(known, reads(uri), "")
+        DataRules(known).check(reads(uri), "")
     else:
         with pytest.raises(StagingRefused):
-            check(known, reads(uri), "")
+            DataRules(known).check(reads(uri), "")
 
 
 def test_some_are_for_the_jobs_of_some_queues() -> None:
     known = (Allowed("s3://all"), Allowed("s3://ours", ("research/vision",)))
-    check(known, reads("s3://all/a", "s3://ours/a"), "research/vision/a")
+    DataRules(known).check(reads("s3://all/a", "s3://ours/a"), "research/vision/a")
     with pytest.raises(StagingRefused, match="s3://ours/a"):
-        check(known, reads("s3://all/a", "s3://ours/a"), "research")
+        DataRules(known).check(reads("s3://all/a", "s3://ours/a"), "research")
 
 
 def test_what_a_job_saves_counts_as_what_it_reads() -> None:
     spec = JobSpec(name="job", run="x", checkpoint=Checkpoint(uri="s3://others/saved"))
     with pytest.raises(StagingRefused, match="s3://others/saved"):
-        check((Allowed("s3://ours"),), spec, "research")
+        DataRules((Allowed("s3://ours"),)).check(spec, "research")
 
 
 def test_a_link_out_of_an_allowed_folder_is_refused(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_a_link_out_of_an_allowed_folder_is_refused(tmp_path: Path) -> None:
     outside.mkdir()
     (inside / "way-out").symlink_to(outside)
     (tmp_path / "way-in").symlink_to(inside)
-    check((Allowed(f"file://{inside}"),), reads(f"file://{inside}/a"), "")
-    check((Allowed(f"file://{tmp_path}/way-in"),), reads(f"file://{tmp_path}/way-in/a"), "")
+    DataRules((Allowed(f"file://{inside}"),)).check(reads(f"file://{inside}/a"), "")
+    DataRules((Allowed(f"file://{tmp_path}/way-in"),)).check(reads(f"file://{tmp_path}/way-in/a"), "")
     for uri in (f"file://{inside}/way-out/a", f"file://{outside}"):
         with pytest.raises(StagingRefused):
-            check((Allowed(f"file://{inside}"),), reads(uri), "")
+            DataRules((Allowed(f"file://{inside}"),)).check(reads(uri), "")
 
 
 def test_the_site_file_says_it_and_the_carrier_holds_it(tmp_path: Path) -> None:

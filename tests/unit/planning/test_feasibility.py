@@ -33,7 +33,13 @@ CASES: list[Case] = [
     ("offer-avoided", a_job(), an_offer(avoid_until_at=NOW + 60), BURST, "its last launch failed"),
     ("sites", a_job(sites=("other",)), a_pool(), (), "may run only at other"),
     ("not-sites", a_job(not_sites=("home",)), a_pool(), (), "excludes home"),
-    ("refused", a_job(refused=(("home", NOW + 60.0),)), a_pool(), (), "home refused it or did not answer"),
+    (
+        "refused",
+        a_job(refused=(("home", NOW + 60.0),)),
+        a_pool(),
+        (),
+        "home has evicted or repeatedly refused it",
+    ),
     ("kinds", a_job(kinds=("edge",)), a_pool(), (), "this one is onprem"),
     (
         "site-labels",
