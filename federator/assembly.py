@@ -187,10 +187,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
     records, scribe = Records(store), Scribe(clock, ids)
-    history, inventory = (
-        History(corrects=settings.turn.learn),
-        Inventory(clock, settings.link, settings.limits),
-    )
+    history = History(corrects=settings.turn.learn)
+    inventory = Inventory(clock, settings.link, settings.limits)
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, scribe))
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
@@ -198,17 +196,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     authority = AuthorityInForce(records)
     acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
-    turn = Turn(
-        records=records,
-        observer=observer,
-        committer=Committer(records, observer, scribe),
-        scribe=scribe,
-        solver=solver,
-        decisions=decisions,
-        clock=clock,
-        ids=ids,
-        settings=settings.turn,
-    )
+    turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
     series = SeriesDesk(records, scribe, acceptance, settings.limits)
     intake = Intake(records, scribe, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
@@ -250,6 +238,28 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),
         sign_in=SignIn(admission, settings.oidc, identity),
+    )
+
+
+def _turn(
+    settings: Settings,
+    records: Records,
+    observer: Observer,
+    scribe: Scribe,
+    solver: Solver,
+    decisions: DecisionLog,
+    ids: IdSource,
+) -> Turn:
+    return Turn(
+        records=records,
+        observer=observer,
+        committer=Committer(records, observer, scribe),
+        scribe=scribe,
+        solver=solver,
+        decisions=decisions,
+        clock=scribe.clock,
+        ids=ids,
+        settings=settings.turn,
     )
 
 

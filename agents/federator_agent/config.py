@@ -151,10 +151,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
     fields.known_only(top, "$", keys)
     if "site" not in top:
         raise Invalid("is missing", field="$.site", remedy="give the site's name, for example 'site: basel'")
-    clusters = [key for key in ("pools", "kube", "slurm") if key in top]
-    if len(clusters) > 1:
-        remedy = "keep one: 'pools' for this host, 'kube' or 'slurm' for a cluster that this host reaches"
-        raise Invalid(f"does not go with '{clusters[0]}'", field=f"$.{clusters[1]}", remedy=remedy)
+    _one_runtime(top)
     settings = AgentSettings(
         site=_site(top),
         kube=parse_kube(fields.mapping(top["kube"], "$.kube"), "$.kube") if "kube" in top else None,
@@ -191,6 +188,13 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)
     return settings
+
+
+def _one_runtime(top: Mapping[str, object]) -> None:
+    clusters = [key for key in ("pools", "kube", "slurm") if key in top]
+    if len(clusters) > 1:
+        remedy = "keep one: 'pools' for this host, 'kube' or 'slurm' for a cluster that this host reaches"
+        raise Invalid(f"does not go with '{clusters[0]}'", field=f"$.{clusters[1]}", remedy=remedy)
 
 
 def _images(top: Mapping[str, object]) -> Images | None:

@@ -1,6 +1,8 @@
 """What is written down, and who may write.
 
 - `records`: the store's rows in memory, and the one way to change them; `decoding` and `job_index` keep that quick.
+- `batches`: many changes as few transactions, each no larger than the store takes. `blob_owners`: who has uploaded which bytes.
+- `chain`: the ledger's lines, linked and signed (`signing`), so that tampering shows.
 - `scribe`: a change of status, its event and its line in the ledger, always together.
 - `leadership`: who leads, and until when that counts.
 - `decisions`: problems and plans of turns, so that anyone can ask later why; `decision_parts` makes them small.

@@ -66,11 +66,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         labels=site.labels,
         gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in heard)),
         busy=tidy(sum(row.busy_gpus for row in rows if row.member not in silent)),
-        running=sum(
-            1
-            for p in records.open_placements.values()
-            if p.site == site.name and p.status is PlacementStatus.RUNNING
-        ),
+        running=_running(site, records),
         largest_gang=max(map(_gang, of_pools(pools)), key=_gang_size, default=""),
         age_s=min(ages, default=None),
         draining=site.draining,
@@ -92,6 +88,12 @@ def _isolation(reports: Iterable[SiteReport | None], pools: Iterable[PoolView]) 
         return ", ".join(sorted(told))
     trusts = sorted({each for view in pools for each in view.trusts or ()})
     return f"{SHARED_TRUST}: takes only work of {', '.join(trusts) or 'nobody'}"
+
+
+def _running(site: Site, records: Records) -> int:
+    return sum(
+        p.site == site.name and p.status is PlacementStatus.RUNNING for p in records.open_placements.values()
+    )
 
 
 def member_row(member: Member, inventory: Inventory) -> MemberRow:

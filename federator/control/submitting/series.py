@@ -81,12 +81,8 @@ class SeriesDesk:
             if (file, every) == (former.file, former.every):
                 return former if same == former else same
             return replace(same, queue=job.queue, file=file, changed_at=now, **_times(every, former, now))
-        if former is None and len(self._records.series) >= self._limits.series:
-            most = self._limits.series
-            raise TooMany(
-                f"there are {most} series on record already, those that have ended lately among them",
-                retry_after_s=60.0,
-            )
+        if former is None:
+            self._room_for_one()
         anchor_at = every.start_at if every.start_at is not None else now
         next_at = every.first(now, anchor_at)
         if next_at is None:
@@ -109,6 +105,14 @@ class SeriesDesk:
             anchor_at=anchor_at,
             next_at=next_at,
         )
+
+    def _room_for_one(self) -> None:
+        most = self._limits.series
+        if len(self._records.series) >= most:
+            raise TooMany(
+                f"there are {most} series on record already, those that have ended lately among them",
+                retry_after_s=60.0,
+            )
 
     async def pause(self, caller: Caller, series: Series) -> SeriesDetail:
         """Submit no runs. One that is there goes on; one that is owed is left out."""
