@@ -4,6 +4,7 @@ The attacker is a real job, staged and started as the agent does it. A victim ru
 """
 
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -16,11 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
+from federator.kernel.errors import Invalid
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.local import confinement, nodes
 from federator_agent.local.confinement import Confinement
-from federator_agent.local.isolation import Isolation, Mode
+from federator_agent.local.isolation import Isolation, Mode, read
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.local.traces import processes
 from tests.contract.runtimes import factories_local_sandbox, factories_local_users
@@ -244,6 +246,51 @@ async def test_a_user_of_its_own_for_each_placement(tmp_path: Path) -> None:
         world.runtime.signal(record.entry.placement, (0,), "KILL")
         await world.over(record)
     await world.close()
+
+
+@pytest.fixture
+async def mapped(tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
+    """A host on which two people have accounts."""
+    need(factories_local_users.lacking())
+    state = tmp_path / "state"
+    made = Isolation(mode=Mode.USERS, users={"ada": "games", "ben": "daemon"})
+    site = Site(
+        lambda around: LocalRuntime(around._replace(confinement=Confinement(Mode.USERS, made, state))), "cpu"
+    )
+    world = RuntimeWorld(tmp_path, site)
+    world.begin()
+    yield world
+    await world.close()
+
+
+async def test_jobs_of_people_with_accounts_run_as_these(mapped: RuntimeWorld, tmp_path: Path) -> None:
+    script = 'echo "$(id -un) $USER $HOME"; id -G; umask 077; echo of $USER > result; until [ -e stop ]; do sleep 0.1; done'
+    works = {}
+    for owner, account in (("ada", "games"), ("ben", "daemon")):
+        record = await mapped.run(mapped.spec(script), owner=owner)
+        await mapped.has_written(record, f"{account} {account} {pwd.getpwnam(account).pw_dir}\n")
+        work = works[account] = tmp_path / "state/placements" / record.entry.placement / "work"
+        await until((work / "result").exists, "the result is there")
+        assert work.stat().st_uid == (work / "result").stat().st_uid == pwd.getpwnam(account).pw_uid
+        assert str(pwd.getpwnam(account).pw_gid) in mapped.log(record).splitlines()[1].split()
+    other = works["daemon"] / "result"
+    spy = await mapped.run(mapped.spec(f"{_reads(other)}; kill -9 -1; echo done"), owner="ada")
+    await mapped.over(spy)
+    assert "No such file" in mapped.log(spy)
+    assert REACHED not in mapped.log(spy)
+    assert other.read_text() == "of daemon\n"
+    assert [event for event in mapped.told if isinstance(event, ev.RankEnded)][1:] == []
+    for work in works.values():
+        (work / "stop").touch()
+    for record in list(mapped.records.values()):
+        await mapped.over(record)
+
+
+def test_root_is_no_account_for_jobs() -> None:
+    for name in ("root", "nobody-of-this-host"):
+        with pytest.raises(Invalid) as caught:
+            read({"isolation": {"users": {"ada": name}}}, {})
+        assert caught.value.field == "$.isolation.users.ada"
 
 
 def test_the_gpus_of_others_are_not_to_be_opened(tmp_path: Path) -> None:
