@@ -144,6 +144,7 @@ SITE_FILE_PARTS = {
         Written("range", "`200000-265535`", "`200000-265535`", "User ids for all other jobs, one for each placement. Nobody else on the host has them; of two agents on one host each has its own."),
         Written("shared", "`[/scratch]`", "none", "Folders that jobs use as the host has them, although they lie where jobs see nothing (the agent's home, `/tmp`, `/run`) or, in a sandbox, may write nothing."),
         Written("processes", "`16384`", "`16384`", "Most processes and threads of a job's user; in a sandbox of each rank."),
+        Written("limits", "`false`", "`true`", "Whether each rank has a control group of its own, where the agent may make some: the memory that its job asked for is its limit, CPUs are a weight, and `processes` holds for each rank. `federator-agent check` says whether they hold."),
         Written("trusts", "`[owner:ada, queue:research]`, `['*']`", "the administrators of the federation and of the site", "With `shared-trust`: whose work is taken, by owner or by queue with all below it; `*`: everybody's."),
     ),
     "slurm": (

@@ -255,7 +255,10 @@ def _check_isolation(settings: AgentSettings) -> list[str]:
         found = keeping_apart(settings)
     except (FederatorError, OSError) as error:
         return [error.describe() if isinstance(error, FederatorError) else f"state_dir: {error}"]
-    return [f"{'ok   ' if found.apart else 'WARN '} isolation {found.describe()}"]
+    return [
+        f"{'ok   ' if found.apart else 'WARN '} isolation {found.describe()}",
+        f"{'ok   ' if found.limits else 'WARN '} {found.describe_limits()}",
+    ]
 
 
 def _check_shim(settings: AgentSettings) -> str:

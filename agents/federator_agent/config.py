@@ -175,7 +175,8 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         images=_images(top),
         notices=_notices(environ),
-        watch_gpus=_flag(top.get("watch_gpus", True), "$.watch_gpus") and UNWATCHED_VARIABLE not in environ,
+        watch_gpus=fields.truth(top.get("watch_gpus", True), "$.watch_gpus")
+        and UNWATCHED_VARIABLE not in environ,
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
     )
     if "state_dir" in top:
@@ -354,12 +355,6 @@ def _notices(environ: Mapping[str, str]) -> str:
     if environ.get(NOTICES_VARIABLE) != "ec2":
         return ""
     return (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or EC2_METADATA).rstrip("/")
-
-
-def _flag(value: object, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid("is neither true nor false", field=path, remedy="write true or false")
-    return value
 
 
 def _ca(value: object) -> str:

@@ -164,6 +164,13 @@ def whole(value: object, path: str, *, low: int, high: int) -> int:
     return value
 
 
+def truth(value: object, path: str) -> bool:
+    """True or false. Raises `Invalid`."""
+    if not isinstance(value, bool):
+        raise Invalid("is neither true nor false", field=path, remedy="write true or false")
+    return value
+
+
 def number(value: object, path: str, *, low: float = -1e15, high: float = 1e15) -> float | int:
     """A finite number between two limits."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid
-from federator_agent.local import nodes
+from federator_agent.local import cgroups, nodes
 from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
 
 GIVEN_DESCRIPTOR = 8
@@ -86,6 +86,9 @@ class Confinement:
         self._directory = directory.resolve()
         user_data = os.environ.get(USER_DATA_VARIABLE, "")
         self._hidden = (*hidden, *((Path(user_data).absolute(),) if user_data else ()))
+        self._parents = (
+            cgroups.parents() if isolation.limits else cgroups.Parents(why="isolation.limits is false")
+        )
         self._taken: set[int] = set()
         first, last = isolation.range
         self._next = first + chance.randbelow(last - first + 1)
@@ -106,6 +109,28 @@ class Confinement:
                 return "sandbox: jobs run as this user, each in namespaces of its own"
         whose = ", ".join(self.isolation.trusts) or "the administrators of the federation and of the site"
         return f"shared-trust ({self.why}): any job can read this agent's key and alter other jobs, so only work of these is taken: {whose}"
+
+    def describe_limits(self) -> str:
+        """Whether what a rank is given limits it, for who installs the agent."""
+        if self.limits:
+            return "limits: memory as a job asks, CPUs by weight, processes"
+        return f"limits: memory and CPUs of jobs are not limited: {self._parents.why}"
+
+    @property
+    def limits(self) -> bool:
+        """Whether ranks have control groups of their own."""
+        return bool(self._parents.by_controller)
+
+    def limited(self, launch: Launch, directory: Path, cpus_milli: int, memory_mib: int) -> Launch:
+        """In control groups of the rank whose directory that is. Raises `OSError`."""
+        if not self.limits:
+            return launch
+        limits = cgroups.Limits(cpus_milli, memory_mib, self.isolation.processes)
+        directory.mkdir(parents=True, exist_ok=True)
+        name = f"federator-{directory.parent.name}-{directory.name}"
+        return launch._replace(
+            command=[*cgroups.make(self._parents, directory, name, limits), *launch.command]
+        )
 
     def launch(
         self, place: Place, command: list[str], environment: dict[str, str], base: dict[str, str]
@@ -236,7 +261,7 @@ class Confinement:
 
 def shared(directory: Path = Path("/nonexistent")) -> Confinement:
     """None at all."""
-    return Confinement(Mode.SHARED_TRUST, Isolation(mode=Mode.SHARED_TRUST), directory)
+    return Confinement(Mode.SHARED_TRUST, Isolation(mode=Mode.SHARED_TRUST, limits=False), directory)
 
 
 def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = ()) -> Confinement:

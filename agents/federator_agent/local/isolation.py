@@ -18,7 +18,7 @@ from federator.kernel.errors import Invalid
 from federator.model.sites import EVERYBODY, OWNER, QUEUE, SHARED_TRUST
 from federator.wire import fields
 
-KEYS = ("mode", "users", "range", "shared", "processes", "trusts")
+KEYS = ("mode", "users", "range", "shared", "processes", "limits", "trusts")
 VARIABLE = "FEDERATOR_ISOLATION"
 """`shared`: the agent's file says nothing, and all work that comes belongs together. Set by who makes up machines, such as the demonstration."""
 DEFAULT_RANGE = (200_000, 265_535)
@@ -59,11 +59,13 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """Folders that jobs see and use as the host has them, although they lie where jobs see nothing else or may write nothing."""
     processes: int = 16_384
     """Processes and threads that a rank may have."""
+    limits: bool = True
+    """Whether each rank has a control group of its own, where the agent may make some."""
     trusts: tuple[str, ...] = ()
     """With `shared-trust`: whose work is taken, as `owner:NAME`, `queue:PATH` or `*`. Empty: that of the federation's and the site's administrators."""
 
 
-TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,))
+TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,), limits=False)
 """All work belongs together."""
 
 
@@ -90,6 +92,7 @@ def parse(value: object, path: str) -> Isolation:
         range=_range(given["range"], f"{path}.range") if "range" in given else DEFAULT_RANGE,
         shared=fields.words(given.get("shared", ()), f"{path}.shared", _folder),
         processes=fields.whole(given.get("processes", 16_384), f"{path}.processes", low=16, high=4_194_304),
+        limits=fields.truth(given.get("limits", True), f"{path}.limits"),
         trusts=fields.words(given.get("trusts", ()), f"{path}.trusts", _trusted),
     )
     if len(isolation.trusts) > MAX_TRUSTS:

@@ -36,7 +36,7 @@ class KillCount:
             groups = []
         files = [file for line in groups if (file := self._file(line))]
         for file in (*files, self._root / "proc/vmstat"):
-            count = _read(file)
+            count = read(file)
             if count is not None:
                 return count
         return None
@@ -53,7 +53,8 @@ class KillCount:
         return None
 
 
-def _read(file: Path) -> int | None:
+def read(file: Path) -> int | None:
+    """The count in a file of that form; None: it has none."""
     try:
         words = dict(line.split(maxsplit=1) for line in file.read_text().splitlines() if " " in line)
         return int(words["oom_kill"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
-from federator_agent.local import traces
+from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, exports
 from federator_agent.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.local.traces import MARK, Shim
@@ -173,10 +173,17 @@ class LocalRanks:
     async def _clean_up(self, directory: Path, ended: Ended) -> None:
         """The shim is gone: end what it leaves behind, and only then say that the rank is over."""
         await self.end_all(directory)
+        groups = cgroups.of(directory)
+        kills = cgroups.kills(groups)
+        for _ in range(_LOOKS):
+            if cgroups.clear(groups):
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
         written = traces.read_exit(directory)
         if written is not None:
             asked = (directory / ASKED).exists()
-            starved = written[0] == KILLED and not asked and self._kills.rose()
+            counted = self._kills.rose() if kills is None else kills > 0
+            starved = written[0] == KILLED and not asked and counted
             ended(self._clock_time(written[1]), written[0], OUT_OF_MEMORY if starved else "")
             return
         shim = traces.read_shim(directory)

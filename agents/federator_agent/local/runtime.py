@@ -23,6 +23,7 @@ from federator_agent.environment import (
     rank_environment,
     setup_environment,
 )
+from federator_agent.local import cgroups
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
 from federator_agent.local.ranks import Found, LocalRanks
 from federator_agent.local.watchdog import Fence
@@ -177,6 +178,7 @@ class LocalRuntime:
                 environment |= secrets.variables(self._around.secrets, spec)
                 place = self._place(record, slot)
                 launch = self._launch(record, spec, slot, place, environment)
+                launch = self._confinement.limited(launch, directory, slot.cpus_milli, slot.memory_mib)
                 self._ranks.start(directory, place.work, launch, ended, fence)
             except (OSError, ValueError, StagingError) as error:
                 ended(self._around.clock.now(), None, f"it could not be started: {error}")
@@ -222,6 +224,8 @@ class LocalRuntime:
                 name = self._container(placement, int(mark.parent.name.removeprefix("rank-")))
                 if words := images.cleanup(self._around.images, name):
                     await self._run(*words)
+        for directory in self._work(placement).parent.glob("rank-*"):
+            cgroups.clear(cgroups.of(directory))
         self._confinement.release(self._work(placement))
 
     def close(self) -> None:
