@@ -36,9 +36,12 @@ from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
 from federator.control.record.records import Flag, row_key
 from federator.control.record.signing import Signer
 from federator.control.upkeep.reconciling import FLAG as RECONCILING
+from federator.exporting.address import Address, read_address
+from federator.exporting.files import FileTarget
+from federator.exporting.syslog import SyslogTarget
 from federator.kernel.clock import Clock, SystemClock, parse_clock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
-from federator.ports import Blobs, IdentityProvider, Provider, Put, Store, Transaction
+from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put, Store, Transaction
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
@@ -245,6 +248,7 @@ class Dispatcher:
             courier=Webhook(settings.alerts, settings.federation) if settings.alerts.webhook else None,
             identity=_identity(settings),
             signer=Signer(self._state_dir),
+            targets={text: _target(read_address(text)) for text in settings.ledger.export},
         )
 
     def _say_started(self) -> None:
@@ -340,6 +344,25 @@ def _compile(text: str) -> Compiled:
     """Policy text into rules, and each document as it was written."""
     documents = load(text)
     return Compiled(tuple(each.stored() for each in documents), compile_set(documents))
+
+
+def _target(address: Address) -> LedgerTarget:
+    """What keeps the ledger at that address."""
+    match address.scheme:
+        case "file":
+            return FileTarget(Path(address.path))
+        case "s3":
+            try:
+                from federator.exporting.s3 import S3Target  # noqa: PLC0415 - an extra that many dispatchers go without
+            except ImportError as error:
+                raise Invalid(
+                    f"{error.name} is not installed",
+                    field="$.ledger.export",
+                    remedy="pip install federator[aws]",
+                ) from error
+            return S3Target(address)
+        case _:
+            return SyslogTarget(address)
 
 
 def _identity(settings: Settings) -> IdentityProvider | None:

@@ -5,8 +5,9 @@ Read it to see what a dispatcher consists of; the order of construction is the o
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from federator.control.governing.admission import Admission
 from federator.control.governing.authority import AuthorityInForce
@@ -39,6 +40,7 @@ from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.control.turns.observation import Observer
 from federator.control.turns.set_aside import SetAside
 from federator.control.turns.turn import Turn
+from federator.control.upkeep.ledger_export import LedgerExport
 from federator.control.upkeep.reconciling import Reconciliation
 from federator.control.upkeep.retention import Retention
 from federator.control.upkeep.sweeper import Sweeper
@@ -46,7 +48,7 @@ from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
 from federator.kernel.supervision import supervise
-from federator.ports import Blobs, Courier, IdentityProvider, Lookout, Provider, Solver, Store
+from federator.ports import Blobs, Courier, IdentityProvider, LedgerTarget, Lookout, Provider, Solver, Store
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class Core:
     history: History
     recorded: Recorded
     sign_in: SignIn
+    exports: tuple[LedgerExport, ...] = ()
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -109,6 +112,9 @@ class Core:
         check_rented_sites(self.records, self.settings.providers)
         await self.chain.begin()
         self._tasks.append(asyncio.create_task(supervise("ledger", self.chain.run), name="ledger"))
+        for export in self.exports:
+            name = f"export of the ledger to {export.name}"
+            self._tasks.append(asyncio.create_task(supervise(name, export.run), name=name))
         await self.decisions.load_index()
         self.history.load(self.records)
         log.info(
@@ -183,6 +189,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     lookout: Lookout | None = None,
     signer: Signer | None = None,
     identity: IdentityProvider | None = None,
+    targets: Mapping[str, LedgerTarget] = MappingProxyType({}),
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
@@ -192,6 +199,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, scribe))
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
+    exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain)
     authority = AuthorityInForce(records)
     acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
@@ -230,7 +238,15 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
-        alerts=Alerts(records=records, scribe=scribe, turn=turn, settings=settings.alerts, courier=courier),
+        alerts=Alerts(
+            records=records,
+            scribe=scribe,
+            turn=turn,
+            settings=settings.alerts,
+            chain=chain,
+            exports=exports,
+            courier=courier,
+        ),
         solver=solver,
         lookouts=Lookouts(observer, lookout),
         certificates=Certificates(turn, decisions, lookout, settings.turn.certify_every),
@@ -238,6 +254,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         history=history,
         recorded=Recorded(records, inventory, history, settings.providers),
         sign_in=SignIn(admission, settings.oidc, identity),
+        exports=exports,
     )
 
 

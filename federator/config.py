@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from federator.exporting.address import read_address
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
 from federator.model.identity import Role, read_role
-from federator.settings import OidcSettings, ServerSettings, Settings
+from federator.settings import LedgerSettings, OidcSettings, ServerSettings, Settings
 from federator.solving.frames import STAGES
 from federator.wire.faults import told_in, with_line
 from federator.wire.records import decode
@@ -108,6 +109,7 @@ def check(settings: Settings) -> None:
     _check_server(settings.server)
     _check_retention(settings)
     _check_etcd(settings)
+    _check_ledger(settings.ledger)
     if settings.oidc is not None:
         _check_oidc(settings.oidc, settings.clock)
     if settings.leases.slack_s < 4 * settings.leases.poll_s:
@@ -189,6 +191,14 @@ def _check_retention(settings: Settings) -> None:
                 field=f"$.retention.{name}",
                 remedy="write retention.promised_s or more",
             )
+
+
+def _check_ledger(ledger: LedgerSettings) -> None:
+    for number, text in enumerate(ledger.export):
+        field = f"$.ledger.export[{number}]"
+        read_address(text, field)
+        if text in ledger.export[:number]:
+            raise Invalid("is there twice", field=field, remedy="remove one")
 
 
 def _check_oidc(oidc: OidcSettings, clock: str) -> None:

@@ -251,6 +251,17 @@ class Courier(Protocol):
         ...
 
 
+class LedgerTarget(Protocol):
+    """Keeps the sealed ledger outside of the store."""
+
+    async def append(self, name: str, lines: Sequence[bytes]) -> None:
+        """Keep these lines, the last of which is their seal, after all that came before; return when they are there.
+
+        `name` is the seal's, and the same when it is sent again. Raises `Unavailable` when it is not certain that all are there.
+        """
+        ...
+
+
 class IdentityProvider(Protocol):
     """Believes what an OpenID Connect provider has signed, by keys that it fetches beside the requests."""
 

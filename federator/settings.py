@@ -283,6 +283,13 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long one is good where nobody says otherwise; 0: for ever. The first admin's does not expire."""
 
 
+class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of the ledger outside of the store."""
+
+    export: tuple[str, ...] = ()
+    """Where sealed lines are also kept, as JSON lines: `file:///PATH`, `syslog:///dev/log`, `syslog://HOST:PORT` (UDP), `syslog+tcp://HOST:PORT`, `s3://BUCKET/PREFIX`."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where records are kept: in one file below `state_dir`, or in etcd."""
 
@@ -311,6 +318,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
     tokens: TokenSettings = TokenSettings()
+    ledger: LedgerSettings = LedgerSettings()
     oidc: OidcSettings | None = None
     """An OpenID Connect provider; without it, people sign in with tokens made here alone."""
     providers: dict[str, ProviderSettings] = {}

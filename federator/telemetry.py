@@ -159,6 +159,18 @@ CATALOGUE = (
         "Alerts that the webhook did not take in all its attempts.",
     ),
     Metric(
+        "federator_ledger_export_failures_total",
+        MetricType.COUNTER,
+        "Attempts to export a seal of the ledger that failed, by target; each is repeated.",
+        ("target",),
+    ),
+    Metric(
+        "federator_ledger_export_behind_seals",
+        MetricType.GAUGE,
+        "Seals of the ledger that a target does not have yet.",
+        ("target",),
+    ),
+    Metric(
         "federator_budget_used_ratio",
         MetricType.GAUGE,
         "What is spent and committed of each cap on money, over its limit.",

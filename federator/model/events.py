@@ -39,6 +39,8 @@ class AlertKind(StrEnum):
     """A job cannot be planned or its start cannot be written, and waits for a person or a change."""
     TURN = "turn"
     """The dispatcher cannot plan at all: nothing starts."""
+    LEDGER = "ledger"
+    """The ledger was rolled back or lost its end, or a place that it is exported to does not take it."""
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

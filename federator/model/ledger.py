@@ -123,6 +123,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 Checks = Callable[[str, str, bytes], bool]
 """Whether a signature (key, signature, message) is right."""
 MOST_FINDINGS = 1000
+RECENT = 1000
+"""A seal that came so many seals ago may come again: who exports repeats what he has not noted as done."""
 
 
 class Verifier:
@@ -135,6 +137,9 @@ class Verifier:
         self._waiting: dict[str, dict[str, Any]] = {}
         self._last: Seal | None = None
         self._heads: dict[int, str] = {}
+        self._again: set[str] = set()
+        """Of the lines that wait, those that came twice, and alike: an export broke off before their seal."""
+        self._recent: dict[int, str] = {}
         self._wanted = {head.number for head in self._kept}
         self._findings: list[Finding] = []
         self._lines = self._seals = self._before = 0
@@ -171,6 +176,8 @@ class Verifier:
             )
         since = self._last.at - FRESH_S if self._last else float("-inf")
         for name, line in self._waiting.items():
+            if name in self._again:
+                self._find(f"line {name} is there twice", name)
             if float(line.get("at", 0.0)) < since:
                 self._find(f"line {name} is in no seal: it was added", name)
         return Verified(
@@ -187,17 +194,23 @@ class Verifier:
         name = str(line.get("id", ""))
         if name <= self._state.before:
             self._before += 1
+        elif self._waiting.get(name) == line:
+            self._again.add(name)
         elif name in self._waiting:
             self._find(f"line {name} is there twice", name)
         else:
             self._waiting[name] = line
 
     def _take_seal(self, seal: Seal) -> None:
+        if self._recent.get(seal.number) == seal.head == head_of(seal):
+            self._take_again(seal)
+            return
         self._check_place(seal)
         dropped = self._state.dropped if seal.number == self._state.first else 0
         order = iter(tuple(self._waiting))
         for number, sealed in enumerate(seal.lines):
             line = self._waiting.pop(sealed.id, None)
+            self._again.discard(sealed.id)
             if line is None:
                 if number >= dropped:
                     self._find(f"line {sealed.id} is missing", sealed.id)
@@ -210,8 +223,18 @@ class Verifier:
         self._check_signature(seal)
         self._seals += 1
         self._last = seal
+        self._recent[seal.number] = seal.head
+        self._recent.pop(seal.number - RECENT, None)
         if seal.number in self._wanted or seal.number == self._state.number:
             self._heads[seal.number] = seal.head
+
+    def _take_again(self, seal: Seal) -> None:
+        """A seal that was there before, and its lines."""
+        for sealed in seal.lines:
+            line = self._waiting.pop(sealed.id, None)
+            self._again.discard(sealed.id)
+            if line is not None and line_hash(line) != sealed.hash:
+                self._find(f"line {sealed.id} was changed", sealed.id)
 
     def _check_place(self, seal: Seal) -> None:
         last = self._last

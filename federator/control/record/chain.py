@@ -36,6 +36,8 @@ class Chain:
         self._pending: dict[str, SealedLine] = {}
         self._begins: tuple[str, int] = ("", 0)
         self.begun = False
+        self.missing: list[Head] = []
+        """Heads that were signed here, of ledgers that were gone when a dispatcher began; until a person removes their files."""
 
     @property
     def state(self) -> LedgerState:
@@ -52,6 +54,7 @@ class Chain:
                 state.number,
                 signed.number,
             )
+        self.missing = await asyncio.to_thread(self._signer.aside)
         if state.number == 0:
             self._begins = await self._all_there_is()
         else:
@@ -125,7 +128,7 @@ class Chain:
         sealed: set[str] = set()
         number, since = state.number, float("inf")
         while number >= state.first:
-            seal = await self._seal(number)
+            seal = await self.seal_of(number)
             if seal is None:
                 break
             if since == float("inf"):
@@ -139,7 +142,8 @@ class Chain:
             if line["id"] not in sealed and line["id"] > state.before:
                 self._note(line)
 
-    async def _seal(self, number: int) -> Seal | None:
+    async def seal_of(self, number: int) -> Seal | None:
+        """The seal of that number, if it is in the store."""
         item = await self._records.store.get(f"seal/{number:012d}")
         return None if item is None else msgspec.json.decode(item.value, type=Seal)
 
@@ -152,6 +156,28 @@ class Chain:
             if after is None:
                 return
 
+    async def parts_of(self, seal: Seal, *, begins: bool) -> AsyncIterator[Part]:
+        """The lines of a seal that are kept, then the seal. Where an export begins, first where that is: lines from before the chain are not in it."""
+        if begins:
+            dropped = seal.before_lines if seal.number == 1 else self.state.before_dropped
+            yield Part(
+                state=self.signed(
+                    msgspec.structs.replace(self.state, number=0, head="", highest="", before_dropped=dropped)
+                )
+            )
+        wanted = {line.id for line in seal.lines}
+        first, last = min(wanted, default=""), max(wanted, default="")
+        found = {}
+        async for line in self._lines(f"{LEDGER}{first[:-1]}"):
+            if line["id"] in wanted:
+                found[line["id"]] = line
+            if line["id"] >= last:
+                break
+        for each in seal.lines:
+            if each.id in found:
+                yield Part(line=found[each.id])
+        yield Part(seal=seal)
+
     async def export(self) -> AsyncIterator[Part]:
         """The whole ledger that is kept: lines in the order of the chain, each seal after its lines, then what is not sealed yet."""
         signed = self._signer.signed()
@@ -163,7 +189,7 @@ class Chain:
         async for line in ahead.until(state.before):
             yield Part(line=line)
         for number in range(state.first, state.number + 1):
-            seal = await self._seal(number)
+            seal = await self.seal_of(number)
             if seal is not None:
                 async for line in ahead.of(seal):
                     yield Part(line=line)

@@ -29,9 +29,12 @@ class Signer:
 
     def signed(self) -> list[Head]:
         """The newest head, and those of ledgers that were gone when it began: a person removes their files once that is explained."""
-        aside = [] if self._folder is None else sorted(self._folder.glob(f"{HEAD_FILE}.*"))
-        found = [_head_in(path) for path in aside] + [self.last]
-        return [head for head in found if head is not None]
+        return self.aside() + ([] if self.last is None else [self.last])
+
+    def aside(self) -> list[Head]:
+        """Those of ledgers that were gone. Blocks on disk."""
+        paths = [] if self._folder is None else sorted(self._folder.glob(f"{HEAD_FILE}.*"))
+        return [head for path in paths if (head := _head_in(path)) is not None]
 
     def set_aside(self) -> None:
         """Keep the newest head beside those to come: the ledger ends before it."""

@@ -6,18 +6,20 @@ another leader, tells it again rather than never. Nothing here changes what is p
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
 import msgspec
 
 from federator.control.accounts.money import spend, spend_rows
+from federator.control.record.chain import Chain
 from federator.control.record.records import Changes, Flag, Records, row_key
 from federator.control.record.scribe import Scribe
 from federator.control.renting.executor import NEVER_JOINED
 from federator.control.renting.proposals import proposed
 from federator.control.turns.turn import Turn
+from federator.control.upkeep.ledger_export import LedgerExport
 from federator.kernel.errors import FederatorError
 from federator.model.events import Alert, AlertKind, Event
 from federator.model.jobs import JobStatus
@@ -49,6 +51,8 @@ class Alerts:
         scribe: Scribe,
         turn: Turn,
         settings: AlertSettings,
+        chain: Chain,
+        exports: Sequence[LedgerExport] = (),
         courier: Courier | None = None,
     ) -> None:
         self._records = records
@@ -56,6 +60,7 @@ class Alerts:
         self._turn = turn
         self._settings = settings
         self._courier = courier
+        self._chain, self._exports = chain, exports
 
     async def run(self) -> None:
         """Look after look, until cancelled."""
@@ -168,6 +173,7 @@ class Alerts:
         yield from self._identities(now)
         yield from self._set_aside(now)
         yield from self._failing(now)
+        yield from self._ledger(now)
 
     def _budgets(self, now: float) -> Iterator[tuple[str, Alert]]:
         rows = spend_rows(self._records)
@@ -259,6 +265,24 @@ class Alerts:
             said = error.describe() if isinstance(error, FederatorError) else type(error).__name__
             text = f"no turn succeeds, so nothing new starts: {said}; see the dispatcher's log"
             yield f"{MARK}{AlertKind.TURN}/{now // 86400:.0f}", Alert(kind=AlertKind.TURN, text=text, at=now)
+
+    def _ledger(self, now: float) -> Iterator[tuple[str, Alert]]:
+        """What was signed and is gone, each once; a place that falls behind, once a day."""
+        for head in self._chain.missing:
+            text = (
+                f"seal {head.number} of the ledger was signed here and is not in the store: it was rolled back, or its end was removed; "
+                f"compare with an export, then remove ledger.head.{head.number} from the state folder"
+            )
+            yield (
+                f"{MARK}{AlertKind.LEDGER}/{head.number}:{head.head}",
+                Alert(kind=AlertKind.LEDGER, text=text, at=now),
+            )
+        for export in self._exports:
+            if export.is_late():
+                since = _clock(export.behind_since or now)
+                text = f"the ledger is not exported since {since}: {export.fault}"
+                name = f"{MARK}{AlertKind.LEDGER}/{export.name}:{now // 86400:.0f}"
+                yield name, Alert(kind=AlertKind.LEDGER, text=text, at=now)
 
 
 def _clock(at: float) -> str:

@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from federator.control.record.records import Changes, ClientKey, Outputs, Record, Records, Spec
+from federator.control.record.records import Changes, ClientKey, Flag, Outputs, Record, Records, Spec
+from federator.control.upkeep.ledger_export import MARK as EXPORTED
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobStatus
+from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView
 from federator.planning.plans.resizing import could_use_more
 
-UNREAD = (Event, LedgerEntry, ClientKey, Spec, Outputs, Token, JoinToken)
+UNREAD = (Event, LedgerEntry, LedgerState, Seal, ClientKey, Spec, Outputs, Token, JoinToken)
 """Rows that no decision reads."""
-OVER = ("job/", "placement/", "event/", "ledger/", "spec/", "client/", "outputs/", "token/", "join/")
+OVER = ("job/", "placement/", "event/", "ledger/", "seal/", "spec/", "client/", "outputs/", "token/", "join/")
 """What the keys of rows begin with that are dropped only when they are over."""
 
 PLACED = frozenset({JobStatus.PLACED, JobStatus.STARTING, JobStatus.RUNNING})
@@ -120,6 +122,8 @@ def _read(changes: Changes) -> Iterator[Record]:
     new = {row.job for row in changes.rows.values() if isinstance(row, Placement) and _is_new(row)}
     for row in changes.rows.values():
         if isinstance(row, Job) and row.id in new and not row.terminal:
+            continue
+        if isinstance(row, Flag) and row.name.startswith(EXPORTED):
             continue
         if not isinstance(row, UNREAD) and not (isinstance(row, Placement) and _is_new(row)):
             yield row

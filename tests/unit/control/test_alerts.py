@@ -56,7 +56,13 @@ async def a_world(more: str = "") -> tuple[World, Alerts, Box]:
 def alerts_of(world: World, box: Box) -> Alerts:
     core = world.core
     return Alerts(
-        records=core.records, scribe=core.turn._scribe, turn=core.turn, settings=AlertSettings(), courier=box
+        records=core.records,
+        scribe=core.turn._scribe,
+        turn=core.turn,
+        settings=AlertSettings(),
+        chain=core.chain,
+        exports=core.exports,
+        courier=box,
     )
 
 
