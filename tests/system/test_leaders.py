@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from federator.kernel.errors import Unavailable
+from federator.model.ledger import read_parts
 from tests.testbeds.dispatchers import READY_S, TERM_S, Dispatchers
 from tests.testbeds.etcd import EtcdCluster
 
@@ -50,6 +51,11 @@ async def test_a_leader_that_is_killed_or_stopped_is_succeeded(tmp_path: Path, c
         status, problem = await world.ask(first, "GET", "/v1/jobs")
         assert (status, problem["code"]) == (503, "not-leading")
         assert world.url(third) in problem["detail"]
+
+        # The ledger went on through all three, and so did its export.
+        exported = world.folder / "ledger.jsonl"
+        await world.until(lambda: _keys_in(exported) == 3, "the third has exported too")
+        world.run("ledger", "verify", str(exported))
 
 
 async def test_a_leader_that_slept_through_its_term_does_nothing_when_it_wakes(
@@ -163,6 +169,12 @@ async def _held(world: Dispatchers, run_s: float) -> str:
 
 async def _is(world: Dispatchers, job: str, status: str) -> bool:
     return bool((await world.admin.job(job)).job.status == status)
+
+
+def _keys_in(export: Path) -> int:
+    """Of how many dispatchers it has seals."""
+    whole = [line for line in export.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    return len({part.seal.key for part in read_parts(whole) if part.seal is not None})
 
 
 async def _stands_by(world: Dispatchers, name: str, leader: str = "") -> bool:

@@ -225,6 +225,7 @@ class Dispatchers:
             "server": {"port": self.ports[name]},
             "store": {"etcd": etcd},
             "link": {"report_every_s": 0.5},
+            "ledger": {"export": [f"file://{self.folder}/ledger.jsonl"]},
         }
         (self.folder / f"{name}.yaml").write_text(json.dumps(settings))
 
