@@ -233,6 +233,9 @@ if [ -n "$uninstall" ]; then
     remove
     exit 0
 fi
+if [ ! -x "$root/usr/bin/bwrap" ] && { [ -n "$root" ] || ! command -v bwrap >/dev/null; }; then
+    say "bubblewrap is not installed${root:+ in $root}: jobs are not kept apart, and only work of trusted people is taken. Install the package bubblewrap"
+fi
 make_user
 install_programs
 write_config
