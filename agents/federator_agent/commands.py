@@ -233,17 +233,21 @@ def _check_slurm(settings: AgentSettings) -> list[str]:
 
 
 def _check_gpus(settings: AgentSettings) -> list[str]:
-    here = [pool for pool in settings.site.pools if pool.is_here]
-    if not settings.watch_gpus or not here:
+    pools = settings.site.pools
+    here = any(pool.is_here for pool in pools)
+    # A site file that names no GPU may be meant so, or be one that waits for them to be counted.
+    unnamed = bool(pools) and not any(pool.gpus_per_node for pool in pools)
+    if not settings.watch_gpus or not (here or unnamed):
         return []
     try:
-        return nvml.describe(nvml.Driver().read())
+        reading = nvml.Driver().read()
+        return nvml.describe(reading) if here else []
     except nvml.NoDriver as error:
         if not nvml.present():
-            return [f"ok    GPUs are taken from the site file: {error}"]
+            return [f"ok    GPUs are taken from the site file: {error}"] if here else []
         return [f"WARN  this host has NVIDIA GPUs that cannot be counted: {error}; {nvml.REMEDY}"]
     except nvml.DriverTrouble as error:
-        return [str(error)]
+        return [str(error)] if here else []
 
 
 def _check_isolation(settings: AgentSettings) -> list[str]:

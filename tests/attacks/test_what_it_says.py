@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from federator.cli.explaining import _against
+from federator.cli.output import STYLES
+from federator.cli.top import _headline
 from federator.control.showing.views import Views
 from federator.model.jobs import JobStatus
 from federator.model.sites import SiteStatus
@@ -59,6 +61,27 @@ async def test_gpus_of_a_member_that_is_not_heard_are_not_counted(world: World) 
     world.core.inventory.refresh()
     row = world.core.views.site("lab")
     assert (row.gpus, row.busy) == (4, 0)
+
+
+async def test_sums_over_all_sites_leave_out_what_is_not_heard(world: World) -> None:
+    """What `federator top` says above its tables."""
+    await world.add_site("east", gpus=8)
+    job = await world.submit(resources={"gpus": 8})
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert "8/12 GPUs busy" in _headline(world.core.views.overview(ADA)).plain
+    for member, heard in world.core.inventory.members.items():
+        if heard.site == "east":
+            world.core.inventory.closed(member, heard.session)
+    for _ in range(20):
+        world.clock.advance(60)
+    world.core.inventory.refresh()
+    assert world.core.views.site("east").status == SiteStatus.UNREACHABLE
+    assert "0/4 GPUs busy" in _headline(world.core.views.overview(ADA)).plain
+
+
+def test_a_paused_site_has_a_colour_of_its_own() -> None:
+    assert {STYLES[word] for word in ("READY", "PAUSED", "UNREACHABLE")} == {"green", "magenta", "red"}
 
 
 def test_what_was_cancelled_has_no_time_to_spare() -> None:

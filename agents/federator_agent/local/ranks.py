@@ -34,11 +34,14 @@ TICK_S = 0.01
 """Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
 _LOOK_AGAIN_S = 0.02
 _LOOKS = 100
+TOLD = "told"
+"""A file of this name in the rank's directory: a TERM came to its shim, to which this agent sends none."""
+TOLD_FROM_OUTSIDE = "the host, or somebody on it, told it to end with TERM"
 OUT_OF_MEMORY = "the kernel killed it for want of memory"
 log = logging.getLogger("federator_agent.local")
 
 Ended = Callable[[float, int | None, str], None]
-"""Told the time of the end; the exit code, and that the kernel killed it for want of memory if it did; or, without one, how the rank was lost."""
+"""Told the time of the end; the exit code, and that the kernel killed it for want of memory if it did; or, without one, how the rank was lost: `TOLD_FROM_OUTSIDE` if it was told to end."""
 
 
 class Found(StrEnum):
@@ -182,6 +185,10 @@ class LocalRanks:
         written = traces.read_exit(directory)
         if written is not None:
             asked = (directory / ASKED).exists()
+            if (directory / TOLD).exists() and not asked:
+                # Whatever the code: what was told to end may have saved half of its work, and gone.
+                ended(self._clock_time(written[1]), None, TOLD_FROM_OUTSIDE)
+                return
             counted = self._kills.rose() if kills is None else kills > 0
             starved = written[0] == KILLED and not asked and counted
             ended(self._clock_time(written[1]), written[0], OUT_OF_MEMORY if starved else "")

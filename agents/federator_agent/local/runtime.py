@@ -25,7 +25,7 @@ from federator_agent.environment import (
 )
 from federator_agent.local import cgroups
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
-from federator_agent.local.ranks import Found, LocalRanks
+from federator_agent.local.ranks import OUT_OF_MEMORY, TOLD_FROM_OUTSIDE, Found, LocalRanks
 from federator_agent.local.watchdog import Fence
 from federator_agent.runtime import Prepared, StagingError, Surroundings
 from federator_agent.staging import Staging, free_port
@@ -35,6 +35,7 @@ ADDRESS = "127.0.0.1"
 CONTAINED = "container"
 """In a rank's directory: there may be a container of it."""
 MOST_SAID = 500
+_CAUSES = {OUT_OF_MEMORY: Cause.OUT_OF_MEMORY, TOLD_FROM_OUTSIDE: Cause.EVICTED}
 log = logging.getLogger("federator_agent.local")
 
 
@@ -233,10 +234,10 @@ class LocalRuntime:
         self._ranks.close()
 
     def _on_end(self, placement: str, rank: int) -> Callable[[float, int | None, str], None]:
-        """With an exit code, the only thing that a shim says of an end is that the kernel wanted its memory."""
+        """What is known of an end beyond its code has its cause."""
 
         def ended(at: float, code: int | None, detail: str) -> None:
-            cause = Cause.OUT_OF_MEMORY if code is not None and detail else None
+            cause = _CAUSES.get(detail)
             self._around.tell(ev.RankEnded(placement, rank, at, code, detail, cause))
 
         return ended

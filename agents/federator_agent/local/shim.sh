@@ -17,9 +17,13 @@ fi
 if [ -n "$late" ]; then
     code=143
 elif cd "$work"; then
+    # The agent sends nothing to this process. A TERM is from outside, as a host sends it to everybody when it shuts down: it is
+    # noted, before the exit code is, and the command has its time to save itself. What it does by default the command gets again.
+    trap ': >"$dir/told"' TERM
     # In the foreground: a background command of a shell would have INT and QUIT ignored.
     setsid -- "$@" 9>&-
     code=$?
+    trap '' TERM
 else
     code=126
 fi

@@ -34,12 +34,18 @@ _NODES = {
     "NODE_FAIL": "Slurm says that a node of its job failed",
     "BOOT_FAIL": "Slurm says that a node of its job could not be booted",
 }
+_TOLD = "somebody at the site told it to end"
 _CANCELLED = "its job was cancelled at the site, not by the federation"
 OUT_OF_MEMORY = "Slurm killed it for want of memory"
 
 
-def fate(mark: Exit | None, state: str, *, killed: bool) -> Fate:
-    """Of a rank whose job is over. `state`: Slurm's, or `FORGOTTEN`; `killed`: the federation has cancelled the job."""
+def by_itself(mark: Exit, *, told: bool) -> Fate:
+    """Of a rank that has ended, for no reason that Slurm knows. `told`: somebody else than the federation has sent it a signal to end."""
+    return Fate(None, _TOLD, Cause.EVICTED) if told else Fate(mark.code)
+
+
+def fate(mark: Exit | None, state: str, *, killed: bool, told: bool = False) -> Fate:
+    """Of a rank whose job is over. `state`: Slurm's, or `FORGOTTEN`; `killed`: the federation has cancelled the job; `told`: as above."""
     code = mark.code if mark else None
     if state == "CANCELLED" and not killed:
         return Fate(None, _CANCELLED, Cause.EVICTED)
@@ -52,6 +58,8 @@ def fate(mark: Exit | None, state: str, *, killed: bool) -> Fate:
         return Fate(None, _NODES[state], Cause.NODE_LOST)
     if state == "OUT_OF_MEMORY" and code != 0:
         return Fate(code or KILLED, OUT_OF_MEMORY, Cause.OUT_OF_MEMORY)
+    if mark is not None and not killed:
+        return by_itself(mark, told=told)
     if code is not None or killed:
         return Fate(KILLED if code is None else code)
     why = f"Slurm says {state}" if state else "Slurm no longer knows its job"

@@ -30,13 +30,16 @@ class Marks(NamedTuple):
     """Which have come to the gate: the Slurm job, and the node."""
     started: dict[int, float]
     ended: dict[int, Exit]
+    told: frozenset[int] = frozenset()
+    """Which were told to end, by whomever."""
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """On the agent's disk before Slurm is asked for anything. `slurm_job`: once it has answered."""
+    """On the agent's disk before Slurm is asked for anything. `slurm_job`: once it has answered. `signalled`: its ranks were told to end from here."""
 
     asked_at: float
     slurm_job: str = ""
+    signalled: bool = False
 
 
 class Folder:
@@ -102,17 +105,31 @@ class Folder:
 
     def marks(self) -> Marks:
         """What is there now."""
-        marks = Marks({}, {}, {})
+        marks, told = Marks({}, {}, {}), set()
         try:
             names = os.listdir(self.path)  # noqa: PTH208 - a look at the directory makes NFS look, too
         except FileNotFoundError:
             return marks
         for name in names:
             kind, _, number = name.rpartition("-")
-            if kind in ("at-gate", "started", "exit") and number.isdigit():
+            if kind == "told" and number.isdigit():
+                told.add(int(number))
+            elif kind in ("at-gate", "started", "exit") and number.isdigit():
                 with contextlib.suppress(FileNotFoundError):
                     self._read(marks, kind, int(number), self._text(name).split())
-        return marks
+        return marks._replace(told=frozenset(told))
+
+    @property
+    def signalled(self) -> bool:
+        """Whether this agent, in this life or an earlier one, has had its ranks sent a signal."""
+        intent = self.intent
+        return intent is not None and intent.signalled
+
+    def note_signal(self) -> None:
+        """Before one is sent."""
+        intent = self.intent
+        if intent is not None and not intent.signalled:
+            self.intend(msgspec.structs.replace(intent, signalled=True))
 
     def _text(self, name: str) -> str:
         """What a mark says: the job may have written anything there."""

@@ -2,6 +2,7 @@
 # rank.sh DIR GPUS GATE_S: one rank of a placement, started on its node by srun. It outlives the agent, and says in files of DIR what becomes of it:
 #   at-gate-RANK   it is there: the number of its Slurm job, its node
 #   started-RANK   its command is about to begin: when
+#   told-RANK      it was told to end: by which signal. Whether the agent sent it, the agent knows
 #   exit-RANK      its command has ended: the code, when
 # It waits at the gate until DIR/go names the one Slurm job that may run. Whatever number that is, a second job of this placement never gets through.
 dir=$1 gpus=$2 gate_s=$3 rank=$SLURM_PROCID
@@ -16,6 +17,7 @@ put() {
 asked='' child=''
 pass_on() {
     asked=$1
+    case $1 in TERM | INT | HUP) echo "$1" >"told-$rank" ;; esac
     [ -z "$child" ] || kill -s "$1" -- "-$child" 2>/dev/null
 }
 signals='HUP INT QUIT TERM USR1 USR2'

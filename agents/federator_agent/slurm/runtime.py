@@ -281,6 +281,7 @@ class SlurmRuntime:
 
     async def _kill(self, placement: str, watch: Watch) -> None:
         """The ranks at once; a job that is cancelled is asked with TERM once more, and has its site's KillWait. Then whatever else is left of it."""
+        await asyncio.to_thread(self._folder(placement).note_signal)
         with contextlib.suppress(Unreachable, Rejected):
             await self._cluster.commands.run("scancel", "--signal=KILL", f"{watch.slurm_job}.{RANKS_STEP}")
             await asyncio.sleep(AT_ONCE_S)
@@ -288,6 +289,7 @@ class SlurmRuntime:
 
     async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
         """Until Slurm has taken it, or there is nobody left to take it."""
+        await asyncio.to_thread(self._folder(placement).note_signal)
         while self._watches.get(placement) is watch and not watch.killed:
             try:
                 await self._cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)

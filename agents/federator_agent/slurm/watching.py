@@ -11,7 +11,7 @@ from collections.abc import Callable
 from federator.kernel.clock import Clock
 from federator_agent.core.events import Event, RankEnded, RankStarted
 from federator_agent.slurm.cluster import Cluster
-from federator_agent.slurm.fates import FORGOTTEN, Fate, fate
+from federator_agent.slurm.fates import FORGOTTEN, Fate, by_itself, fate
 from federator_agent.slurm.folder import Folder, Marks
 from federator_agent.slurm.output import Job, last_words
 from federator_agent.slurm.queue import Look
@@ -98,13 +98,20 @@ class Watch:
             self._over_since_s = self._over_since_s or now_s
             if ended == self._left or now_s - self._over_since_s > SETTLE_S:
                 state = _state(job) or last_words(self._folder.said()) or FORGOTTEN
+                told = self._told(marks)
                 for rank in sorted(self._left):
-                    self._end(rank, marks, fate(marks.ended.get(rank), state, killed=self.killed))
+                    how = fate(marks.ended.get(rank), state, killed=self.killed, told=rank in told)
+                    self._end(rank, marks, how)
             else:
                 self.hurry()
         elif ended != self._left and job.state == "RUNNING" and not job.preempted:
+            told = self._told(marks)
             for rank in sorted(rank for rank in ended if self._seen_s[rank] < look.began_s):
-                self._end(rank, marks, Fate(marks.ended[rank].code))
+                self._end(rank, marks, by_itself(marks.ended[rank], told=rank in told))
+
+    def _told(self, marks: Marks) -> frozenset[int]:
+        """Which were told to end by others than this agent."""
+        return frozenset() if not marks.told or self._folder.signalled else marks.told
 
     def _end(self, rank: int, marks: Marks, how: Fate) -> None:
         self._left.discard(rank)

@@ -1,12 +1,19 @@
 """How work is ended: on an explicit order, by its time limit, by a failed rank; with its grace, and without mercy after it."""
 
 import asyncio
+import contextlib
+import os
 import secrets
+import signal
 from pathlib import Path
 
+import pytest
+
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
+from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import until
 
 SAVES = "trap 'echo saved >$FEDERATOR_CHECKPOINT_DIR/state; exit 0' USR1; echo ready; while :; do sleep 0.02; done"
 DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
@@ -129,3 +136,55 @@ async def test_a_set_up_that_hangs_is_ended_by_the_jobs_limit(
     assert (end.status, end.cause, end.exit_code) == (PlacementStatus.FAILED, Cause.MAX_DURATION, None)
     process = await asyncio.create_subprocess_exec("pgrep", "-f", f"sleep {marker}")
     assert await process.wait() == 1
+
+
+TOLD_OR_NOT = [(True, PlacementStatus.LOST, Cause.EVICTED), (False, PlacementStatus.SUCCEEDED, Cause.EXIT)]
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize(("shim", "status", "cause"), TOLD_OR_NOT)
+async def test_what_the_host_tells_to_end_has_not_succeeded(
+    dispatcher: FakeDispatcher,
+    agent: AgentProcess,
+    *,
+    shim: bool,
+    status: PlacementStatus,
+    cause: Cause,
+    away: bool,
+) -> None:
+    """A shutdown sends TERM to every process, the shim too. Where somebody sends it to the job's own processes alone, the code is all that is known."""
+    saves = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+    await dispatcher.want(entry("p1", dispatcher.spec(run=saves)))
+    await _ready(dispatcher, "p1")
+    if away:
+        await agent.end(signal.SIGTERM)
+    _terminate(agent.placement("p1") / "rank-0", shim=shim)
+    if away:
+        await until((agent.placement("p1") / "rank-0" / "exit").exists, "its end")
+        await agent.start()
+    end = await dispatcher.ended("p1")
+    assert "saved\n" in dispatcher.log("p1")
+    assert (end.status, end.cause) == (status, cause), end
+
+
+async def test_what_the_host_tells_to_end_and_the_agent_too_is_stopped(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.want(entry("p1", dispatcher.spec(run=SAVES), signal="USR1"))
+    await _ready(dispatcher, "p1")
+    shim = traces.read_shim(agent.placement("p1") / "rank-0")
+    assert shim is not None
+    os.kill(shim.pid, signal.SIGTERM)
+    await dispatcher.stop_placement("p1")
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause, end.checkpointed) == (PlacementStatus.STOPPED, Cause.STOPPED, True)
+
+
+def _terminate(rank: Path, *, shim: bool) -> None:
+    """TERM to all processes of a rank, as systemd does to all of a host; or to all but its shim."""
+    found = traces.read_shim(rank)
+    assert found is not None
+    for pid in traces.processes(rank):
+        if shim or pid != found.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)

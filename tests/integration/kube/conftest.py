@@ -73,6 +73,16 @@ class KubeAgent(AgentProcess):
         """What `kubectl delete pod` does."""
         self.testbed.admin.ask("DELETE", f"{PODS}/{placement}-{rank}", options or None)
 
+    def evict(self, placement: str, rank: int = 0) -> None:
+        """What `kubectl drain` does to each pod of a node."""
+        name = f"{placement}-{rank}"
+        eviction = {
+            "apiVersion": "policy/v1beta1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+        }
+        self.testbed.admin.ask("POST", f"{PODS}/{name}/eviction", eviction)
+
     def remove(self, placement: str, rank: int = 0) -> None:
         """What somebody does who will not wait for anyone: finalizers away, and the object at once."""
         self.testbed.admin.remove(f"{PODS}/{placement}-{rank}")

@@ -54,6 +54,24 @@ async def test_a_pod_that_somebody_deletes_is_evicted_and_not_made_again(
     assert agent.pod("p1") is None
 
 
+SAVES = 'trap "echo saved; exit 0" TERM; echo there; while :; do sleep 0.1; done'
+
+
+@pytest.mark.parametrize("how", ["eviction", "delete"])
+async def test_a_pod_that_saves_itself_and_exits_well_when_it_is_told_to_go_has_not_succeeded(
+    dispatcher: FakeDispatcher, agent: KubeAgent, how: str
+) -> None:
+    """As `kubectl drain` does it, which asks for an eviction, and as `kubectl delete pod` does."""
+    await running(dispatcher, SAVES)
+    if how == "eviction":
+        agent.evict("p1")
+    else:
+        agent.delete("p1")
+    report = await dispatcher.ended("p1")
+    assert "saved\n" in dispatcher.log("p1")
+    assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.EVICTED), report
+
+
 async def test_a_pod_that_is_torn_away_is_lost(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
     await running(dispatcher)
     agent.remove("p1")

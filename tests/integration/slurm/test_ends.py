@@ -65,12 +65,39 @@ async def test_a_preempted_job_has_its_grace(agents: Agents, east: Slurm, tmp_pa
     assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
 
 
+SAVES = 'trap "echo saved; exit 0" TERM; touch {ready}; while :; do sleep 0.05; done'
+
+
+@pytest.mark.parametrize("how", ["scancel", "preempt", "signal"])
+async def test_a_job_that_saves_itself_and_exits_well_when_it_is_told_to_go_has_not_succeeded(
+    agents: Agents, east: Slurm, tmp_path: Path, how: str
+) -> None:
+    """`signal`: `scancel --signal=TERM`, of which Slurm itself keeps nothing. `scontrol requeue` is refused: it is submitted with `--no-requeue`."""
+    agent = await agents.of(east)
+    ready = tmp_path / "ready"
+    await agent.run_job(
+        SAVES.format(ready=ready), queue="polite" if how == "preempt" else "", resources=gpus(8)
+    )
+    await until(ready.exists, "it to run")
+    await agent.is_(RUNNING)
+    if how == "signal":
+        with pytest.raises(SlurmFailed):
+            await east.command("scontrol", "requeue", await agent.job())
+        await east.command("scancel", "--signal=TERM", await agent.job())
+    else:
+        await _stop_it(agent, how)
+    end = await agent.ended()
+    assert "saved\n" in agent.log()
+    assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
+
+
 async def test_a_slurmd_that_dies_and_a_time_limit(agents: Agents, east: Slurm) -> None:
     """Slurm takes half a minute over either, and the agent waits with it: a node that does not answer proves nothing."""
     agent = await agents.of(east)
     await agent.run_job("exec sleep 1000", nodes=2, resources=gpus(8))
     await agent.is_(RUNNING)
-    await agent.run_job("exec sleep 1000", placement="p2", resources=gpus(8))
+    saves = SAVES.format(ready="at-work")
+    await agent.run_job(saves, placement="p2", resources=gpus(8))
     await agent.is_(RUNNING, "p2")
     await agent.slurm.command("scontrol", "update", f"jobid={await agent.job('p2')}", "endtime=now")
     last = agent.dispatcher.last(agent.id())

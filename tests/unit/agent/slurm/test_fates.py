@@ -39,3 +39,22 @@ def test_fates(state: str, code: int | None, killed: bool, expected: tuple[int |
     how = fate(None if code is None else Exit(code, 1.0), state, killed=killed)
     assert (how.code, how.cause) == expected
     assert bool(how.detail) == (how.cause is not None)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "killed", "expected"),
+    [
+        ("COMPLETED", 0, False, (None, Cause.EVICTED)),
+        ("FAILED", 4, False, (None, Cause.EVICTED)),
+        ("FAILED", 0, False, (None, Cause.EVICTED)),
+        (FORGOTTEN, 0, False, (None, Cause.EVICTED)),
+        ("TIMEOUT", 0, False, (143, Cause.MAX_DURATION)),
+        ("NODE_FAIL", 0, False, (None, Cause.NODE_LOST)),
+        ("CANCELLED", 0, True, (0, None)),
+    ],
+)
+def test_what_others_told_to_end_has_not_succeeded(
+    state: str, code: int, killed: bool, expected: tuple[int | None, Cause | None]
+) -> None:
+    how = fate(Exit(code, 1.0), state, killed=killed, told=True)
+    assert (how.code, how.cause) == expected
