@@ -47,7 +47,12 @@ class Scene:
     def url(self) -> str:
         return str(self.rig.client.make_url("")).rstrip("/")
 
+    def keep_up(self) -> None:
+        """The provider's clock is the machine's: on a slow one, a token would be signed in the dispatcher's future."""
+        self.rig.world.clock.advance(max(0.0, time.time() - self.rig.world.clock.now()))
+
     async def command(self, *words: str) -> asyncio.subprocess.Process:
+        self.keep_up()
         environ = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
@@ -67,6 +72,7 @@ class Scene:
         opened = (await process.stdout.readline()).decode().split()
         assert opened[:1] == ["open"], (opened, await process.communicate())
         page = await testbed.sign_in(opened[1], name)
+        self.keep_up()
         out, err = await process.communicate()
         return process.returncode or 0, page + (out + err).decode()
 
@@ -84,6 +90,7 @@ class Scene:
         self.file.write_bytes(msgspec.json.encode(old))
 
     async def ask(self, token: str) -> Any:
+        self.keep_up()
         return await self.rig.ask("GET", "/v1/whoami", None, headers={"Authorization": f"Bearer {token}"})
 
 
