@@ -19,6 +19,7 @@ from federator.control.record.decisions import DecisionLog
 from federator.control.record.leadership import Reign
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
+from federator.control.record.shares import Shares
 from federator.control.record.signing import Signer
 from federator.control.renting.executor import Executor, UserData
 from federator.control.renting.rented_sites import check_rented_sites, rented_sites
@@ -200,12 +201,13 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
-    retention = Retention(records, blobs, decisions, clock, settings.retention, chain)
+    shares = Shares(records.holdings, settings.limits)
+    retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
     authority = AuthorityInForce(records)
-    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority)
+    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority, shares)
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
-    series = SeriesDesk(records, scribe, acceptance, settings.limits)
+    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares)
     intake = Intake(records, scribe, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)

@@ -17,7 +17,7 @@ from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
 from federator.model.identity import Role, read_role
-from federator.settings import LedgerSettings, OidcSettings, ServerSettings, Settings
+from federator.settings import LedgerSettings, LimitSettings, OidcSettings, ServerSettings, Settings
 from federator.solving.frames import STAGES
 from federator.wire.faults import told_in, with_line
 from federator.wire.records import decode
@@ -100,6 +100,7 @@ def check(settings: Settings) -> None:
             remedy=f"one of {', '.join(LOG_LEVELS)}",
         )
     _check_numbers(settings, "$")
+    _check_shares(settings.limits)
     if unknown := [stage for stage in settings.turn.stages if stage not in STAGES]:
         raise Invalid(
             f"there is no stage {unknown[0]!r}",
@@ -137,6 +138,12 @@ def _check_numbers(record: msgspec.Struct, path: str) -> None:
                 raise Invalid(
                     f"must be {least}, not {value}", field=where, remedy=f"{field.default} if left out"
                 )
+
+
+def _check_shares(limits: LimitSettings) -> None:
+    for name in ("person_share", "team_share"):
+        if not 0 < getattr(limits, name) <= 1:
+            raise Invalid("is a part of a whole: above 0, at most 1", field=f"$.limits.{name}")
 
 
 def _check_server(server: ServerSettings) -> None:

@@ -111,8 +111,20 @@ class Store(Protocol):
 class Usage(msgspec.Struct, frozen=True):
     """What is kept, in bytes."""
 
-    blobs_bytes: int
-    logs_bytes: int
+    blobs: Mapping[str, int]
+    """By hash."""
+    logs: Mapping[str, int]
+    """By the first part of the logs' names."""
+
+    @property
+    def blobs_bytes(self) -> int:
+        """All blobs together."""
+        return sum(self.blobs.values())
+
+    @property
+    def logs_bytes(self) -> int:
+        """All logs together."""
+        return sum(self.logs.values())
 
 
 class Draft(Protocol):

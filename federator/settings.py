@@ -61,6 +61,11 @@ class ConnectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits on what comes from outside; over them the answer is 413 or 429."""
 
+    person_share: float = 0.25
+    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.logs_mib` and `retention.blobs_mib` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
+    team_share: float = 0.5
+    """The same of one team: all that was submitted under it."""
+
     body_mib: int = 16
     """Largest JSON body, in MiB (one job, a policy set, one chunk of log)."""
     blob_mib: int = 512

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from federator.api.exchange import Call
 from federator.control.record.blob_owners import owned, owns, refuse_more
+from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
@@ -25,6 +26,7 @@ async def put_blob(call: Call) -> web.Response:
     """Keep a work directory under its hash; keeping it twice is the same as once."""
     wanted = call.path("hash")
     call.core.sweeper.retention.refuse_bytes_if_full()
+    call.core.sweeper.retention.refuse_bytes_over_share(call.caller.name, call.request.content_length or 0)
     refuse_more(call.core.records, call.caller.name, wanted, call.core.settings.limits.person_blobs)
     async with call.archive() as draft:
         if draft.digest != wanted:
@@ -33,7 +35,11 @@ async def put_blob(call: Call) -> web.Response:
                 field="hash",
                 remedy="send them again, or under their hash",
             )
+        call.core.sweeper.retention.refuse_bytes_over_share(call.caller.name, draft.length)
         await asyncio.to_thread(draft.keep)
+    if f"{wanted}/{call.caller.name}" not in call.core.records.blob_owners:
+        (person,) = holders_of(call.caller.name)
+        call.core.records.holdings.add(Held.BLOB_BYTES, person, draft.length)
     await _note_owner(call, wanted)
     return web.Response(status=201)
 

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -135,7 +136,10 @@ class MemoryBlobs:
 
     def usage(self) -> Usage:
         """How much is kept now."""
-        return Usage(sum(map(len, self._blobs.values())), sum(map(len, self._logs.values())))
+        logs: Counter[str] = Counter()
+        for name, log in self._logs.items():
+            logs[name.partition("/")[0]] += len(log)
+        return Usage({digest: len(data) for digest, data in self._blobs.items()}, logs)
 
 
 class FileBlobs:
@@ -262,8 +266,10 @@ class FileBlobs:
     def usage(self) -> Usage:
         """How much is kept now. Looks at every file; what it takes on disk counts, not the length of a gap."""
         with explained():
-            blobs = sum(kept.st_size for _, kept in _files(self._objects))
-            return Usage(blobs, sum(kept.st_blocks * 512 for _, kept in _files(self._logs)))
+            logs: Counter[str] = Counter()
+            for path, kept in _files(self._logs):
+                logs[path.relative_to(self._logs).parts[0].removesuffix(".log")] += kept.st_blocks * 512
+            return Usage({path.name: kept.st_size for path, kept in _files(self._objects)}, logs)
 
     def _use(self, path: Path) -> bool:
         """Whether it is there; if so, it is used now. The file's own time is the note: it outlives a restart, and needs no room."""

@@ -5,5 +5,6 @@
 - `chain`: the ledger's lines, linked and signed (`signing`), so that tampering shows.
 - `scribe`: a change of status, its event and its line in the ledger, always together.
 - `leadership`: who leads, and until when that counts.
+- `holders`: how much of it each person and team holds; `shares`: how much of a limit they may.
 - `decisions`: problems and plans of turns, so that anyone can ask later why; `decision_parts` makes them small.
 """

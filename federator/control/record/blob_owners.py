@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.kernel.errors import TooMany
 from federator.model.identity import BlobOwner
@@ -22,7 +23,8 @@ def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
     """Raise `TooMany` when that person has as many work directories on record as one may, and this would be another."""
     if f"{digest}/{owner}" in records.blob_owners:
         return
-    if sum(each.owner == owner for each in records.blob_owners.values()) >= most:
+    (person,) = holders_of(owner)
+    if records.holdings.of(Held.WORKDIRS, person) >= most:
         raise TooMany(
             f"{most} work directories of yours are kept, which is the limit (limits.person_blobs)",
             retry_after_s=60.0,

@@ -11,8 +11,10 @@ import msgspec
 
 from federator.control.governing.authority import Authority, AuthorityInForce, Right
 from federator.control.record.blob_owners import owns
+from federator.control.record.holders import Held, Holder, holders_of
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
+from federator.control.record.shares import Limit, Shares
 from federator.control.submitting.credentials import refuse_credentials
 from federator.control.submitting.intake_checks import Claim, check_limits, claim, deadline_at
 from federator.control.upkeep.retention import Retention
@@ -52,6 +54,7 @@ class Acceptance:
         limits: LimitSettings,
         retention: Retention,
         authority: AuthorityInForce,
+        shares: Shares,
     ) -> None:
         self._records = records
         self._scribe = scribe
@@ -59,6 +62,7 @@ class Acceptance:
         self._limits = limits
         self._retention = retention
         self._authority = authority
+        self._shares = shares
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
@@ -122,8 +126,12 @@ class Acceptance:
         if first is not None and all(job in self._records.jobs for job in first.jobs):
             return Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
         self._retention.refuse_if_full()
-        check_limits(len(request.array) or 1, len(self._records.open_jobs), self._limits)
+        tasks_wanted = len(request.array) or 1
+        check_limits(tasks_wanted, len(self._records.open_jobs), self._limits)
+        person, *_ = holders_of(caller.name)
+        self._refuse_over_share((person,), tasks_wanted)
         spec, job = self.prepare(caller, request)
+        self._refuse_over_share(holders_of(job.owner, job.team)[1:], tasks_wanted)
         _keep_spec(self._records, changes, job, spec)
         job = msgspec.structs.replace(job, client_id=client_id)
         ids = first.jobs if first else self._new_ids(job, request.array)
@@ -133,6 +141,16 @@ class Acceptance:
         if client_id is not None and first is None:
             changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
         return Accepted(Submitted(jobs=ids, name=job.name, repeated=first is not None), tasks)
+
+    def _refuse_over_share(self, holders: Sequence[Holder], tasks: int) -> None:
+        queued = Limit(
+            Held.QUEUED,
+            self._limits.queued_jobs,
+            "limits.queued_jobs",
+            "wait until some of them have ended, or cancel some",
+        )
+        self._shares.refuse_over(queued, holders, tasks)
+        self._retention.refuse_over_share(holders)
 
     def write(self, changes: Changes, caller: Caller, tasks: Sequence[Job]) -> None:
         """The tasks' own rows."""

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.acceptance import Acceptance, Accepted, Asked
@@ -52,15 +53,20 @@ class Intake:
         asked = Asked(request, client_id, body_hash)
         accepted: list[Accepted] = []
 
-        def compute() -> Changes:
-            changes = Changes()
-            accepted[:] = [self._acceptance.accept(changes, caller, asked)]
-            self._acceptance.write(changes, caller, accepted[0].tasks[:PART])
-            return changes
+        with OnTheWay(self._records.holdings) as way:
 
-        await self._records.transact(compute)
-        for start in range(PART, len(accepted[0].tasks), PART):
-            await self._records.transact(partial(self._part, caller, accepted[0].tasks[start : start + PART]))
+            def compute() -> Changes:
+                way.clear()
+                changes = Changes()
+                accepted[:] = [self._acceptance.accept(changes, caller, asked)]
+                self._acceptance.write(changes, caller, accepted[0].tasks[:PART])
+                way.add(accepted[0].tasks)
+                return changes
+
+            await self._records.transact(compute)
+            for start in range(PART, len(accepted[0].tasks), PART):
+                part = accepted[0].tasks[start : start + PART]
+                await self._records.transact(partial(self._part, caller, part))
         return accepted[0].answer
 
     async def submit_many(
@@ -85,17 +91,23 @@ class Intake:
             if len(group) == 1:
                 request, client_id, body_hash = group[0]
                 return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
-            await self._records.transact(partial(self._group, caller, group, answers))
+            with OnTheWay(self._records.holdings) as way:
+                await self._records.transact(partial(self._group, caller, group, answers, way))
         except FederatorError as error:
             return [error] * len(group)
         return answers
 
     def _group(
-        self, caller: Caller, group: Sequence[Asked], answers: list[Submitted | FederatorError]
+        self,
+        caller: Caller,
+        group: Sequence[Asked],
+        answers: list[Submitted | FederatorError],
+        way: OnTheWay,
     ) -> Changes:
         """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
         changes = Changes()
         answers.clear()
+        way.clear()
         for asked in group:
             try:
                 accepted = self._acceptance.accept(changes, caller, asked)
@@ -103,6 +115,7 @@ class Intake:
                 answers.append(error)
             else:
                 self._acceptance.write(changes, caller, accepted.tasks)
+                way.add(accepted.tasks)
                 answers.append(accepted.answer)
         return changes
 

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from federator.control.governing.authority import OVERSEERS
 from federator.control.governing.tokens import tokenless
+from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
+from federator.control.record.shares import Limit, Shares
 from federator.control.submitting.acceptance import Acceptance
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.identity import Caller, Role
@@ -29,12 +31,18 @@ class SeriesDesk:
     """Series, as people see and change them."""
 
     def __init__(
-        self, records: Records, scribe: Scribe, acceptance: Acceptance, limits: LimitSettings
+        self,
+        records: Records,
+        scribe: Scribe,
+        acceptance: Acceptance,
+        limits: LimitSettings,
+        shares: Shares,
     ) -> None:
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
         self._limits = limits
+        self._shares = shares
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         """Begin a series, or give the one of that name another file, which counts from its next run on. The same file again changes nothing.
@@ -82,7 +90,7 @@ class SeriesDesk:
                 return former if same == former else same
             return replace(same, queue=job.queue, file=file, changed_at=now, **_times(every, former, now))
         if former is None:
-            self._room_for_one()
+            self._room_for_one(caller.name, job.team)
         anchor_at = every.start_at if every.start_at is not None else now
         next_at = every.first(now, anchor_at)
         if next_at is None:
@@ -106,13 +114,15 @@ class SeriesDesk:
             next_at=next_at,
         )
 
-    def _room_for_one(self) -> None:
+    def _room_for_one(self, owner: str, team: str) -> None:
         most = self._limits.series
         if len(self._records.series) >= most:
             raise TooMany(
                 f"there are {most} series on record already, those that have ended lately among them",
                 retry_after_s=60.0,
             )
+        remedy = "end some, and wait until they are forgotten"
+        self._shares.refuse_over(Limit(Held.SERIES, most, "limits.series", remedy), holders_of(owner, team))
 
     async def pause(self, caller: Caller, series: Series) -> SeriesDetail:
         """Submit no runs. One that is there goes on; one that is owed is left out."""

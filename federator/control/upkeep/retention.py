@@ -15,15 +15,18 @@ nobody knows. Bytes that no row names yet – a work directory that was just upl
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 
 from federator.control.accounts.money import jobs_with_counted_moves
 from federator.control.record.chain import LEDGER, Chain
 from federator.control.record.decisions import DecisionLog
+from federator.control.record.holders import Held, Holder, holders_of
 from federator.control.record.records import Changes, Records
+from federator.control.record.shares import Limit, Shares
 from federator.control.upkeep.blob_keeping import BlobKeeping
 from federator.control.upkeep.ledger_keeping import drop_oldest
+from federator.control.upkeep.measuring import measure
 from federator.control.upkeep.series_keeping import surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
 from federator.kernel.errors import TooMany
@@ -32,7 +35,7 @@ from federator.model.events import LedgerEntry
 from federator.model.identity import JoinToken
 from federator.model.jobs import TERMINAL, Job
 from federator.model.sites import Member, SiteStatus
-from federator.ports import Blobs, Usage
+from federator.ports import Blobs
 from federator.settings import RetentionSettings
 from federator.telemetry import METRICS
 
@@ -56,6 +59,7 @@ class Retention:
         clock: Clock,
         settings: RetentionSettings,
         chain: Chain,
+        shares: Shares,
     ) -> None:
         self._chain = chain
         self._records = records
@@ -63,7 +67,8 @@ class Retention:
         self._decisions = decisions
         self._clock = clock
         self._settings = settings
-        self._usage = Usage(0, 0)
+        self._shares = shares
+        self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
         self._bytes = BlobKeeping(records, blobs)
         self._ledger_lines: int | None = None
         """None: not counted yet."""
@@ -71,7 +76,7 @@ class Retention:
 
     async def sweep(self) -> int:
         """Drop what may go; returns how many jobs did."""
-        self._usage = await asyncio.to_thread(self._blobs.usage)
+        await self._measure()
         dropped = await self._drop_jobs()
         await self._drop_specs()
         await self._bytes.sweep(
@@ -83,10 +88,47 @@ class Retention:
         await self._decisions.drop_before(self._clock.now() - self._settings.decisions_s)
         await self._drop_credentials()
         if dropped:
-            self._usage = await asyncio.to_thread(self._blobs.usage)
-        METRICS.set("federator_retained_bytes", self._usage.blobs_bytes, kind="blobs")
-        METRICS.set("federator_retained_bytes", self._usage.logs_bytes, kind="logs")
+            await self._measure()
+        METRICS.set("federator_retained_bytes", self._bytes_kept[Held.BLOB_BYTES], kind="blobs")
+        METRICS.set("federator_retained_bytes", self._bytes_kept[Held.LOG_BYTES], kind="logs")
         return dropped
+
+    async def _measure(self) -> None:
+        usage = await asyncio.to_thread(self._blobs.usage)
+        self._bytes_kept = {Held.BLOB_BYTES: usage.blobs_bytes, Held.LOG_BYTES: usage.logs_bytes}
+        measure(self._records, usage)
+
+    def refuse_over_share(self, holders: Iterable[Holder]) -> None:
+        """Raise `TooMany` when one of them has as much of what has ended as one may: others are still taken in."""
+        for limit in self._limits():
+            self._shares.refuse_over(limit, holders)
+
+    def refuse_bytes_over_share(self, owner: str, more: int = 0) -> None:
+        """Raise `TooMany` when that person has as many work directories and outputs as one may, by bytes."""
+        self._shares.refuse_over(self._limits()[1], holders_of(owner), more)
+
+    def _limits(self) -> tuple[Limit, Limit, Limit]:
+        settings = self._settings
+        return (
+            Limit(
+                Held.FINISHED,
+                settings.jobs,
+                "retention.jobs",
+                f"wait until they are {settings.promised_s / 86400:g} days old",
+            ),
+            Limit(
+                Held.BLOB_BYTES,
+                settings.blobs_mib * MIB,
+                "retention.blobs_mib",
+                "wait until older ones are dropped",
+            ),
+            Limit(
+                Held.LOG_BYTES,
+                settings.logs_mib * MIB,
+                "retention.logs_mib",
+                "wait until older ones are dropped",
+            ),
+        )
 
     def refuse_if_full(self) -> None:
         """Raise `TooMany` when one more submission could only be kept by dropping what is younger than its promise."""
@@ -96,7 +138,7 @@ class Retention:
             full = f"{settings.jobs} finished jobs"
         elif (self._ledger_lines or 0) >= settings.ledger_lines:
             full = f"{settings.ledger_lines} lines of the ledger"
-        elif self._usage.logs_bytes >= settings.logs_mib * MIB:
+        elif self._bytes_kept[Held.LOG_BYTES] >= settings.logs_mib * MIB:
             full = f"{settings.logs_mib} MiB of logs"
         if full is not None:
             raise self._full(full)
@@ -105,7 +147,7 @@ class Retention:
     def refuse_bytes_if_full(self) -> None:
         """Raise `TooMany` when there is no room for another work directory, `Unavailable` when the store itself is nearly full."""
         self._records.store.refuse_if_full()
-        if self._usage.blobs_bytes >= self._settings.blobs_mib * MIB:
+        if self._bytes_kept[Held.BLOB_BYTES] >= self._settings.blobs_mib * MIB:
             raise self._full(f"{self._settings.blobs_mib} MiB of work directories and outputs")
 
     def _full(self, what: str) -> TooMany:
@@ -122,15 +164,16 @@ class Retention:
 
     async def _drop_jobs(self) -> int:
         now, settings = self._clock.now(), self._settings
-        unkept = surplus_runs(self._records)
-        if not (unkept or self._over_a_limit() or self._any_older_than(now - settings.jobs_s)):
+        unkept, excess = surplus_runs(self._records), self._excess()
+        if not (unkept or excess or self._over_a_limit() or self._any_older_than(now - settings.jobs_s)):
             return 0
         groups = sorted(self._droppable(now - settings.promised_s), key=_finished_at)
+        first, rest = _those_of(groups, excess)
         surplus = self._surplus(sum(len(group) for group in groups))
         dropped = 0
         placements: dict[str, list[str]] | None = None
-        for group in groups:
-            old = _finished_at(group) <= now - settings.jobs_s or dropped < surplus
+        for number, group in enumerate((*first, *rest)):
+            old = number < len(first) or _finished_at(group) <= now - settings.jobs_s or dropped < surplus
             if not old and (group[0].array or group[0].id) not in unkept:
                 continue
             if placements is None:
@@ -139,12 +182,27 @@ class Retention:
             dropped += len(group)
         return dropped
 
+    def _excess(self) -> dict[Holder, int]:
+        """How many finished jobs of those are to go who have more than their share: theirs go before anybody else's."""
+        holdings, found = self._records.holdings, dict[Holder, int]()
+        for limit in self._limits():
+            for holder, amount in holdings.all(limit.what):
+                most = self._shares.most(holder, limit)
+                if amount >= most:
+                    finished = holdings.of(Held.FINISHED, holder)
+                    over = 1 - most * LOW_WATER / amount
+                    found[holder] = max(found.get(holder, 0), math.ceil(finished * over))
+        return found
+
     def _over_a_limit(self) -> bool:
         return self._finished() >= self._settings.jobs or self._too_many_bytes()
 
     def _too_many_bytes(self) -> bool:
-        usage, settings = self._usage, self._settings
-        return usage.logs_bytes >= settings.logs_mib * MIB or usage.blobs_bytes >= settings.blobs_mib * MIB
+        kept, settings = self._bytes_kept, self._settings
+        return (
+            kept[Held.LOG_BYTES] >= settings.logs_mib * MIB
+            or kept[Held.BLOB_BYTES] >= settings.blobs_mib * MIB
+        )
 
     def _any_older_than(self, before: float) -> bool:
         jobs = self._records.jobs
@@ -282,6 +340,19 @@ class Retention:
     async def _delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), BATCH):
             await self._records.transact(partial(Changes, deletes=list(keys[start : start + BATCH])))
+
+
+def _those_of(groups: Sequence[Group], excess: dict[Holder, int]) -> tuple[list[Group], list[Group]]:
+    """So many jobs of those who have too many, the oldest first; and all others."""
+    first: list[Group] = []
+    rest: list[Group] = []
+    left = dict(excess)
+    for group in groups:
+        holders = [each for each in holders_of(group[0].owner, group[0].team) if left.get(each, 0) > 0]
+        (first if holders else rest).append(group)
+        for holder in holders:
+            left[holder] -= len(group)
+    return first, rest
 
 
 def _finished_at(group: Group) -> float:

@@ -47,7 +47,7 @@ def test_bytes_that_come_in_parts_are_seen_when_they_are_kept(blobs: Blobs) -> N
     forgotten.write(b"never")
     forgotten.discard()
     assert not blobs.has(content_hash(b"never"))
-    assert blobs.usage() == Usage(8, 0)
+    assert blobs.usage() == Usage({digest: 8}, {})
 
 
 def test_bytes_are_read_in_parts(blobs: Blobs) -> None:
@@ -246,12 +246,14 @@ def test_no_name_drops_what_is_elsewhere(blobs: Blobs, name: str) -> None:
 
 
 def test_usage_grows_with_what_is_kept_and_shrinks_with_what_is_dropped(blobs: Blobs) -> None:
-    assert blobs.usage() == Usage(0, 0)
+    assert blobs.usage() == Usage({}, {})
     digest = blobs.put(bytes(5000))
     blobs.append_log("log/0", 0, b"x" * 8192)
     kept = blobs.usage()
+    assert kept.blobs == {digest: 5000}
+    assert set(kept.logs) == {"log"}
     assert kept.blobs_bytes == 5000
     assert kept.logs_bytes >= 8192
     blobs.drop(digest, 0.0)
     blobs.drop_logs("log")
-    assert blobs.usage() == Usage(0, 0)
+    assert blobs.usage() == Usage({}, {})

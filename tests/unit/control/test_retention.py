@@ -15,7 +15,7 @@ from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.sites import Member, SiteStatus
-from federator.settings import RetentionSettings, Settings
+from federator.settings import LimitSettings, RetentionSettings, Settings
 from federator.wire.http import TokenRequest
 from tests.support.dispatch import ADA, OFFER, World, make_world
 
@@ -27,7 +27,13 @@ ROOT = Caller("root", Role.ADMIN)
 async def world() -> World:
     world = await make_world()
     await world.add_site("north", nodes=1, gpus=8)
+    share_all(world)
     return world
+
+
+def share_all(world: World) -> None:
+    """One person may fill a limit: these tests are about the whole federation's."""
+    world.core.sweeper.retention._shares.limits = LimitSettings(person_share=1.0, team_share=1.0)
 
 
 def keep(world: World, **limits: Any) -> None:

@@ -1,0 +1,224 @@
+"""One person fills what is for all: they are refused at their share, and a second person gets through."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.control.record.holders import Held, Holder
+from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.kernel.ids import content_hash
+from federator.model.jobs import Job, JobStatus
+from federator.settings import LimitSettings
+from tests.attacks.test_blobs import packed
+from tests.integration.api.rig import Answer, Rig
+from tests.integration.api.test_agents import placed
+from tests.support.dispatch import make_world
+
+DAY_S = 86400.0
+
+
+def limited(rig: Rig, **limits: Any) -> None:
+    """Put these limits in force."""
+    core = rig.world.core
+    settings = msgspec.structs.replace(core.settings.limits, **limits)
+    core.settings = msgspec.structs.replace(core.settings, limits=settings)
+    core.intake._acceptance._limits = settings
+    core.series._limits = settings
+    core.sweeper.retention._shares.limits = settings
+
+
+def kept(rig: Rig, **limits: Any) -> None:
+    """Put these limits of retention in force."""
+    retention = rig.world.core.sweeper.retention
+    retention._settings = msgspec.structs.replace(retention._settings, **limits)
+
+
+async def submitted(rig: Rig, who: str, **fields: object) -> Answer:
+    return await rig.ask("POST", "/v1/jobs", who, json={"run": "true", **fields})
+
+
+def refused(answer: Answer, *words: str) -> None:
+    problem = answer.problem
+    assert (problem["status"], problem["code"]) == (429, "too-many")
+    assert int(answer.headers["Retry-After"]) > 0
+    for word in words:
+        assert word in f"{problem['detail']} {problem['remedy']}", problem
+
+
+async def finish(rig: Rig, *jobs: str) -> None:
+    """Their jobs are over."""
+    for name in jobs:
+        job = rig.world.core.records.jobs[name]
+        ended = msgspec.structs.replace(
+            job, status=JobStatus.SUCCEEDED, finished_at=rig.world.clock.now(), placement=None
+        )
+        await rig.world.put(ended)
+
+
+async def test_queued_jobs(rig: Rig) -> None:
+    limited(rig, queued_jobs=8)
+    job, _ = [await rig.submit("ada") for _ in range(2)]
+    answer = await submitted(rig, "ada")
+    refused(
+        answer,
+        "user ada has 2 queued jobs",
+        "0.25 of limits.queued_jobs",
+        "cancel some",
+        "limits.person_share",
+    )
+    refused(await submitted(rig, "ada", array="0-1"), "user ada")
+    assert (await submitted(rig, "bob")).status == 201
+    await rig.ask("DELETE", f"/v1/jobs/{job}", "ada")
+    assert (await submitted(rig, "ada")).status == 201
+
+
+async def test_an_array_counts_with_all_its_tasks(rig: Rig) -> None:
+    limited(rig, queued_jobs=8)
+    refused(await submitted(rig, "ada", array="0-2"), "user ada has 0 queued jobs")
+    assert (await submitted(rig, "ada", array="0-1")).status == 201
+
+
+async def test_arrays_that_come_at_one_moment_count_together(rig: Rig) -> None:
+    """What is accepted and still being written counts."""
+    limited(rig, queued_jobs=1200)
+    answers = await asyncio.gather(*(submitted(rig, "ada", array="0-199", name=f"a{n}") for n in range(5)))
+    assert sorted(answer.status for answer in answers) == [201, 429, 429, 429, 429]
+    holdings = rig.world.core.records.holdings
+    assert holdings.of(Held.QUEUED, Holder("user", "ada")) == 200
+    assert (await submitted(rig, "bob", array="0-199")).status == 201
+
+
+async def test_many_lines_at_once(rig: Rig) -> None:
+    limited(rig, queued_jobs=8)
+    lines = b'{"run": "true"}\n' * 200
+    answer = await rig.ask(
+        "POST", "/v1/jobs", "ada", data=lines, headers={"Content-Type": "application/x-ndjson"}
+    )
+    results = [msgspec.json.decode(line) for line in answer.data.splitlines()]
+    assert [bool(each.get("submitted")) for each in results] == [True, True, *[False] * 198]
+    assert all("user ada has 2 queued jobs" in each["problem"]["detail"] for each in results[2:])
+    assert (await submitted(rig, "bob")).status == 201
+
+
+async def test_the_count_is_right_after_a_restart_and_takes_no_look_at_all_jobs(rig: Rig) -> None:
+    first, _, _ = [await rig.submit("ada", name=f"n{number}") for number in range(3)]
+    await finish(rig, first)
+    again = await make_world(rig.world.core.records.store, rig.world.clock)  # type: ignore[arg-type]
+    holdings = again.core.records.holdings
+    ada = Holder("user", "ada")
+    assert [holdings.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 1]
+    await again.core.records.transact(lambda: Changes(deletes=[f"job/{first}"]))
+    assert [holdings.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 0]
+
+
+async def test_a_team(rig: Rig) -> None:
+    """Who is in no team, or in another, is not held up by those who have filled theirs."""
+    limited(rig, queued_jobs=8, person_share=1.0)
+    core = rig.world.core
+    job = core.records.jobs[await rig.submit("ada")]
+    for number in range(4):
+        await rig.world.put(msgspec.structs.replace(job, id=f"{job.id}{number}", team="vision"))
+    acceptance = core.intake._acceptance
+    prepare = acceptance.prepare
+
+    def of_team(*args: Any) -> tuple[Any, Job]:
+        spec, made = prepare(*args)
+        return spec, msgspec.structs.replace(made, team="vision")
+
+    acceptance.prepare = of_team  # type: ignore[method-assign, assignment]
+    refused(
+        await submitted(rig, "ada"),
+        "team vision has 4 queued jobs",
+        "the share of one team is 4 queued jobs (0.5 of limits.queued_jobs)",
+        "limits.team_share",
+    )
+    acceptance.prepare = prepare  # type: ignore[method-assign]
+    assert (await submitted(rig, "bob")).status == 201
+
+
+async def test_series(rig: Rig) -> None:
+    limited(rig, series=8)
+    for number in range(2):
+        assert (await submitted(rig, "ada", name=f"s{number}", every="1h")).status == 201
+    refused(await submitted(rig, "ada", name="s2", every="1h"), "user ada has 2 series", "limits.series")
+    assert (await submitted(rig, "ada", name="s1", every="2h")).status == 201, "one that is there may change"
+    assert (await submitted(rig, "bob", name="s0", every="1h")).status == 201
+
+
+async def upload(rig: Rig, who: str, data: bytes) -> Answer:
+    return await rig.ask("PUT", f"/v1/blobs/{content_hash(data)}", who, data=data)
+
+
+async def test_work_directories(rig: Rig) -> None:
+    """Also before a sweep has measured them."""
+    data = packed("one") + bytes(200_000)
+    kept(rig, blobs_mib=1)
+    assert (await upload(rig, "ada", data)).status == 201
+    other = packed("two") + bytes(200_000)
+    for _ in range(2):
+        refused(
+            await upload(rig, "ada", other),
+            "user ada has",
+            "MiB of work directories",
+            "0.25 of retention.blobs_mib",
+        )
+        await rig.world.core.sweeper.retention.sweep()
+    assert (await upload(rig, "bob", other)).status == 201
+    assert (await submitted(rig, "bob")).status == 201
+
+
+async def test_logs(rig: Rig) -> None:
+    """Of a person whose jobs have filled their share of the logs, nothing new is taken."""
+    placement = await placed(rig)
+    rig.world.core.blobs.append_log(f"{placement.id}/0", 0, bytes(2**18))
+    kept(rig, logs_mib=1)
+    await rig.world.core.sweeper.retention.sweep()
+    refused(await submitted(rig, "ada"), "user ada has 0.25 MiB of logs", "0.25 of retention.logs_mib")
+    assert (await submitted(rig, "bob")).status == 201
+
+
+async def test_finished_jobs(rig: Rig) -> None:
+    """What others have finished stays, however many one has: theirs go first, once they are older than what is promised."""
+    kept(rig, jobs=8)
+    bobs = await rig.submit("bob")
+    await finish(rig, bobs)
+    rig.world.clock.advance(DAY_S)
+    adas = [await rig.submit("ada") for _ in range(2)]
+    await finish(rig, *adas)
+    refused(await submitted(rig, "ada"), "user ada has 2 finished jobs", "0.25 of retention.jobs", "7 days")
+    other = await submitted(rig, "bob")
+    assert other.status == 201
+    await rig.world.core.sweeper.retention.sweep()
+    assert {bobs, *adas} <= set(rig.world.core.records.jobs), "nobody's goes before its time"
+    rig.world.clock.advance(7.5 * DAY_S)
+    await rig.world.core.sweeper.retention.sweep()
+    left = set(rig.world.core.records.jobs)
+    assert bobs in left, "it is the oldest, but not of the one who has too many"
+    assert not left >= set(adas)
+    assert (await submitted(rig, "ada")).status == 201
+
+
+async def test_outputs_count_for_the_owner_of_the_job(rig: Rig) -> None:
+    placement = await placed(rig)
+    core = rig.world.core
+    digest = core.blobs.put(bytes(2**18))
+    await rig.world.put(Outputs(placement.job, placement.id, 1, (OutputPart("north", digest, 2**18),)))
+    kept(rig, blobs_mib=1)
+    await core.sweeper.retention.sweep()
+    assert core.records.holdings.of(Held.BLOB_BYTES, Holder("user", "ada")) == 2**18
+    refused(await submitted(rig, "ada"), "work directories and outputs")
+    assert (await submitted(rig, "bob")).status == 201
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+async def test_a_small_share_is_of_one_at_least(rig: Rig, share: float) -> None:
+    limited(rig, queued_jobs=1, person_share=share)
+    assert (await submitted(rig, "ada")).status == 201
+
+
+def test_the_shares_leave_a_person_alone_room_enough() -> None:
+    """100,000 jobs are submitted by one person at once: benchmarks do, and people may."""
+    limits = LimitSettings()
+    assert limits.queued_jobs * limits.person_share >= 2 * limits.batch_jobs
