@@ -141,6 +141,8 @@ def _check_numbers(record: msgspec.Struct, path: str) -> None:
 
 
 def _check_shares(limits: LimitSettings) -> None:
+    if limits.person_rate <= 0:
+        raise Invalid("must be above 0", field="$.limits.person_rate")
     for name in ("person_share", "team_share"):
         if not 0 < getattr(limits, name) <= 1:
             raise Invalid("is a part of a whole: above 0, at most 1", field=f"$.limits.{name}")

@@ -207,6 +207,10 @@ class Blobs(Protocol):
         """Forget the log of that name and all below it; unknown is fine."""
         ...
 
+    def free_bytes(self) -> int:
+        """How much room the disk has left."""
+        ...
+
     def usage(self) -> Usage:
         """How much is kept now."""
         ...

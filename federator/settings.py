@@ -66,6 +66,14 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     team_share: float = 0.5
     """The same of one team: all that was submitted under it."""
 
+    person_burst: int = 20_000
+    """What one person may ask for at once: submissions, changes and lists of jobs cost 1 (many lines in one request as well), what plans or compiles 20, other looks nothing."""
+    person_rate: float = 100.0
+    """How much of that comes back each real second; over it the answer is 429."""
+    heavy_each: int = 4
+    """Most previews, explanations, and looks at policies of one person that are under way at once."""
+    reserve_mib: int = 512
+    """Free room of the disk that is kept for ending what runs. Below it submissions and work directories are refused with 507 and logs leave out what comes; statuses, outputs, cancellations and the ledger go on. 0: none."""
     body_mib: int = 16
     """Largest JSON body, in MiB (one job, a policy set, one chunk of log)."""
     blob_mib: int = 512

@@ -94,6 +94,11 @@ CATALOGUE = (
     Metric(
         "federator_retained_bytes", MetricType.GAUGE, "Bytes of blobs and of logs that are kept.", ("kind",)
     ),
+    Metric(
+        "federator_disk_free_bytes",
+        MetricType.GAUGE,
+        "Free room of the disk with work directories, outputs and logs.",
+    ),
     Metric("federator_leases", MetricType.GAUGE, "Leases on record, by status.", ("status",)),
     Metric("federator_sites", MetricType.GAUGE, "Sites, by health.", ("status",)),
     Metric("federator_site_gpus", MetricType.GAUGE, "GPUs that a site lends.", ("site",)),

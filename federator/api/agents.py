@@ -130,7 +130,7 @@ async def blob(call: Call) -> web.StreamResponse:
 
 
 async def append_log(call: Call) -> LogLength:
-    """Add to a rank's log. What is over the limit is dropped; a line in the log says so."""
+    """Add to a rank's log. What is over the limit, or comes while the disk has no room, is left out; a line in the log says so."""
     placement = _own(call)
     rank = int(call.path("rank"))
     if rank >= len(placement.members) or placement.members[rank] != call.session.member:
@@ -138,14 +138,16 @@ async def append_log(call: Call) -> LogLength:
     limits = call.core.settings.limits
     offset = call.query(LogQuery).offset
     name = log_name(placement.id, rank)
-    blobs = call.core.blobs
+    blobs, retention = call.core.blobs, call.core.sweeper.retention
     length = await asyncio.to_thread(blobs.log_length, name)
     async for data in call.chunks(limits.body_mib):
-        if kept := _kept(data, offset, limits.log_mib):
+        kept = _kept(data, offset, limits.log_mib)
+        if kept and retention.has_room():
             length = await asyncio.to_thread(blobs.append_log, name, offset, kept)
         offset += len(data)
     call.feeds.ring(placement.job)
-    return LogLength(offset if offset > limits.log_mib * MIB else length)
+    left_out = offset > limits.log_mib * MIB or not retention.has_room()
+    return LogLength(offset if left_out else length)
 
 
 def _kept(data: bytes, offset: int, log_mib: int) -> bytes:

@@ -1,7 +1,7 @@
 """One request and its answer: who calls, what came with it, and how it is read within the limits."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from os import SEEK_END
@@ -140,8 +140,8 @@ class Call:
             raise Invalid(f"the body is broken: {error}", field="$") from None
 
     @asynccontextmanager
-    async def archive(self) -> AsyncIterator[Draft]:
-        """The body as a gzipped tar, by its first bytes, on disk as it comes; the caller keeps it, or it is forgotten. Raises `Invalid`, `TooLarge`, `TooMany`."""
+    async def archive(self, may_go_on: Callable[[], None] = lambda: None) -> AsyncIterator[Draft]:
+        """The body as a gzipped tar, by its first bytes, on disk as it comes; the caller keeps it, or it is forgotten. `may_go_on` raises when no more is to be written. Raises `Invalid`, `TooLarge`, `TooMany`."""
         with self.transfer():
             draft = await asyncio.to_thread(self.core.blobs.draft)
             try:
@@ -149,6 +149,7 @@ class Call:
                     begins = not draft.length
                     if begins and not part.startswith(GZIP_MAGIC[: len(part)]):
                         break
+                    may_go_on()
                     await asyncio.to_thread(draft.write, part)
                 if draft.length < len(GZIP_MAGIC):
                     raise Invalid("the body is not gzipped", field="$", remedy="send a gzipped tar")

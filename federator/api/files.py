@@ -25,17 +25,18 @@ GZIP = "application/gzip"
 async def put_blob(call: Call) -> web.Response:
     """Keep a work directory under its hash; keeping it twice is the same as once."""
     wanted = call.path("hash")
-    call.core.sweeper.retention.refuse_bytes_if_full()
-    call.core.sweeper.retention.refuse_bytes_over_share(call.caller.name, call.request.content_length or 0)
+    retention = call.core.sweeper.retention
+    retention.refuse_bytes_if_full()
+    retention.refuse_bytes_over_share(call.caller.name, call.request.content_length or 0)
     refuse_more(call.core.records, call.caller.name, wanted, call.core.settings.limits.person_blobs)
-    async with call.archive() as draft:
+    async with call.archive(retention.refuse_bytes_if_full) as draft:
         if draft.digest != wanted:
             raise Invalid(
                 f"the bytes that arrived have the hash {draft.digest}",
                 field="hash",
                 remedy="send them again, or under their hash",
             )
-        call.core.sweeper.retention.refuse_bytes_over_share(call.caller.name, draft.length)
+        retention.refuse_bytes_over_share(call.caller.name, draft.length)
         await asyncio.to_thread(draft.keep)
     if f"{wanted}/{call.caller.name}" not in call.core.records.blob_owners:
         (person,) = holders_of(call.caller.name)

@@ -47,6 +47,7 @@ STATUS: dict[type[errors.FederatorError], HTTPStatus] = {
     WrongContentType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.Damaged: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Transient: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.NoRoom: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.Bug: HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -19,6 +19,7 @@ from federator.api import (
 )
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
+from federator.api.rates import HEAVY, PLAIN
 from federator.api.table import Gate, Route
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import Role
@@ -46,31 +47,31 @@ async def _describe(_call: Call) -> dict[str, Any]:
 
 ROUTES = (
     # Jobs
-    Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201),
-    Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage),
+    Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201, cost=PLAIN),
+    Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage, cost=PLAIN),
     Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
-    Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail),
-    Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202),
-    Route("POST", "/v1/jobs/{id}/hold", jobs.hold, JOB, "Hold a job", allows=MAY_CHANGE, answer=Detail),
-    Route("POST", "/v1/jobs/{id}/release", jobs.release, JOB, "Release a held job", allows=MAY_CHANGE, answer=Detail),
-    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, JOB, "Start a job's attempt anew", allows=MAY_CHANGE, answer=Detail),
+    Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail, cost=PLAIN),
+    Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202, cost=PLAIN),
+    Route("POST", "/v1/jobs/{id}/hold", jobs.hold, JOB, "Hold a job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
+    Route("POST", "/v1/jobs/{id}/release", jobs.release, JOB, "Release a held job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
+    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, JOB, "Start a job's attempt anew", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
     Route("GET", "/v1/jobs/{id}/events", events.of_job, PERSON, "Follow a job's events", query=events.FollowQuery, answer=list[Event], content=events.CONTENT_TYPE),
     Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
     Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
-    Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation),
-    Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview),
-    Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201),
+    Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation, cost=HEAVY),
+    Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview, cost=HEAVY),
+    Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201, cost=PLAIN),
     Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether you have uploaded a work directory"),
     Route("GET", "/v1/series", series.list_series, PERSON, "List series: jobs that are submitted again and again", query=series.ListQuery, answer=list[http.SeriesRow]),
     Route("GET", "/v1/series/{name}", series.show, PERSON, "Show a series", query=series.WhoseQuery, answer=http.SeriesDetail),
-    Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Submit no more runs of a series for now", query=series.WhoseQuery, answer=http.SeriesDetail),
-    Route("POST", "/v1/series/{name}/resume", series.resume, PERSON, "Submit runs of a series again", query=series.WhoseQuery, answer=http.SeriesDetail),
-    Route("DELETE", "/v1/series/{name}", series.end, PERSON, "End a series; a run that is there goes on", query=series.WhoseQuery, answer=http.SeriesDetail),
+    Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Submit no more runs of a series for now", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
+    Route("POST", "/v1/series/{name}/resume", series.resume, PERSON, "Submit runs of a series again", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
+    Route("DELETE", "/v1/series/{name}", series.end, PERSON, "End a series; a run that is there goes on", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     # What there is
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
-    Route("GET", "/v1/sites/{name}/statement", fleet.statement, PERSON, "What was used at a site, by owner, queue and GPU model", SITE_ADMIN, query=fleet.StatementQuery, answer=list[http.StatementRow]),
+    Route("GET", "/v1/sites/{name}/statement", fleet.statement, PERSON, "What was used at a site, by owner, queue and GPU model", SITE_ADMIN, query=fleet.StatementQuery, answer=list[http.StatementRow], cost=HEAVY),
     Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=fleet.DrainRequest, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=fleet.EvictRequest, answer=fleet.Evicted),
@@ -90,17 +91,17 @@ ROUTES = (
     Route("POST", "/v1/burst/resume", fleet.resume_burst, PERSON, "Allow renting again", PLATFORM, status=204),
     # Rules and accounts
     Route("GET", "/v1/policies", governance.policies, PERSON, "The policies in force", answer=PolicySet),
-    Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=governing.PolicyRequest, answer=governing.PolicyVerdict),
-    Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=governing.PolicyRequest, answer=governing.PolicyVerdict),
-    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=governing.PolicyRequest, answer=governing.PolicyDiff),
-    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=governing.PolicyRollback, answer=governing.PolicyVerdict),
+    Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=governing.PolicyRequest, answer=governing.PolicyVerdict, cost=HEAVY),
+    Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=governing.PolicyRequest, answer=governing.PolicyVerdict, cost=HEAVY),
+    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=governing.PolicyRequest, answer=governing.PolicyDiff, cost=HEAVY),
+    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=governing.PolicyRollback, answer=governing.PolicyVerdict, cost=HEAVY),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=decisions.RecordedDecision),
-    Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult),
+    Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult, cost=HEAVY),
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
-    Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger; as a site's admin, what is of that site", (*PLATFORM, *SITE_ADMIN), query=governance.LedgerQuery, answer=list[LedgerEntry]),
+    Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger; as a site's admin, what is of that site", (*PLATFORM, *SITE_ADMIN), query=governance.LedgerQuery, answer=list[LedgerEntry], cost=PLAIN),
     Route("GET", "/v1/ledger/export", governance.export_ledger, PERSON, "Read the whole ledger with its seals, to be verified or kept", PLATFORM, content=NDJSON),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),

@@ -1,6 +1,8 @@
 """The application: the route table behind its gates."""
 
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 from aiohttp import web
 
@@ -10,6 +12,7 @@ from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
 from federator.api.listening import attend
 from federator.api.problems import answer_problems
+from federator.api.rates import RATES, Rates
 from federator.api.routes import ROUTES
 from federator.api.table import Route
 from federator.api.transfers import TRANSFERS, Transfers
@@ -26,6 +29,7 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
     feeds = Feeds(core.records)
     app = web.Application(middlewares=[attend, answer_problems])
     limits = core.settings.limits
+    app[RATES] = Rates(limits, time.monotonic)
     app[TRANSFERS] = Transfers(limits.transfers, limits.transfers_each)
     if connections is not None:
         _end_with_credentials(core, connections, app)
@@ -62,7 +66,9 @@ def _end_with_credentials(core: Core, connections: Connections, app: web.Applica
 
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
-        answer = await route.handler(admit(core, feeds, route, request))
+        call = admit(core, feeds, route, request)
+        with request.app[RATES].spend(call.who.name, route.cost) if call.who else nullcontext():
+            answer = await route.handler(call)
         return answer if isinstance(answer, web.StreamResponse) else json_response(answer, route.status)
 
     return handle

@@ -15,9 +15,11 @@ async def alive(_call: Call) -> dict[str, str]:
 
 
 async def ready(call: Call) -> web.Response:
-    """Whether it leads and has read its records: before that, other routes answer 503."""
+    """Whether it leads and has read its records: before that, other routes answer 503. `refuses` says why new submissions are refused for now."""
     if call.core.serving:
-        return json_response({"status": "reconciling" if call.core.reconciliation.on else "ready"})
+        status = "reconciling" if call.core.reconciliation.on else "ready"
+        refuses = call.core.sweeper.retention.refuses()
+        return json_response({"status": status, **({"refuses": refuses} if refuses else {})})
     return json_response({"status": "starting"}, status=503)
 
 

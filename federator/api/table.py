@@ -48,3 +48,5 @@ class Route:
     answer: Any = None
     content: str = JSON
     status: int = 200
+    cost: int = 0
+    """Of what one person may ask for at once, see `federator.api.rates`."""

@@ -9,6 +9,7 @@ from federator.kernel.errors import (
     FederatorError,
     Forbidden,
     Invalid,
+    NoRoom,
     NotFound,
     NotLeading,
     NotSupported,
@@ -32,6 +33,7 @@ BY_CODE: dict[str, type[FederatorError]] = {
         TooLarge,
         TooMany,
         Unavailable,
+        NoRoom,
         NotLeading,
         Conflict,
         ClientIdReused,
@@ -40,7 +42,7 @@ BY_CODE: dict[str, type[FederatorError]] = {
 }
 BY_STATUS: dict[int, type[FederatorError]] = {
     401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 413: TooLarge, 429: TooMany,
-    502: Unavailable, 503: Unavailable, 504: Unavailable,
+    502: Unavailable, 503: Unavailable, 504: Unavailable, 507: NoRoom,
 }  # fmt: skip
 
 

@@ -127,6 +127,12 @@ class Unavailable(Transient):
     code = "unavailable"
 
 
+class NoRoom(Unavailable):
+    """The disk has no room for anything new: what is left of it is for ending what runs."""
+
+    code = "no-room"
+
+
 class NotLeading(Unavailable):
     """Another dispatcher leads; nothing was done. The same request to the one that does will be answered."""
 

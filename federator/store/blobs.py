@@ -65,6 +65,7 @@ class MemoryBlobs:
     """`federator.ports.Blobs` in memory, for tests and the simulator."""
 
     def __init__(self) -> None:
+        self.free = 2**50
         self._blobs: dict[str, bytes] = {}
         self._used: dict[str, float] = {}
         self._logs: dict[str, bytearray] = {}
@@ -133,6 +134,10 @@ class MemoryBlobs:
         check_log_name(name)
         for log in [log for log in self._logs if log == name or log.startswith(f"{name}/")]:
             del self._logs[log]
+
+    def free_bytes(self) -> int:
+        """As much as anybody wants to try."""
+        return self.free
 
     def usage(self) -> Usage:
         """How much is kept now."""
@@ -262,6 +267,12 @@ class FileBlobs:
             path.unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(path.with_suffix(""))
+
+    def free_bytes(self) -> int:
+        """What the disk has left for those who are not root."""
+        with explained():
+            disk = os.statvfs(self._objects)
+            return disk.f_bavail * disk.f_frsize
 
     def usage(self) -> Usage:
         """How much is kept now. Looks at every file; what it takes on disk counts, not the length of a gap."""

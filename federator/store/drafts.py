@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from federator.kernel.errors import Unavailable
+from federator.kernel.errors import NoRoom, Unavailable
 from federator.kernel.ids import content_hash
 
 
@@ -88,9 +88,7 @@ def explained() -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise Unavailable(
-                "the blobs' disk is full", retry_after_s=10.0, remedy="free space on it"
-            ) from error
+            raise NoRoom("the blobs' disk is full", retry_after_s=10.0, remedy="free space on it") from error
         raise Unavailable(
             f"the blobs' disk fails: {error.strerror}", remedy="look at its health and rights"
         ) from error

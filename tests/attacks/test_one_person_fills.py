@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.api.rates import HEAVY, MOST_KNOWN, PLAIN, RATES, Rates
 from federator.control.record.holders import Held, Holder
 from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.kernel.errors import TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus
 from federator.settings import LimitSettings
@@ -222,3 +224,103 @@ def test_the_shares_leave_a_person_alone_room_enough() -> None:
     """100,000 jobs are submitted by one person at once: benchmarks do, and people may."""
     limits = LimitSettings()
     assert limits.queued_jobs * limits.person_share >= 2 * limits.batch_jobs
+
+
+# ---------------------------------------------------------------------------------------------------- rates and the disk
+
+
+class Ticks:
+    """Real seconds that go on when they are told to."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def rated(rig: Rig, **limits: Any) -> Ticks:
+    """These rates in force, on a clock of their own."""
+    ticks = Ticks()
+    application = rig.client.app
+    assert application is not None
+    rates = application[RATES]
+    rates._limits, rates._now = LimitSettings(**limits), ticks
+    return ticks
+
+
+async def test_a_rate_of_requests(rig: Rig) -> None:
+    ticks = rated(rig, person_burst=41, person_rate=1.0)
+    for _ in range(2):
+        assert (await rig.ask("POST", "/v1/preview", "ada", json={"run": "true"})).status == 200
+    assert (await submitted(rig, "ada")).status == 201
+    answer = await submitted(rig, "ada")
+    refused(answer, "user ada has asked too much", "limits.person_rate")
+    assert len(rig.world.core.records.jobs) == 1, "refused before anything is done"
+    assert (await rig.ask("GET", "/v1/sites", "ada")).status == 200, "looks cost nothing"
+    assert (await submitted(rig, "bob")).status == 201
+    ticks.now_s += float(answer.headers["Retry-After"])
+    assert (await submitted(rig, "ada")).status == 201
+
+
+def test_who_submits_ten_thousand_one_by_one_is_not_held_up_and_many_lines_cost_one() -> None:
+    assert LimitSettings().person_burst >= 10_000
+
+
+def test_what_is_heavy_has_few_places_of_each_person() -> None:
+    rates = Rates(LimitSettings(heavy_each=2), Ticks())
+    with rates.spend("ada", HEAVY), rates.spend("ada", HEAVY):
+        with pytest.raises(TooMany, match="user ada has 2 previews"), rates.spend("ada", HEAVY):
+            pass
+        with rates.spend("ada", PLAIN), rates.spend("bob", HEAVY):
+            pass
+    with rates.spend("ada", HEAVY):
+        pass
+
+
+def test_people_who_have_gone_take_no_room() -> None:
+    ticks = Ticks()
+    rates = Rates(LimitSettings(), ticks)
+    for number in range(2 * MOST_KNOWN):
+        ticks.now_s += 1
+        with rates.spend(f"u{number}", PLAIN):
+            pass
+    assert len(rates._left) <= MOST_KNOWN + 1
+
+
+async def test_the_last_of_the_disk_is_for_ending_what_runs(rig: Rig) -> None:
+    """New work is refused, and said by `/readyz`; what runs ends with its outputs and its status."""
+    agent = await rig.agent()
+    placement = await placed(rig, "north")
+    path = f"/agent/v1/logs/{placement.id}/0"
+    assert (await agent.ask("PUT", f"{path}?offset=0", data=b"before\n")).json() == {"length": 7}
+    assert "refuses" not in (await rig.ask("GET", "/readyz", None)).json()
+    blobs: Any = rig.world.core.blobs
+    blobs.free = 511 * 2**20
+    for answer in (await submitted(rig, "ada"), await upload(rig, "ada", packed("new"))):
+        assert (answer.status, answer.problem["code"]) == (507, "no-room")
+        assert "limits.reserve_mib" in answer.problem["remedy"]
+        assert int(answer.headers["Retry-After"]) > 0
+    assert "512 MiB left" in (await rig.ask("GET", "/readyz", None)).json()["refuses"]
+    assert (await agent.ask("PUT", f"{path}?offset=7", data=b"x" * 993)).json() == {"length": 1000}
+    assert blobs.log_length(f"{placement.id}/0") == 7, "the agent goes on, and nothing is written"
+    assert (await agent.ask("PUT", f"/agent/v1/outputs/{placement.id}", data=packed("out"))).status == 201
+    assert (await rig.ask("DELETE", f"/v1/jobs/{placement.job}", "ada")).status == 202
+    blobs.free = 2**40
+    assert (await agent.ask("PUT", f"{path}?offset=1000", data=b"after\n")).json() == {"length": 1006}
+    log = blobs.read_log(f"{placement.id}/0", 0, 2000)
+    assert log.startswith(b"before\n\n[993 bytes of this log were lost]\n")
+    assert log.endswith(b"after\n")
+    assert (await submitted(rig, "ada")).status == 201
+
+
+async def test_an_upload_that_has_begun_stops_where_the_reserve_begins(rig: Rig) -> None:
+    blobs: Any = rig.world.core.blobs
+    draft = blobs.draft
+
+    def begun() -> Any:
+        blobs.free = 0
+        return draft()
+
+    blobs.draft = begun
+    assert (await upload(rig, "ada", packed("large"))).status == 507
+    assert blobs.usage().blobs_bytes == 0

@@ -29,7 +29,7 @@ from federator.control.upkeep.ledger_keeping import drop_oldest
 from federator.control.upkeep.measuring import measure
 from federator.control.upkeep.series_keeping import surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
-from federator.kernel.errors import TooMany
+from federator.kernel.errors import NoRoom, TooMany, Transient
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import LedgerEntry
 from federator.model.identity import JoinToken
@@ -89,6 +89,7 @@ class Retention:
         await self._drop_credentials()
         if dropped:
             await self._measure()
+        METRICS.set("federator_disk_free_bytes", self._blobs.free_bytes())
         METRICS.set("federator_retained_bytes", self._bytes_kept[Held.BLOB_BYTES], kind="blobs")
         METRICS.set("federator_retained_bytes", self._bytes_kept[Held.LOG_BYTES], kind="logs")
         return dropped
@@ -145,10 +146,28 @@ class Retention:
         self.refuse_bytes_if_full()
 
     def refuse_bytes_if_full(self) -> None:
-        """Raise `TooMany` when there is no room for another work directory, `Unavailable` when the store itself is nearly full."""
+        """Raise `TooMany` when there is no room for another work directory, `Unavailable` when the store itself is nearly full, `NoRoom` when the disk is."""
         self._records.store.refuse_if_full()
+        if not self.has_room():
+            raise NoRoom(
+                f"the dispatcher's disk has under {self._shares.limits.reserve_mib} MiB left, which are for ending what runs",
+                retry_after_s=max(1.0, self._clock.real_delay_s(self._settings.sweep_s)),
+                remedy="free room on the disk with the dispatcher's state (limits.reserve_mib)",
+            )
         if self._bytes_kept[Held.BLOB_BYTES] >= self._settings.blobs_mib * MIB:
             raise self._full(f"{self._settings.blobs_mib} MiB of work directories and outputs")
+
+    def has_room(self) -> bool:
+        """Whether more of the disk is free than what is kept for ending what runs."""
+        return self._blobs.free_bytes() >= self._shares.limits.reserve_mib * MIB
+
+    def refuses(self) -> str:
+        """Why nothing new is taken from anybody, or an empty text."""
+        try:
+            self.refuse_if_full()
+        except Transient as error:
+            return error.message
+        return ""
 
     def _full(self, what: str) -> TooMany:
         return TooMany(

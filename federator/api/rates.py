@@ -1,0 +1,76 @@
+"""Fair shares of the dispatcher's time: what each person may ask for at once, and again and again.
+
+Each route has a cost. Everybody has a store of it that refills; who has used it up waits, and nobody else does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from federator.kernel.errors import TooMany
+from federator.settings import LimitSettings
+
+PLAIN, HEAVY = 1, 20
+"""What a submission costs, and what has to plan, compile or replay."""
+MOST_KNOWN = 10_000
+"""After so many people it is looked whose store is full again: they are as if they had never called."""
+AGAIN_S = 1.0
+
+
+class Rates:
+    """What people have left. `now` is in real seconds."""
+
+    def __init__(self, limits: LimitSettings, now: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now = now
+        self._left: dict[str, tuple[float, float]] = {}
+        """How much was left, and when."""
+        self._busy: Counter[str] = Counter()
+
+    @contextmanager
+    def spend(self, who: str, cost: int) -> Iterator[None]:
+        """Take so much, and hold a place for what is heavy. Raises `TooMany` before anything is done."""
+        if not cost:
+            yield
+            return
+        heavy = cost >= HEAVY
+        most = self._limits.heavy_each
+        if heavy and self._busy[who] >= most:
+            raise TooMany(
+                f"user {who} has {most} previews, explanations or looks at policies under way",
+                retry_after_s=AGAIN_S,
+                remedy="wait for one to end, or have limits.heavy_each raised",
+            )
+        self._take(who, cost)
+        self._busy[who] += heavy
+        try:
+            yield
+        finally:
+            self._busy[who] -= heavy
+            if not self._busy[who]:
+                del self._busy[who]
+
+    def _take(self, who: str, cost: int) -> None:
+        rate, burst, now = self._limits.person_rate, self._limits.person_burst, self._now()
+        left = self._present(who, now)
+        if left < cost:
+            raise TooMany(
+                f"user {who} has asked too much in too short a time: {burst:g} at once and {rate:g} a second "
+                f"are the share of one, and this costs {cost}",
+                retry_after_s=(cost - left) / rate,
+                remedy="send many jobs as lines of one request, or have limits.person_rate raised",
+            )
+        self._left[who] = left - cost, now
+        if len(self._left) > MOST_KNOWN:
+            self._left = {each: self._left[each] for each in self._left if self._present(each, now) < burst}
+
+    def _present(self, who: str, now: float) -> float:
+        burst = float(self._limits.person_burst)
+        left, at = self._left.get(who, (burst, now))
+        return min(burst, left + (now - at) * self._limits.person_rate)
+
+
+RATES = web.AppKey("rates", Rates)
+"""Where the application keeps them."""
