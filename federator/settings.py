@@ -99,7 +99,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     series: int = 10_000
     """Most series (`every`) on record, those among them that have ended and are not forgotten yet; over it new ones are refused with 429."""
     log_mib: int = 64
-    """Most that is kept of one rank's log, in MiB; what is over is dropped, with a line that says so."""
+    """Most that is kept of one rank's log, in MiB: of a longer one three quarters from its beginning, as it grows, and the rest from its end, once it is over; a line in between says how much is left out."""
 
 
 class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

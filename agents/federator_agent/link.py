@@ -33,6 +33,7 @@ from federator.wire.link import (
     Desired,
     Heard,
     Hello,
+    LogLength,
     Proof,
     Refusal,
     StatusAck,
@@ -310,10 +311,10 @@ class Bulk:
             raise Invalid(f"blob {blob_hash} arrived with the content of {digest.decode()}")
         temporary.rename(into)
 
-    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> int:
-        """Append to the dispatcher's copy of a log; its length afterwards. Raises `Permanent`."""
+    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
+        """Append to the dispatcher's copy of a log. Raises `Permanent`."""
         answer = await self._repeat("PUT", f"/logs/{placement}/{rank}?offset={offset}", data=data)
-        return int(msgspec.json.decode(answer, type=dict[str, int])["length"])
+        return msgspec.json.decode(answer, type=LogLength)
 
     async def put_outputs(self, placement: str, archive: Path) -> None:
         """Bring an archive of outputs home. Raises `Permanent`."""

@@ -1,12 +1,14 @@
 """Brings the logs of ranks to the dispatcher, chunk by chunk, from wherever the dispatcher's copy ends.
 
 The length that the dispatcher answers is the truth: after a cut, a restart of either side, or a copy that lost its tail, the
-next chunk begins there. Files stay on disk until the placement is acknowledged; when all of them together outgrow the limit,
+next chunk begins there. Of a log that is over the dispatcher's limit the beginning is sent while it grows, and the end once it is over, with a
+line in between that says how much is left out. Files stay on disk until the placement is acknowledged; when all of them together outgrow the limit,
 the oldest of ended placements go first.
 """
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError
@@ -14,6 +16,8 @@ from federator_agent.link import Bulk
 from federator_agent.opening import opened
 
 CHUNK_BYTES = 2**20
+HEAD = 3 / 4
+"""Part of the limit that is for the beginning of a log; the rest is for its end."""
 LOOK_EVERY_S = 0.25
 """How often (real seconds) growing logs are looked at while anything runs."""
 KEEP_BYTES = 4 * 2**30
@@ -31,6 +35,10 @@ class Upload:
     def __init__(self, path: Path, sent: int | None) -> None:
         self.path = path
         self.sent = sent
+        self.most = 0
+        """How much the dispatcher keeps, in bytes; 0: it has not said."""
+        self.over = False
+        """Whether it grows no more."""
         self.refused = False
         self.stalls = 0
         self.lock = asyncio.Lock()
@@ -39,7 +47,34 @@ class Upload:
         """Whether the dispatcher's copy is shorter than the file, or may be."""
         if self.refused or not self.path.exists():
             return False
-        return self.sent is None or self.sent < self.path.stat().st_size
+        return self.sent is None or self.sent < self._wanted(self.path.stat().st_size)
+
+    def chunk(self) -> bytes:
+        """What comes next in the dispatcher's copy. Of a log that is over and too long, its end follows its beginning."""
+        at = self.sent or 0
+        with opened(self.path.parents[1], self.path) as file:
+            size = file.seek(0, os.SEEK_END)
+            end, skipped = min(at + CHUNK_BYTES, self._wanted(size)), 0
+            if self.over and 0 < self.most < size:
+                if at < self._head:
+                    end = min(end, self._head)
+                else:
+                    skipped = size - self.most
+                    said = f"\n[… {skipped / 2**20:.1f} MiB of this log left out …]\n".encode()
+                    if at < self._head + len(said):
+                        return said[at - self._head :]
+            file.seek(at + skipped)
+            return file.read(max(0, end - at))
+
+    def _wanted(self, size: int) -> int:
+        """How long the dispatcher's copy is to be for now."""
+        if not self.most:
+            return size
+        return min(size, self.most if self.over else self._head)
+
+    @property
+    def _head(self) -> int:
+        return int(self.most * HEAD)
 
 
 class LogUploads:
@@ -76,6 +111,7 @@ class LogUploads:
         notes = []
         for key in [key for key in self._uploads if key[0] == placement]:
             upload = self._uploads[key]
+            upload.over = True
             await self._send(key, upload, once=False)
             if upload.refused or not upload.path.exists():
                 notes.append(f"the log of rank {key[1]} is incomplete")
@@ -97,14 +133,12 @@ class LogUploads:
         """Send the next chunk, or nothing when only the length is asked for."""
         data = b""
         if upload.sent is not None:
-            with opened(upload.path.parents[1], upload.path) as file:
-                file.seek(upload.sent)
-                data = file.read(CHUNK_BYTES)
-        length = await self._bulk.put_log(*key, upload.sent or 0, data)
-        if data and length <= (upload.sent or 0):
+            data = upload.chunk()
+        copy = await self._bulk.put_log(*key, upload.sent or 0, data)
+        if data and copy.length <= (upload.sent or 0):
             upload.stalls += 1
             upload.refused = upload.stalls > MAX_STALLS
-        upload.sent = length
+        upload.sent, upload.most = copy.length, copy.most
 
     def drop_oldest(self, ended: list[Path]) -> None:
         """Keep the logs of ended placements within the limit: the oldest are cut to nothing. `ended`: their directories."""

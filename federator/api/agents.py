@@ -27,6 +27,7 @@ from federator.wire.link import (
     JoinRequest,
     KeyAnswer,
     KeyRequest,
+    LogLength,
 )
 
 HEARTBEAT_S = 20.0
@@ -41,12 +42,6 @@ class LogQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where in the log the body belongs, in bytes."""
 
     offset: int
-
-
-class LogLength(msgspec.Struct, frozen=True):
-    """How much of the log is here: the offset to go on from."""
-
-    length: int
 
 
 async def join(call: Call) -> JoinAnswer:
@@ -146,8 +141,9 @@ async def append_log(call: Call) -> LogLength:
             length = await asyncio.to_thread(blobs.append_log, name, offset, kept)
         offset += len(data)
     call.feeds.ring(placement.job)
-    left_out = offset > limits.log_mib * MIB or not retention.has_room()
-    return LogLength(offset if left_out else length)
+    most = limits.log_mib * MIB
+    left_out = offset > most or not retention.has_room()
+    return LogLength(max(offset, length) if left_out else length, most)
 
 
 def _kept(data: bytes, offset: int, log_mib: int) -> bytes:

@@ -120,6 +120,6 @@ ROUTES = (
     Route("GET", link.PATH, agents.open_link, AGENT, "An agent's control connection (WebSocket)", status=101),
     Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
     Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),
-    Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=agents.LogLength),
+    Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=link.LogLength),
     Route("PUT", "/agent/v1/outputs/{placement}", agents.put_outputs, SESSION, "Keep collected outputs", body=bytes, takes=BYTES, status=201),
 )  # fmt: skip

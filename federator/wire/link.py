@@ -174,6 +174,14 @@ SITE_HEADER = "X-Federator-Site"
 that do not know it pass over; an unknown field they would refuse."""
 
 
+class LogLength(msgspec.Struct, frozen=True):
+    """How much of a rank's log the dispatcher has: the offset to go on from."""
+
+    length: int
+    most: int = 0
+    """How many bytes of it are kept: of a longer one the agent sends the beginning, and its end when it is over. 0: it is not said."""
+
+
 class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """POST /agent/v1/join with the join token as bearer: binds this public key (Ed25519, hex) to the site."""
 

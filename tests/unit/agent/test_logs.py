@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from federator.kernel.errors import TooLarge
+from federator.wire.link import LogLength
 from federator_agent import logs
 from federator_agent.link import Bulk
 from federator_agent.logs import LogUploads
@@ -18,16 +19,17 @@ class Copy:
     def __init__(self, limit: int = 10**9) -> None:
         self.data = b""
         self.limit = limit
+        self.most = 0
         self.puts: list[tuple[int, int]] = []
         self.error: Exception | None = None
 
-    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> int:
+    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
         self.puts.append((offset, len(data)))
         if self.error:
             raise self.error
         if offset == len(self.data):
             self.data = (self.data + data)[: self.limit]
-        return len(self.data)
+        return LogLength(len(self.data), self.most)
 
 
 @pytest.fixture
@@ -108,3 +110,42 @@ async def test_a_link_in_the_place_of_a_log_is_not_followed(copy: Copy, tmp_path
     sending.follow("p", 0, rank / "log", fresh=True)
     assert await sending.finish("p") == "the log of rank 0 is incomplete"
     assert copy.data == b""
+
+
+async def test_of_an_endless_log_the_beginning_and_the_end_are_sent_and_what_is_left_out_is_said(
+    copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it grows no more than the beginning is sent, so that there is room for the end."""
+    monkeypatch.setattr(logs, "CHUNK_BYTES", 50)
+    path = tmp_path / "log"
+    path.write_bytes(b"first\n")
+    copy.most = 400
+    sending = uploads(copy)
+    sending.follow("p", 0, path, fresh=True)
+    upload = sending._uploads["p", 0]
+    for part in (b"", b"x" * 500, b"y" * 2**20):
+        with path.open("ab") as file:
+            file.write(part)
+        await sending._send(("p", 0), upload, once=False)
+    assert copy.data == b"first\n" + b"x" * 294
+    assert not upload.pending()
+    with path.open("ab") as file:
+        file.write(b"last\n")
+    assert await sending.finish("p") == ""
+    assert len(copy.data) == 400
+    head, said, tail = copy.data[:300], *copy.data[300:].split(b"]\n")
+    assert head == b"first\n" + b"x" * 294
+    assert said.decode() == "\n[… 1.0 MiB of this log left out …"
+    assert tail == b"y" * (len(tail) - 5) + b"last\n"
+
+
+async def test_a_log_just_within_the_limit_is_sent_as_a_whole(copy: Copy, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(100)))
+    copy.most = 100
+    sending = uploads(copy)
+    sending.follow("p", 0, path, fresh=True)
+    await sending._send(("p", 0), sending._uploads["p", 0], once=False)
+    assert len(copy.data) == 75, "the rest is for its end"
+    assert await sending.finish("p") == ""
+    assert copy.data == path.read_bytes()
