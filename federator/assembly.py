@@ -240,15 +240,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
-        alerts=Alerts(
-            records=records,
-            scribe=scribe,
-            turn=turn,
-            settings=settings.alerts,
-            chain=chain,
-            exports=exports,
-            courier=courier,
-        ),
+        alerts=_alerts(settings, records, scribe, turn, chain, exports, courier),
         solver=solver,
         lookouts=Lookouts(observer, lookout),
         certificates=Certificates(turn, decisions, lookout, settings.turn.certify_every),
@@ -279,6 +271,26 @@ def _turn(
         clock=scribe.clock,
         ids=ids,
         settings=settings.turn,
+    )
+
+
+def _alerts(
+    settings: Settings,
+    records: Records,
+    scribe: Scribe,
+    turn: Turn,
+    chain: Chain,
+    exports: tuple[LedgerExport, ...],
+    courier: Courier | None,
+) -> Alerts:
+    return Alerts(
+        records=records,
+        scribe=scribe,
+        turn=turn,
+        settings=settings.alerts,
+        chain=chain,
+        exports=exports,
+        courier=courier,
     )
 
 
