@@ -26,5 +26,6 @@ def made(around: Surroundings, mode: Mode) -> Runtime:
     """A runtime whose jobs are kept apart, and see the test's own folder, where inputs are."""
     directory = around.spool.directory
     directory.parent.chmod(0o755)  # a site's data are where its jobs may read them
-    isolation = Isolation(mode=mode, shared=(str(directory.parent),))
+    # /var/tmp is where the suite keeps the inputs.
+    isolation = Isolation(mode=mode, shared=(str(directory.parent), "/var/tmp"))
     return LocalRuntime(around._replace(confinement=Confinement(mode, isolation, directory)))

@@ -331,8 +331,8 @@ async def test_a_discard_may_be_repeated(world: RuntimeWorld) -> None:
 
 @pytest.fixture
 def sets() -> Iterator[Path]:
-    """A folder that everybody may read: who a job is, is for the runtime to say."""
-    with tempfile.TemporaryDirectory() as folder:
+    """A folder that everybody may read, and not below /tmp: who a job is, and what its /tmp is, are for the runtime to say."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
