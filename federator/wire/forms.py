@@ -105,6 +105,9 @@ def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
     if not isinstance(inner, list) or not inner:
         remedy = "write a list of resources, for example [{gpus: 'A100:4'}, {gpus: 'H100:2'}]"
         raise Invalid("is not a list of resources", field=f"{path}.{name}", remedy=remedy)
+    if len(inner) > MAX_FORMS:
+        problem = f"has {len(inner)} entries; at most {MAX_FORMS} are taken"
+        raise Invalid(problem, field=f"{path}.{name}", remedy="leave some out")
     beside = {key: part for key, part in given.items() if key != name}
     entries: list[tuple[object, str]] = []
     for number, entry in enumerate(inner):

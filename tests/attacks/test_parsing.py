@@ -10,6 +10,7 @@ import yaml
 from federator.api import aside as reading
 from federator.api import jobs
 from federator.kernel.errors import Invalid, TooLarge
+from federator.wire.forms import read_asked
 from federator.wire.jobfile import JobRequest, read_job_text
 from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, read_documents
 from tests.integration.api.rig import Rig
@@ -89,3 +90,14 @@ async def test_a_job_file_is_as_long_as_a_job_file_can_be(rig: Rig) -> None:
         )
         assert answer.status == 413
         assert "1 MiB" in answer.problem["detail"]
+
+
+@pytest.mark.parametrize("name", ["any_of", "ordered"])
+def test_a_long_list_of_resources_is_refused_before_its_entries_are_read(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr("federator.wire.forms.read_sizes", lambda value, _path: read.append(value))
+    with pytest.raises(Invalid, match="has 30000 entries"):
+        read_asked({"resources": {name: [{"gpus": 1}] * 30_000}})
+    assert not read
