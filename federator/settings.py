@@ -83,7 +83,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transfers_each: int = 8
     """Most of them of one user, or of one agent."""
     batch_jobs: int = 100_000
-    """Most lines in one NDJSON submission."""
+    """Most lines in one NDJSON submission, and most jobs that its lines, arrays among them, may make."""
     array_tasks: int = 10_000
     """Most tasks of one array."""
     queued_jobs: int = 1_000_000

@@ -175,6 +175,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         images=_images(top),
         notices=_notices(environ),
+        host_key=Path(fields.text(top["host_key"], "$.host_key")).absolute() if "host_key" in top else None,
         watch_gpus=fields.truth(top.get("watch_gpus", True), "$.watch_gpus")
         and UNWATCHED_VARIABLE not in environ,
         state_dir=Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR).absolute(),
@@ -182,9 +183,6 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
     if "state_dir" in top:
         state_dir = Path(fields.text(top["state_dir"], "$.state_dir")).absolute()
         settings = msgspec.structs.replace(settings, state_dir=state_dir)
-    if "host_key" in top:
-        host_key = Path(fields.text(top["host_key"], "$.host_key")).absolute()
-        settings = msgspec.structs.replace(settings, host_key=host_key)
     if "report_every" in top:
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -145,10 +146,11 @@ async def _submit_lines(call: Call) -> web.StreamResponse:
     async with asyncio.TaskGroup() as group:
         group.create_task(write())
         first, before, earlier = 1, _nothing(group), _nothing(group)
+        room = _Room(call.core.settings.limits.batch_jobs)
         try:
             async for lines in _lines(call):
                 await earlier
-                chunk = _answer_chunk(call, first, lines, before, answers)
+                chunk = _answer_chunk(call, first, lines, before, answers, room)
                 earlier, before = before, group.create_task(chunk)
                 first += len(lines)
             await before
@@ -161,16 +163,37 @@ async def _submit_lines(call: Call) -> web.StreamResponse:
     return response
 
 
+@dataclass
+class _Room:
+    """How many more jobs one request may bring: a line may be an array of thousands."""
+
+    left: int
+
+    def take(self, jobs: int) -> None:
+        """Raises `TooMany` where they are too many."""
+        if jobs > self.left:
+            raise TooMany(
+                f"only {self.left} more jobs fit into this request (limits.batch_jobs), and this line has {jobs}",
+                remedy="send the rest in another request",
+            )
+        self.left -= jobs
+
+
 def _nothing(group: asyncio.TaskGroup) -> asyncio.Task[None]:
     """What is before the first chunk."""
     return group.create_task(asyncio.sleep(0))
 
 
 async def _answer_chunk(
-    call: Call, first: int, lines: list[bytes], before: asyncio.Task[None], answers: asyncio.Queue[bytes]
+    call: Call,
+    first: int,
+    lines: list[bytes],
+    before: asyncio.Task[None],
+    answers: asyncio.Queue[bytes],
+    room: "_Room",
 ) -> None:
     """Read a chunk while the one before it is on its way to the disk, and answer it after that one."""
-    results = await _submit_chunk(call, first, lines, before)
+    results = await _submit_chunk(call, first, lines, before, room)
     await before
     answers.put_nowait(b"".join(msgspec.json.encode(result) + b"\n" for result in results))
 
@@ -194,7 +217,7 @@ async def _lines(call: Call) -> AsyncIterator[list[bytes]]:
 
 
 async def _submit_chunk(
-    call: Call, first: int, lines: list[bytes], before: Awaitable[None]
+    call: Call, first: int, lines: list[bytes], before: Awaitable[None], room: "_Room"
 ) -> list[SubmitResult]:
     now = call.core.clock.now()
     results: dict[int, SubmitResult] = {}
@@ -208,6 +231,7 @@ async def _submit_chunk(
         try:
             document = decode_json(line)
             request = read_job(document, now=now)
+            room.take(len(request.array or ()) or 1)
             requests.append(Asked(request, _client_id(None, request), _hash(document)))
             numbers.append(number)
         except FederatorError as error:

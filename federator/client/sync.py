@@ -107,6 +107,7 @@ class SyncClient:
     drain = _runs(Client.drain)
     undrain = _runs(Client.undrain)
     evict = _runs(Client.evict)
+    ledger_parts = _iterates(Client.ledger_parts)
     statement = _runs(Client.statement)
     trust_member = _runs(Client.trust_member)
     declare_dead = _runs(Client.declare_dead)

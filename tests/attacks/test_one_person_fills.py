@@ -324,3 +324,18 @@ async def test_an_upload_that_has_begun_stops_where_the_reserve_begins(rig: Rig)
     blobs.draft = begun
     assert (await upload(rig, "ada", packed("large"))).status == 507
     assert blobs.usage().blobs_bytes == 0
+
+
+async def test_the_arrays_of_one_request_count_with_all_their_tasks(rig: Rig) -> None:
+    """900 lines of a thousand tasks each, less than a mebibyte, made one dispatcher build 900,000 jobs."""
+    limited(rig, batch_jobs=100)
+    lines = b"\n".join(b'{"name": "n%d", "run": "true", "array": "0-59"}' % number for number in range(3))
+    answer = await rig.ask(
+        "POST", "/v1/jobs", "ada", data=lines, headers={"Content-Type": "application/x-ndjson"}
+    )
+    first, second, third = (msgspec.json.decode(line) for line in answer.data.splitlines())
+    assert len(first["submitted"]["jobs"]) == 60
+    for line in (second, third):
+        assert line["problem"]["code"] == "too-many"
+        assert "only 40 more jobs fit into this request (limits.batch_jobs)" in line["problem"]["detail"]
+    assert len(rig.world.core.records.jobs) == 60

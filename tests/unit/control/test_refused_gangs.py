@@ -89,7 +89,7 @@ async def test_where_there_is_no_other_one_the_attempts_become_rare_and_the_reas
     job = await world.submit(resources={"gpus": 4})
     assert len(await _refused_at(world, job, ("lab",))) <= 8
     row = world.core.views.row(world.job(job))
-    assert "lab refused it or did not answer" in row.because
+    assert "lab has evicted or repeatedly refused it" in row.because
     assert "(lab refused it: partition short takes jobs of at most 5m)" in row.because
 
 
@@ -147,7 +147,7 @@ async def test_where_there_is_no_other_place_the_attempts_become_rare_and_the_re
     assert gaps_s[-1] > LONGEST_PAUSE_S > 2 * gaps_s[2] > 2 * gaps_s[0]
     explanation = await world.core.views.explain(world.job(job))
     assert [site.filter for site in explanation.sites] == ["refused"]
-    assert "lab refused it or did not answer" in explanation.sites[0].text
+    assert "lab has evicted or repeatedly refused it" in explanation.sites[0].text
 
 
 async def test_a_place_that_has_been_mended_is_used_again() -> None:
