@@ -14,6 +14,7 @@ from federator.control.governing.authority import AuthorityInForce
 from federator.control.governing.desk import Compile, PolicyDesk
 from federator.control.governing.signing_in import SignIn
 from federator.control.governing.sites import Sites
+from federator.control.governing.visibility import Visibility
 from federator.control.record.chain import Chain
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.leadership import Reign
@@ -76,6 +77,7 @@ class Core:
     desk: PolicyDesk
     admission: Admission
     authority: AuthorityInForce
+    visibility: Visibility
     decisions: DecisionLog
     hub: Hub
     turn: Turn
@@ -204,10 +206,11 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     shares = Shares(records.holdings, settings.limits)
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
     authority = AuthorityInForce(records)
-    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, authority, shares)
+    visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")
+    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, shares, visibility)
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
-    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares)
+    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares, visibility)
     intake = Intake(records, scribe, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
@@ -228,11 +231,12 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
         views=_views(
-            settings, records, inventory, observer, turn, explainer, expectations, scribe, series, authority
+            settings, records, inventory, observer, turn, explainer, expectations, scribe, series, visibility
         ),
         desk=PolicyDesk(records, scribe, compile_policies),
         admission=admission,
         authority=authority,
+        visibility=visibility,
         decisions=decisions,
         hub=_hub(settings, records, admission, inventory, reconciliation, ids),
         turn=turn,
@@ -343,7 +347,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     expectations: Expectations,
     scribe: Scribe,
     series: SeriesDesk,
-    authority: AuthorityInForce,
+    visibility: Visibility,
 ) -> Views:
     return Views(
         records=records,
@@ -354,7 +358,8 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         expectations=expectations,
         scribe=scribe,
         series=series,
-        authority=authority,
+        authority=visibility.authority,
+        visibility=visibility,
         providers=settings.providers,
     )
 

@@ -4,6 +4,8 @@ Each field has its unit in its name or type, a default, and a docstring from whi
 `federator.config` alone; what runs gets these values.
 """
 
+from typing import Literal
+
 import msgspec
 
 
@@ -303,6 +305,14 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where sealed lines are also kept, as JSON lines: `file:///PATH`, `syslog:///dev/log`, `syslog://HOST:PORT` (UDP), `syslog+tcp://HOST:PORT`, `s3://BUCKET/PREFIX`."""
 
 
+class VisibilitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What people are shown of others' work."""
+
+    jobs: Literal["everybody", "team"] = "everybody"
+    """`everybody`: all who sign in see which jobs there are, by name, owner and size. `team`: only who stands in a relation to a job sees it: its
+    owner, members of its team, who administers its queue, the roles platform and admin, and the administrator of the site where it is placed."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where records are kept: in one file below `state_dir`, or in etcd."""
 
@@ -332,6 +342,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alerts: AlertSettings = AlertSettings()
     tokens: TokenSettings = TokenSettings()
     ledger: LedgerSettings = LedgerSettings()
+    visibility: VisibilitySettings = VisibilitySettings()
     oidc: OidcSettings | None = None
     """An OpenID Connect provider; without it, people sign in with tokens made here alone."""
     providers: dict[str, ProviderSettings] = {}

@@ -70,10 +70,15 @@ async def _stream(
     last = ""
     events = list(before)
     while True:
-        fresh = [event for event in events if event.id > last and (not mine or _owned(call, event))]
+        sight = call.sight
+        fresh = [
+            event
+            for event in events
+            if event.id > last and sight.named(event.job) and (not mine or _owned(call, event))
+        ]
         last = max([last, *(event.id for event in events)])
         if fresh:
-            await response.write(b"".join(_frame(event) for event in fresh))
+            await response.write(b"".join(sight.masked(_frame(event)) for event in fresh))
         elif not follower.waiting and not over():
             await response.write(b": alive\n\n")
         if not follower.waiting and (follower.cut_off or over()):

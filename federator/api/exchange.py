@@ -15,6 +15,7 @@ from federator.api.feeds import Feeds
 from federator.api.problems import STARTED, TooSlow, WrongContentType
 from federator.api.transfers import TRANSFERS
 from federator.assembly import Core
+from federator.control.governing.visibility import Sight
 from federator.hub import Session
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.identity import Caller
@@ -57,6 +58,11 @@ class Call:
         """The person who calls."""
         assert self.who is not None
         return self.who
+
+    @property
+    def sight(self) -> Sight:
+        """Which jobs the person who calls is shown, at this moment."""
+        return self.core.visibility.of(self.caller)
 
     @property
     def job(self) -> Job:
@@ -254,8 +260,9 @@ def read_query(request: web.Request, kind: type[msgspec.Struct] | None) -> objec
         raise Invalid(what, field=f"?{where.rstrip('`')}") from None
 
 
-def json_response(answer: object, status: int = 200) -> web.Response:
-    """A record as JSON; None as an empty answer."""
+def json_response(answer: object, status: int = 200, seen_by: Sight | None = None) -> web.Response:
+    """A record as JSON, without the names of jobs that somebody is not shown; None as an empty answer."""
     if answer is None:
         return web.Response(status=204)
-    return web.Response(status=status, body=msgspec.json.encode(answer), content_type=JSON)
+    body = msgspec.json.encode(answer)
+    return web.Response(status=status, body=seen_by.masked(body) if seen_by else body, content_type=JSON)

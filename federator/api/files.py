@@ -6,15 +6,15 @@ import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, cast
 
 from aiohttp import web
 
 from federator.api.exchange import Call
-from federator.control.record.blob_owners import owned, owns, refuse_more
+from federator.control.record.blob_owners import owned, owns, refuse_more, used
 from federator.control.record.holders import Held, holders_of
-from federator.control.record.records import OutputPart
+from federator.control.record.records import Changes, OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
 from federator.ports import Blobs
@@ -41,25 +41,30 @@ async def put_blob(call: Call) -> web.Response:
     if f"{wanted}/{call.caller.name}" not in call.core.records.blob_owners:
         (person,) = holders_of(call.caller.name)
         call.core.records.holdings.add(Held.BLOB_BYTES, person, draft.length)
-    await _note_owner(call, wanted)
+    await _note(call, wanted, owned)
     return web.Response(status=201)
 
 
 async def has_blob(call: Call) -> web.Response:
-    """Whether they have uploaded it already: then it need not be uploaded again. Of others' bytes nothing is said."""
+    """Whether they or a team-mate have uploaded it already: then it need not be uploaded again. Of others' bytes nothing is said."""
     digest = call.path("hash")
-    if not owns(call.core.records, call.caller.name, digest):
+    if not owns(call.core.records, call.caller.name, digest, _teams(call)):
         return web.Response(status=404)
     found = await asyncio.to_thread(call.core.blobs.has, digest)
     if found:
-        await _note_owner(call, digest)
+        await _note(call, digest, used)
     return web.Response(status=200 if found else 404)
 
 
-async def _note_owner(call: Call, digest: str) -> None:
+async def _note(call: Call, digest: str, note: Callable[..., Changes]) -> None:
     records, settings = call.core.records, call.core.settings.retention
     fresh_s = settings.unused_blob_s / 2
-    await records.transact(lambda: owned(records, call.caller.name, digest, call.core.clock.now(), fresh_s))
+    who, teams, now = call.caller.name, _teams(call), call.core.clock.now()
+    await records.transact(lambda: note(records, who, digest, now, fresh_s, teams))
+
+
+def _teams(call: Call) -> tuple[str, ...]:
+    return call.core.authority.now.teams_of(call.caller)
 
 
 async def outputs(call: Call) -> web.StreamResponse:

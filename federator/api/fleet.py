@@ -44,12 +44,12 @@ class GivenUp(msgspec.Struct, frozen=True):
 
 async def sites(call: Call) -> list[SiteRow]:
     """All sites."""
-    return call.core.views.sites()
+    return call.core.views.sites(call.caller)
 
 
 async def site(call: Call) -> SiteRow:
     """One site."""
-    return call.core.views.site(call.path("name"))
+    return call.core.views.site(call.path("name"), call.caller)
 
 
 async def drain(call: Call) -> Site:
@@ -145,7 +145,7 @@ async def overview(call: Call) -> Overview:
 
 async def burst(call: Call) -> BurstStatus:
     """Whether anything may be rented, by which policies, and what waits for a person."""
-    return call.core.views.burst()
+    return call.core.views.burst(call.caller)
 
 
 async def approve_burst(call: Call) -> None:

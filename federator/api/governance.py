@@ -8,6 +8,7 @@ from aiohttp import web
 from federator.api.aside import aside
 from federator.api.exchange import NDJSON, Call, Cursor
 from federator.control.governing.tokens import duration_s
+from federator.kernel.errors import Forbidden
 from federator.model.events import LedgerEntry
 from federator.model.identity import Role
 from federator.model.rules import PolicySet
@@ -87,7 +88,12 @@ async def decisions(call: Call) -> list[DecisionRow]:
 
 
 async def decision(call: Call) -> RecordedDecision:
-    """One recorded decision, whole."""
+    """One recorded decision, whole. It has all jobs, so that it is for those who are shown all."""
+    if not call.sight.everything:
+        raise Forbidden(
+            "a recorded decision names the jobs of all teams (visibility.jobs)",
+            remedy="ask somebody with the role platform, or see federator explain JOB",
+        )
     log, name = call.core.decisions, call.path("id")
     return RecordedDecision(*await log.load(name), log.proof(name))
 

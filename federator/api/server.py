@@ -69,6 +69,10 @@ def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Aw
         call = admit(core, feeds, route, request)
         with request.app[RATES].spend(call.who.name, route.cost) if call.who else nullcontext():
             answer = await route.handler(call)
-        return answer if isinstance(answer, web.StreamResponse) else json_response(answer, route.status)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        # Whom a role lets in is told what the role is there for: an administrator's ledger and statement of a site have all that was used there.
+        seen_by = call.sight if call.who is not None and not route.roles else None
+        return json_response(answer, route.status, seen_by)
 
     return handle

@@ -84,11 +84,18 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobOwner(msgspec.Struct, frozen=True, gc=False):
-    """That somebody has uploaded these bytes, and when they last used them so. Only such a person may name them in a job file."""
+    """That somebody has uploaded these bytes, or a member of a team, and when they were last used so. Only such people may name them in a job file."""
 
     owner: str
+    """Empty where it is a team's."""
     digest: str
     at: float
+    team: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its place among all: no owner's name begins with the stroke that a team's has."""
+        return f"{self.digest}/{f'/{self.team}' if self.team else self.owner}"
 
 
 class Caller(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ import tarfile
 
 import msgspec
 
+from federator.control.record.holders import Held, Holder
 from federator.kernel.ids import content_hash
 from tests.integration.api.rig import Rig
 
@@ -102,3 +103,43 @@ async def test_an_owner_is_forgotten_with_the_bytes(rig: Rig) -> None:
     await core.sweeper.sweep()
     assert not core.records.blob_owners
     assert core.blobs.usage().blobs_bytes == 0
+
+
+TEAM = """
+apiVersion: federator/v1
+kind: Team
+metadata: {name: vision}
+spec: {members: [ada, bob]}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {allow: [{users: ["*"]}]}
+"""
+
+
+async def test_a_team_mate_names_what_the_team_has_uploaded_and_nobody_else(rig: Rig) -> None:
+    await rig.world.policies(TEAM)
+    digest = await uploaded(rig, "ada", packed("ours.py"))
+    job = {"run": "true", "workdir": f"sha256:{digest}"}
+    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "bob")).status == 200
+    assert (await rig.ask("POST", "/v1/jobs", "bob", json=job)).status == 201
+    for who in ("sam", "root"):
+        assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", who)).status == 404
+        assert (await rig.ask("POST", "/v1/jobs", who, json=job)).problem["field"] == "$.workdir"
+    # To use it is not to own it: who leaves the team may name it no more.
+    await rig.world.policies(TEAM.replace("[ada, bob]", "[ada]"))
+    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "bob")).status == 404
+    assert (await rig.ask("POST", "/v1/jobs", "bob", json=job)).problem["field"] == "$.workdir"
+    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "ada")).status == 200
+
+
+async def test_what_a_team_may_name_counts_for_its_uploader_alone(rig: Rig) -> None:
+    await rig.world.policies(TEAM)
+    core = rig.world.core
+    digest = await uploaded(rig, "ada", packed("ours.py"))
+    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "bob")).status == 200
+    await core.sweeper.sweep()
+    for what in (Held.WORKDIRS, Held.BLOB_BYTES):
+        assert [holder for holder, _ in core.records.holdings.all(what)] == [Holder("user", "ada")]
+    assert core.records.holdings.of(Held.WORKDIRS, Holder("user", "ada")) == 1

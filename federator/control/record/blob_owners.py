@@ -1,6 +1,6 @@
 """Who has uploaded which bytes. Bytes are kept once, whoever sends them; a hash alone opens nothing, because anybody may come to know one."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -14,9 +14,10 @@ MOST = 100
 """Rows that one transaction drops."""
 
 
-def owns(records: Records, owner: str, digest: str) -> bool:
-    """Whether that person has uploaded these bytes, or has a series that names them: it may be older than this note."""
-    return f"{digest}/{owner}" in records.blob_owners or _in_a_series(records, owner, digest)
+def owns(records: Records, owner: str, digest: str, teams: Iterable[str]) -> bool:
+    """Whether that person or a member of those teams has uploaded these bytes, or the person has a series that names them: it may be older than this note."""
+    notes = (BlobOwner(owner, digest, 0.0), *(BlobOwner("", digest, 0.0, team) for team in teams))
+    return any(note.key in records.blob_owners for note in notes) or _in_a_series(records, owner, digest)
 
 
 def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
@@ -32,13 +33,25 @@ def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
         )
 
 
-def owned(records: Records, owner: str, digest: str, now: float, fresh_s: float) -> Changes:
-    """Note that they own the bytes and use them now. A note younger than `fresh_s` stays as it is."""
+def owned(
+    records: Records, owner: str, digest: str, now: float, fresh_s: float, teams: Iterable[str]
+) -> Changes:
+    """Note that they and their teams own the bytes and use them now. A note younger than `fresh_s` stays as it is."""
     changes = Changes()
-    known = records.blob_owners.get(f"{digest}/{owner}")
-    if known is None or known.at < now - fresh_s:
-        changes.put(BlobOwner(owner, digest, now))
+    for note in (BlobOwner(owner, digest, now), *(BlobOwner("", digest, now, team) for team in teams)):
+        known = records.blob_owners.get(note.key)
+        if known is None or known.at < now - fresh_s:
+            changes.put(note)
     return changes
+
+
+def used(
+    records: Records, owner: str, digest: str, now: float, fresh_s: float, teams: Iterable[str]
+) -> Changes:
+    """Note the use in the notes that there are: who uses what a team-mate has uploaded does not come to own it."""
+    rows = owned(records, owner, digest, now, fresh_s, teams).rows
+    known = {key: row for key, row in rows.items() if key.removeprefix("blob-owner/") in records.blob_owners}
+    return Changes(rows=known)
 
 
 def disowned(records: Records, digests: Collection[str], before: float) -> Changes:

@@ -106,6 +106,6 @@ def _held_by(record: object) -> tuple[Held, tuple[Holder, ...]] | None:
         return Held.FINISHED if record.terminal else Held.QUEUED, holders_of(record.owner, record.team)
     if isinstance(record, Series):
         return Held.SERIES, holders_of(record.owner, record.team)
-    if isinstance(record, BlobOwner):
+    if isinstance(record, BlobOwner) and not record.team:
         return Held.WORKDIRS, holders_of(record.owner)
     return None

@@ -1,7 +1,7 @@
 """The jobs in order, by what people and loops ask for: so that an answer costs what it shows, and not what there is.
 
 Ids are in the order of submission, so every list here is a sorted list of ids, kept up to date by one bisection per change. Jobs of one
-owner, queue and status share a *cell*; there are few of those, however many jobs, and a page or a count is put together from them.
+owner, queue, status and team share a *cell*; there are few of those, however many jobs, and a page or a count is put together from them.
 """
 
 from bisect import bisect_left
@@ -11,8 +11,10 @@ from itertools import islice
 
 from federator.model.jobs import TERMINAL, Job, JobStatus
 
-CellKey = tuple[str, str, JobStatus]
-"""Owner, queue, status."""
+CellKey = tuple[str, str, JobStatus, str]
+"""Owner, queue, status, team."""
+NEWEST = 100
+"""Jobs of one name and owner among which one is looked for that is shown to somebody."""
 
 
 class JobIndex:
@@ -32,12 +34,12 @@ class JobIndex:
 
     def put(self, former: Job | None, job: Job) -> None:
         """The job is on record, in place of `former`."""
-        cell = _cell(job)
+        cell = cell_of(job)
         if former is None:
             _insert(self._names.setdefault(job.name, {}).setdefault(job.owner, []), job.id)
             _insert(self._specs.setdefault(job.spec_hash, []), job.id)
             _insert(self._cells.setdefault(cell, []), job.id)
-        elif _cell(former) != cell:
+        elif cell_of(former) != cell:
             self._leave(former)
             _insert(self._cells.setdefault(cell, []), job.id)
         for name in job.after:
@@ -70,21 +72,21 @@ class JobIndex:
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs there are of each status."""
         found: dict[JobStatus, int] = {}
-        for (_, _, status), ids in self._cells.items():
+        for (_, _, status, _), ids in self._cells.items():
             found[status] = found.get(status, 0) + len(ids)
         return found
 
     def pending_by_queue(self) -> dict[str, int]:
         """How many jobs wait in each queue itself, those below it left out."""
         found: dict[str, int] = {}
-        for (_, queue, status), ids in self._cells.items():
+        for (_, queue, status, _), ids in self._cells.items():
             if status is JobStatus.PENDING:
                 found[queue] = found.get(queue, 0) + len(ids)
         return found
 
     def open_queues(self) -> set[str]:
         """Queues with jobs that are not terminal."""
-        return {queue for _, queue, status in self._cells if status not in TERMINAL}
+        return {queue for _, queue, status, _ in self._cells if status not in TERMINAL}
 
     # -- who ----------------------------------------------------------------------------------------------------------
 
@@ -93,9 +95,13 @@ class JobIndex:
         ids = self._names.get(name, {}).get(owner)
         return self._jobs[ids[-1]] if ids else None
 
-    def newest_of_all(self, name: str) -> Job | None:
-        """The newest job of that name, whoever owns it."""
-        newest = max((ids[-1] for ids in self._names.get(name, {}).values()), default=None)
+    def newest_of_all(self, name: str, shown: Callable[[Job], bool]) -> Job | None:
+        """The newest job of that name that is shown, whoever owns it, among the newest hundred of each owner."""
+        each = (
+            next((job for job in reversed(ids[-NEWEST:]) if shown(self._jobs[job])), None)
+            for ids in self._names.get(name, {}).values()
+        )
+        newest = max((job for job in each if job is not None), default=None)
         return self._jobs[newest] if newest is not None else None
 
     def named(self, name: str) -> list[str]:
@@ -112,18 +118,20 @@ class JobIndex:
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
-    def of_cells(self, wanted: Callable[[CellKey], bool]) -> "Cells":
-        """The jobs of some cells."""
-        return Cells([ids for key, ids in self._cells.items() if ids and wanted(key)])
+    def of_cells(self, wanted: Callable[[CellKey], bool], more: list[str] | None = None) -> "Cells":
+        """The jobs of some cells, and `more`: sorted ids of jobs that are in none of them."""
+        found = [ids for key, ids in self._cells.items() if ids and wanted(key)]
+        return Cells([*found, more] if more else found)
 
-    def oldest(self, limit: int) -> list[str]:
-        """At most so many ids in order: of open jobs, and then of terminal ones."""
-        found = list(islice(merge(*(i for (_, _, s), i in self._cells.items() if s not in TERMINAL)), limit))
-        ended = merge(*(ids for (_, _, status), ids in self._cells.items() if status in TERMINAL))
+    def oldest(self, limit: int, wanted: Callable[[CellKey], bool]) -> list[str]:
+        """At most so many ids of some cells in order: of open jobs, and then of terminal ones."""
+        cells = [(key[2] in TERMINAL, ids) for key, ids in self._cells.items() if wanted(key)]
+        found = list(islice(merge(*(ids for terminal, ids in cells if not terminal)), limit))
+        ended = merge(*(ids for terminal, ids in cells if terminal))
         return found + list(islice(ended, limit - len(found)))
 
     def _leave(self, job: Job) -> None:
-        cell = _cell(job)
+        cell = cell_of(job)
         _remove(self._cells[cell], job.id)
         if not self._cells[cell]:
             del self._cells[cell]
@@ -157,8 +165,9 @@ class Cells:
         return (job for ids in self._lists for job in ids)
 
 
-def _cell(job: Job) -> CellKey:
-    return job.owner, job.queue, job.status
+def cell_of(job: Job) -> CellKey:
+    """The cell that a job is in."""
+    return job.owner, job.queue, job.status, job.team
 
 
 def _down(ids: list[str], before: str | None) -> Iterator[str]:

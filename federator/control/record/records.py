@@ -105,7 +105,7 @@ TABLES: dict[type, _Table] = {
     Flag: _Table("flag/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
     Outputs: _Table("outputs/", lambda r: r.job, True),
-    BlobOwner: _Table("blob-owner/", lambda r: f"{r.digest}/{r.owner}", True),
+    BlobOwner: _Table("blob-owner/", lambda r: r.key, True),
     LedgerState: _Table("ledger-state/", lambda _: "", True),
     Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),

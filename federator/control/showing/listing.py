@@ -1,6 +1,6 @@
 """Lists of jobs: which match, how many, and a page of them, newest first.
 
-Owner, queue and status are answered by the index's cells, so that a page costs what it shows. A filter by name, array, site or labels begins with
+Owner, queue, status and what somebody is shown are answered by the index's cells, so that a page costs what it shows. A filter by name, array, site or labels begins with
 the jobs that have them, and looks at each.
 """
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from federator.control.record.job_index import CellKey
+from federator.control.governing.visibility import Sight
+from federator.control.record.job_index import CellKey, cell_of
 from federator.control.record.records import Records
 from federator.model.jobs import Job
 
@@ -31,7 +32,7 @@ class Wanted:
 
     def has(self, cell: CellKey) -> bool:
         """Whether jobs of that owner, queue and status are wanted, as far as that goes."""
-        owner, queue, status = cell
+        owner, queue, status, _ = cell
         return (
             (not self.owner or owner == self.owner)
             and (not self.queue or queue == self.queue or queue.startswith(self.queue + "/"))
@@ -44,22 +45,29 @@ class Wanted:
         return not (self.name or self.site or self.array or self.series or self.labels)
 
 
-def listed(records: Records, wanted: Wanted, *, after: str | None, limit: int) -> tuple[list[str], int]:
-    """At most `limit` ids of wanted jobs that are older than `after`, newest first; and how many are wanted in all."""
-    cells = records.index.of_cells(wanted.has)
+def listed(
+    records: Records, sight: Sight, wanted: Wanted, *, after: str | None, limit: int
+) -> tuple[list[str], int]:
+    """At most `limit` ids of wanted jobs that are shown and older than `after`, newest first; and how many there are in all."""
     if wanted.by_cells_alone:
+        more = [name for name in sight.at_their_site() if wanted.has(cell_of(records.jobs[name]))]
+        cells = records.index.of_cells(lambda cell: wanted.has(cell) and sight.cell(cell), more)
         return list(islice(cells.before(after), limit)), len(cells)
     few, tests = _narrowed(records, wanted)
+    if not sight.everything:
+        tests.append(sight.job)
     jobs = records.jobs
     found = sorted(name for name in few if name in jobs and all(test(jobs[name]) for test in tests))
     end = len(found) if after is None else bisect_left(found, after)
     return found[max(0, end - limit) : end][::-1], len(found)
 
 
-def named(records: Records, owner: str, name: str) -> Job | None:
-    """A job by id, or the newest of that name: that owner's first."""
-    index = records.index
-    return records.jobs.get(name) or index.newest(name, owner) or index.newest_of_all(name)
+def named(records: Records, sight: Sight, owner: str, name: str) -> Job | None:
+    """A job by id, or the newest of that name: that owner's first. None also for what is not shown."""
+    index, job = records.index, records.jobs.get(name)
+    if job is not None:
+        return job if sight.job(job) else None
+    return index.newest(name, owner) or index.newest_of_all(name, sight.job)
 
 
 Test = Callable[[Job], bool]
@@ -88,7 +96,7 @@ def _narrowed(records: Records, wanted: Wanted) -> tuple[Iterable[str], list[Tes
     if wanted.site and not others:
         tests.append(sure)  # it was there once, and may be elsewhere now
     if wanted.owner or wanted.queue or wanted.statuses:
-        tests.append(lambda job: wanted.has((job.owner, job.queue, job.status)))
+        tests.append(lambda job: wanted.has(cell_of(job)))
     return source(), tests
 
 

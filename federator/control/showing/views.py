@@ -10,6 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.control.governing.authority import AuthorityInForce
+from federator.control.governing.visibility import ANOTHERS, Sight, Visibility, told_of
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
 from federator.control.reports.inventory import Inventory
@@ -69,6 +70,7 @@ class Views:
         scribe: Scribe,
         series: SeriesDesk,
         authority: AuthorityInForce,
+        visibility: Visibility,
         providers: dict[str, ProviderSettings],
     ) -> None:
         self._records = records
@@ -80,11 +82,12 @@ class Views:
         self._scribe = scribe
         self._series = series
         self._authority = authority
+        self._visibility = visibility
         self._providers = providers
 
     def find_job(self, caller: Caller, name: str) -> Job:
-        """A job by id, or the newest of that name: the caller's own first; of a series, the newest of its runs. Raises `NotFound`."""
-        job = named(self._records, caller.name, name)
+        """A job by id, or the newest of that name: the caller's own first; of a series, the newest of its runs. Raises `NotFound`, also for one that they are not shown."""
+        job = named(self._records, self._visibility.of(caller), caller.name, name)
         return job if job is not None else self._series.run_of(caller, name)
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
@@ -142,7 +145,9 @@ class Views:
             series=series,
             labels=labels or {},
         )
-        found, total = listed(self._records, wanted, after=after, limit=limit + 1)
+        found, total = listed(
+            self._records, self._visibility.of(caller), wanted, after=after, limit=limit + 1
+        )
         page = found[:limit]
         return JobPage(
             jobs=tuple(self.row(self._records.jobs[job]) for job in page),
@@ -192,19 +197,20 @@ class Views:
         """What would become of this request, nothing being changed."""
         return await self._explainer.preview(caller, request)
 
-    def sites(self) -> list[SiteRow]:
-        """All sites, by name."""
+    def sites(self, caller: Caller | None = None) -> list[SiteRow]:
+        """All sites, by name; what has parts of GPUs by name where that caller is shown it (None: all)."""
         pools: dict[str, list[PoolView]] = {}
         for pool in self._observer.pools():
             pools.setdefault(pool.site, []).append(pool)
-        return [
+        rows = [
             site_row(site, pools.get(site.name, []), self._records, self._inventory)
             for site in sorted(self._records.sites.values(), key=lambda site: (site.kind, site.name))
         ]
+        return rows if caller is None else [_without_names(row, self._visibility.of(caller)) for row in rows]
 
-    def site(self, name: str) -> SiteRow:
+    def site(self, name: str, caller: Caller | None = None) -> SiteRow:
         """One site. Raises `NotFound`."""
-        for row in self.sites():
+        for row in self.sites(caller):
             if row.name == name:
                 return row
         raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
@@ -233,18 +239,25 @@ class Views:
         """Money under every cap."""
         return budget_rows(self._records, self._scribe.clock.now())
 
-    def burst(self) -> BurstStatus:
-        """Whether anything may be rented, by which policies, and what waits for a person."""
-        return burst_status(self._records, self._turn.plan, self._scribe.clock.now())
+    def burst(self, caller: Caller | None = None) -> BurstStatus:
+        """Whether anything may be rented, by which policies, and what waits for a person, as far as that caller is shown it (None: all)."""
+        status = burst_status(self._records, self._turn.plan, self._scribe.clock.now())
+        if caller is None:
+            return status
+        sight = self._visibility.of(caller)
+        return replace(status, proposals=tuple(row for row in status.proposals if sight.named(row.job)))
 
     def overview(self, caller: Caller) -> Overview:
         """All at once, for a screen."""
         leases = self._records.leases.values()
-        jobs = sorted(self._records.index.oldest(OVERVIEW_JOBS))
+        sight = self._visibility.of(caller)
+        others = sight.at_their_site()
+        here = [name for name in others if not self._records.jobs[name].terminal]
+        jobs = sorted([*here, *self._records.index.oldest(OVERVIEW_JOBS, sight.cell)][:OVERVIEW_JOBS])
         _, plan = self._turn.last or (None, None)
         return Overview(
             now=self._scribe.clock.now(),
-            sites=tuple(self.sites()),
+            sites=tuple(self.sites(caller)),
             queues=tuple(self.queues(caller)),
             leases=tuple(self.leases()[:50]),
             jobs=tuple(self.row(self._records.jobs[job]) for job in jobs),
@@ -256,7 +269,7 @@ class Views:
             ),
             caps=tuple(self.budgets()),
             turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
-            jobs_total=len(self._records.jobs),
+            jobs_total=len(self._records.index.of_cells(sight.cell, others)),
         )
 
     async def events(self, job_id: str, after: str | None) -> list[Event]:
@@ -328,7 +341,7 @@ class Views:
             return None
         before = [b for b in self._records.followed(job) if not b.terminal]
         if before:
-            names = ", ".join(dict.fromkeys(b.name for b in before))
+            names = ", ".join(dict.fromkeys(told_of(job, b) for b in before))
             return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
         found = self._explainer.waiting(job.id)
         if found is not None and job.refusals:  # the plan knows that it was refused, and not why
@@ -346,6 +359,25 @@ class Views:
 
     def _last_placement(self, job: Job) -> Placement | None:
         return self._records.placements.get(job.placement or "")
+
+
+def _without_names(row: SiteRow, sight: Sight) -> SiteRow:
+    """Parts of GPUs stay, whoever has them: others need to know what is free."""
+    if sight.everything or not any(pool.parts for pool in row.pools):
+        return row
+    return replace(
+        row,
+        pools=tuple(
+            replace(
+                pool,
+                parts=tuple(
+                    part if sight.named(part.job) else replace(part, job="", name=ANOTHERS)
+                    for part in pool.parts
+                ),
+            )
+            for pool in row.pools
+        ),
+    )
 
 
 def _models(spec: JobSpec) -> tuple[str, ...]:

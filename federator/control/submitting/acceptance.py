@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.control.governing.authority import Authority, AuthorityInForce, Right
+from federator.control.governing.authority import Authority, Right
+from federator.control.governing.visibility import Visibility
 from federator.control.record.blob_owners import owns
 from federator.control.record.holders import Held, Holder, holders_of
 from federator.control.record.records import Changes, ClientKey, Records, Spec
@@ -53,16 +54,16 @@ class Acceptance:
         blobs: Blobs,
         limits: LimitSettings,
         retention: Retention,
-        authority: AuthorityInForce,
         shares: Shares,
+        visibility: Visibility,
     ) -> None:
         self._records = records
         self._scribe = scribe
         self._blobs = blobs
         self._limits = limits
         self._retention = retention
-        self._authority = authority
         self._shares = shares
+        self._visibility = visibility
 
     def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
@@ -99,8 +100,10 @@ class Acceptance:
         return spec, job
 
     def _may_use(self, caller: Caller, digest: str) -> bool:
-        """Whether the bytes are theirs, and here. The answer is the same for what is not here and for what is another's."""
-        return owns(self._records, caller.name, digest) and self._blobs.has(digest)
+        """Whether the bytes are theirs or a team's of theirs, and here. The answer is the same for what is not here and for what is another's."""
+        return owns(self._records, caller.name, digest, self.authority.teams_of(caller)) and self._blobs.has(
+            digest
+        )
 
     def check_right(self, caller: Caller, request: JobRequest) -> Right:
         """The right by which the caller may submit this. Raises `Forbidden` and `Invalid`, naming the field."""
@@ -117,7 +120,7 @@ class Acceptance:
     @property
     def authority(self) -> Authority:
         """By the policies in force."""
-        return self._authority.now
+        return self._visibility.authority.now
 
     def accept(self, changes: Changes, caller: Caller, asked: Asked) -> Accepted:
         """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""
@@ -172,7 +175,9 @@ class Acceptance:
 
     def _predecessor(self, caller: Caller, name: str) -> str:
         """A job or array by its id, or the caller's newest of that name: an array's task stands for the whole array."""
-        if name in self._records.jobs or name in self._records.arrays:
+        tasks = self._records.arrays.get(name, {})
+        known = self._records.jobs.get(name) or self._records.jobs.get(next(iter(tasks), ""))
+        if known is not None and self._visibility.of(caller).job(known):
             return name
         newest = self._records.index.newest(name, caller.name)
         if newest is None:

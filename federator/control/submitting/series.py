@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from federator.control.governing.authority import OVERSEERS
 from federator.control.governing.tokens import tokenless
+from federator.control.governing.visibility import Sight, Visibility
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
@@ -37,12 +38,14 @@ class SeriesDesk:
         acceptance: Acceptance,
         limits: LimitSettings,
         shares: Shares,
+        visibility: Visibility,
     ) -> None:
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
         self._limits = limits
         self._shares = shares
+        self._visibility = visibility
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         """Begin a series, or give the one of that name another file, which counts from its next run on. The same file again changes nothing.
@@ -211,9 +214,12 @@ class SeriesDesk:
     def known(self, caller: Caller, name: str, owner: str = "") -> Series | None:
         """The same, or None."""
         found = self._records.series.get(series_key(owner or caller.name, name))
+        sight = self._visibility.of(caller)
         if found is not None or owner:
-            return found
-        named = [each for each in self._records.series.values() if each.name == name]
+            return found if found is not None and _is_shown(sight, found) else None
+        named = [
+            each for each in self._records.series.values() if each.name == name and _is_shown(sight, each)
+        ]
         return max(named, key=lambda each: (each.ended_at is None, each.changed_at), default=None)
 
     def run_of(self, caller: Caller, name: str) -> Job:
@@ -227,11 +233,14 @@ class SeriesDesk:
         return runs[0]
 
     def rows(self, caller: Caller, *, mine: bool = False, ended: bool = False) -> list[SeriesRow]:
-        """All series, by name; those that have ended only where they are asked for."""
+        """All series that they are shown, by name; those that have ended only where they are asked for."""
+        sight = self._visibility.of(caller)
         wanted = (
             each
             for each in self._records.series.values()
-            if (ended or each.ended_at is None) and (not mine or each.owner == caller.name)
+            if (ended or each.ended_at is None)
+            and (not mine or each.owner == caller.name)
+            and _is_shown(sight, each)
         )
         return [self.row(each) for each in sorted(wanted, key=lambda each: (each.name, each.owner))]
 
@@ -274,6 +283,10 @@ class SeriesDesk:
         return f"series {series.name}: " + said(
             series, self._scribe.clock.now(), running(self._records, series)
         )
+
+
+def _is_shown(sight: Sight, series: Series) -> bool:
+    return sight.standing(series.owner, series.queue, series.team)
 
 
 def newest_run(records: Records, series: Series) -> list[Job]:

@@ -1,5 +1,6 @@
 """Jobs that must follow others: a job whose predecessor did not succeed will never start, and is told so at once."""
 
+from federator.control.governing.visibility import told_of
 from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
@@ -16,7 +17,7 @@ async def settle_dependents(records: Records, scribe: Scribe) -> None:
         broken = _broken(records, job) if job is not None else None
         if job is None or broken is None or not allows(job.status, "dependency-failed"):
             return
-        because = f"it must follow {broken.name}, which is {broken.status}"
+        because = f"it must follow {told_of(job, broken)}, which is {broken.status}"
         outcome = Outcome(TerminalReason.DEPENDENCY_FAILED, because)
         scribe.job(changes, job, "dependency-failed", because, outcome=outcome)
 

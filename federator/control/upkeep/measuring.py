@@ -12,8 +12,9 @@ def measure(records: Records, usage: Usage) -> None:
     blobs: Counter[Holder] = Counter()
     logs: Counter[Holder] = Counter()
     for each in records.blob_owners.values():
-        for holder in holders_of(each.owner):
-            blobs[holder] += usage.blobs.get(each.digest, 0)
+        if not each.team:
+            (person,) = holders_of(each.owner)
+            blobs[person] += usage.blobs.get(each.digest, 0)
     for outputs in records.outputs.values():
         size = sum(usage.blobs.get(part.digest, 0) for part in outputs.parts)
         for holder in _of_job(records, outputs.job):
