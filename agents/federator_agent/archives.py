@@ -15,12 +15,13 @@ from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
 from federator.kernel.tars import MAX_BYTES, members
+from federator_agent import clearing
 from federator_agent.opening import opened
 
 
 def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
     """Unpack a gzipped tar into a directory that is made anew. Raises `Invalid` for an archive that is not harmless, or too large unless not `limited`."""
-    shutil.rmtree(target, ignore_errors=True)
+    clearing.remove(target)
     target.mkdir(parents=True)
     try:
         with archive.open("rb") as file:
@@ -127,7 +128,12 @@ def _held(work: Path) -> int | None:
 
 def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
     root = Path(f"/proc/self/fd/{held}").readlink()
-    return sorted({name for pattern in patterns for name in _matches(root, pattern)})
+    for _ in clearing.walk(root):
+        pass  # refuses folders that are nested too deep
+    try:
+        return sorted({name for pattern in patterns for name in _matches(root, pattern)})
+    except RecursionError:
+        raise OSError(errno.ELOOP, "links lead round in circles; remove them", str(root)) from None
 
 
 def _add(tar: tarfile.TarFile, held: int, name: str) -> None:

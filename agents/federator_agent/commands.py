@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
 from federator.wire.link import JoinRequest
-from federator_agent import images, nvml
+from federator_agent import clearing, images, nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
@@ -276,7 +275,7 @@ def _check_shim(settings: AgentSettings) -> str:
     except (OSError, TimeoutError) as error:
         return f"a process cannot be started: {error}"
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        clearing.remove(directory)
     if code != _CHECK_CODE:
         return f"a process that exits with {_CHECK_CODE} was seen to exit with {code}; is util-linux (setsid) installed?"
     return f"ok    processes can be started and followed, state in {settings.state_dir}"

@@ -6,13 +6,13 @@ comes back: nothing may stay in limbo.
 
 import asyncio
 import logging
-import shutil
 
 import msgspec
 
 from federator.kernel.errors import Permanent
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator_agent import clearing
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.state import Phase, Record
@@ -175,7 +175,7 @@ class Hands:
             doomed.append(self._around.spool.checkpoints / checkpoints_of)
         for directory in doomed:
             if directory.exists():
-                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+                await asyncio.to_thread(clearing.remove, directory)
 
     def _follow_logs(self, record: Record, *, fresh: bool) -> None:
         placement = record.entry.placement

@@ -7,7 +7,6 @@ it is dropped. The journal is rewritten, atomically, when most of it is history.
 
 import fcntl
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
+from federator_agent import clearing
 from federator_agent.core.state import Change
 
 KEEP_CHECKPOINTS_S = 30 * 86400.0
@@ -58,9 +58,15 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
 def _last_touched(directory: Path) -> float:
     """The newest real time of change of a directory or of anything in it. What is being removed just now counts as just touched."""
     try:
-        return max(path.lstat().st_mtime for path in [directory, *directory.rglob("*")])
+        newest = directory.lstat().st_mtime
+        for level in clearing.walk(directory):
+            for name in (*level.folders, *level.files):
+                newest = max(newest, os.stat(name, dir_fd=level.at, follow_symlinks=False).st_mtime)
     except FileNotFoundError:
         return time.time()
+    except OSError:
+        return directory.lstat().st_mtime  # nested too deep, so nothing that can be kept
+    return newest
 
 
 class Spool:
@@ -184,7 +190,7 @@ class Spool:
         """Remove the checkpoints of jobs that have nothing here and that nobody has touched for long."""
         for path in self.checkpoints.glob("*"):
             if path.name not in needed and _last_touched(path) < time.time() - KEEP_CHECKPOINTS_S:
-                shutil.rmtree(path, ignore_errors=True)
+                clearing.remove(path)
 
     @property
     def paused(self) -> bool:

@@ -9,7 +9,6 @@ watched as a rank is, and shared only among those that may stay for equally long
 import asyncio
 import contextlib
 import logging
-import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from federator.kernel.errors import FederatorError, Permanent
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives
+from federator_agent import archives, clearing
 from federator_agent.environment import lasting_environment
 from federator_agent.link import Bulk
 from federator_agent.local import traces
@@ -67,10 +66,10 @@ class Staging:
         for directory in self._setups.iterdir():
             if not (directory / "done").exists():
                 traces.kill_all(directory, spare=None)
-                shutil.rmtree(directory, ignore_errors=True)
+                clearing.remove(directory)
         for parent in (self._setups, self._blobs):
             for path in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP_SETUPS]:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                clearing.remove(path) if path.is_dir() else path.unlink()
 
     async def prepare(
         self,
@@ -187,7 +186,7 @@ class Staging:
 
 
 def _make_empty(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    clearing.remove(directory)
     directory.mkdir(parents=True)
 
 
@@ -220,7 +219,7 @@ def _note(log_file: Path, data: bytes) -> None:
 
 async def _copy_tree(tree: Path, work: Path) -> None:
     """A copy of its own for each placement; shared blocks where the file system can."""
-    shutil.rmtree(work, ignore_errors=True)
+    clearing.remove(work)
     copy = await asyncio.create_subprocess_exec("cp", "-a", "--reflink=auto", "--", str(tree), str(work))
     if await copy.wait() != 0:
         raise OSError(f"copying {tree} failed")

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import msgspec
 
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.quantities import format_bytes
-from federator_agent import archives
+from federator_agent import archives, clearing
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import Sources
 from federator_agent.spool import write_durably
@@ -161,7 +161,7 @@ class Checkpoints:
                 await self._unpack(kept, pointer, beside, number, note)
             await asyncio.to_thread(_exchange, folder, beside)
         finally:
-            await asyncio.to_thread(shutil.rmtree, beside, ignore_errors=True)
+            await asyncio.to_thread(clearing.remove, beside)
 
     async def _unpack(
         self, kept: Kept, pointer: Pointer, beside: Path, number: int, note: Callable[[str], None]
@@ -177,7 +177,7 @@ class Checkpoints:
                 await asyncio.to_thread(_merge, more, beside)
         finally:
             archive.unlink(missing_ok=True)
-            await asyncio.to_thread(shutil.rmtree, more, ignore_errors=True)
+            await asyncio.to_thread(clearing.remove, more)
 
     async def push(self, kept: Kept, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
         """Push what has changed; whether anything was. Unless it is the `last`, only what stood still. Raises `Permanent`, `Transient`."""
@@ -221,14 +221,14 @@ class Checkpoints:
 
 
 def files_in(folder: Path) -> Files:
-    """What is there now, by path."""
+    """What is there now, by path. Raises `OSError`, also for folders nested too deep."""
     found = []
-    for top, _, names in os.walk(folder):
-        for name in names:
-            path = Path(top) / name
+    for level in clearing.walk(folder):
+        for name in level.files:
             with contextlib.suppress(FileNotFoundError):
-                facts = path.stat()
-                found.append((str(path.relative_to(folder)), facts.st_size, facts.st_mtime_ns))
+                facts = os.stat(name, dir_fd=level.at)
+                if not stat.S_ISDIR(facts.st_mode):
+                    found.append((str(level.path / name), facts.st_size, facts.st_mtime_ns))
     return tuple(sorted(found))
 
 
@@ -240,19 +240,15 @@ def _digest(path: Path) -> tuple[str, int]:
 def _exchange(folder: Path, beside: Path) -> None:
     """The content, and not the directory, which a pod may have mounted."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        if old.is_dir() and not old.is_symlink():
-            shutil.rmtree(old)
-        else:
-            old.unlink()
+    clearing.empty(folder)
     for new in beside.iterdir():
         new.rename(folder / new.name)
 
 
 def _merge(beside: Path, folder: Path) -> None:
-    for top, _, names in os.walk(beside):
-        for name in names:
-            path = Path(top) / name
-            target = folder / path.relative_to(beside)
+    for level in clearing.walk(beside):
+        for name in level.files:
+            path = beside / level.path / name
+            target = folder / level.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)

@@ -21,6 +21,7 @@ import msgspec
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
+from federator_agent import clearing
 from federator_agent.data.files import path_of
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Source, Sources, WebRules, scheme_of
@@ -123,7 +124,7 @@ class Inputs:
             await self._fetch_all(source, uri, [(item, files[item]) for item in left], moved, note)
         except (NoRoom, Invalid):
             # What is longer than was said would take the room until somebody else needs it.
-            await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+            await asyncio.to_thread(clearing.remove, part)
             raise
         finally:
             del self._arriving[key]
@@ -208,7 +209,7 @@ class Inputs:
             # Nobody finds them from here on, whatever becomes of the removal.
             gone = [self._put_aside(path) for path in doomed]
             for path in gone:
-                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+                await asyncio.to_thread(clearing.remove, path)
 
     def _put_aside(self, path: Path) -> Path:
         self._gone += 1
@@ -284,10 +285,10 @@ def _check_name(uri: str, item: Item) -> None:
 
 def _size(directory: Path) -> int:
     total = 0
-    for top, _, names in os.walk(directory):
-        for name in names:
+    for level in clearing.walk(directory):
+        for name in level.files:
             try:
-                total += (Path(top) / name).lstat().st_size
+                total += os.stat(name, dir_fd=level.at, follow_symlinks=False).st_size
             except FileNotFoundError:
                 continue
     return total

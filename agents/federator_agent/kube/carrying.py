@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.clock import SystemClock
+from federator_agent import clearing
 from federator_agent.data.carrier import Carrier, Folders, Load
 from federator_agent.runtime import StagingError
 from federator_agent.spool import write_durably
@@ -77,7 +77,7 @@ class Carrying:
             await self._while_it_runs()
         finally:
             alive.cancel()
-        shutil.rmtree(self._own, ignore_errors=True)
+        clearing.remove(self._own)
 
     async def _stay_alive(self) -> None:
         while True:
@@ -146,19 +146,18 @@ def _tidy(placements: Path) -> None:
     for left in placements.iterdir():
         with contextlib.suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > STALE_S:
-                shutil.rmtree(left, ignore_errors=True)
+                clearing.remove(left)
 
 
 def _open_to_all(folder: Path) -> None:
     """The job may be another user than this is."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
-    for top, folders, files in os.walk(folder):
-        for path in (Path(top) / name for name in folders):
+    for level in clearing.walk(folder):
+        for path in (folder / level.path / name for name in level.folders):
+            path.chmod(0o777)
+        for path in (folder / level.path / name for name in level.files):
             if not path.is_symlink():  # a job may have made it, to anywhere
-                path.chmod(0o777)
-        for path in (Path(top) / name for name in files):
-            if not path.is_symlink():
                 path.chmod(path.stat().st_mode | 0o666)
 
 

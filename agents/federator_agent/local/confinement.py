@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid
+from federator_agent import clearing
 from federator_agent.local import cgroups, nodes
 from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
 
@@ -159,9 +160,9 @@ class Confinement:
             return
         account = self._new_account(place) if fresh else self._account(place)
         for folder in (place.work, place.temporary, *place.writable):
-            give(folder, account.uid, account.gid)
+            clearing.give(folder, account.uid, account.gid)
         for folder in place.readable:
-            _let_read(folder)
+            clearing.let_read(folder)
 
     def release(self, work: Path) -> None:
         """Nothing runs there any more, and the folder goes: its user is free."""
@@ -256,7 +257,7 @@ class Confinement:
             return f"it cannot be started: {error}"
         finally:
             self.release(place.work)
-            shutil.rmtree(folder, ignore_errors=True)
+            clearing.remove(folder)
 
 
 def shared(directory: Path = Path("/nonexistent")) -> Confinement:
@@ -293,28 +294,6 @@ def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = 
 def be_untraceable() -> None:
     """From now on no other process of this user can trace this one, or read its memory, environment and descriptors. What it starts is not held to that."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def give(folder: Path, uid: int, gid: int) -> None:
-    """Have a folder and all in it belong to a user. Follows no link, whoever puts one there meanwhile. Raises `OSError`."""
-    os.chown(folder, uid, gid, follow_symlinks=False)
-    for _, folders, files, at in os.fwalk(folder, follow_symlinks=False):
-        for name in (*folders, *files):
-            with contextlib.suppress(FileNotFoundError):
-                os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
-
-
-def _let_read(folder: Path) -> None:
-    """Have everybody read what the agent has brought; the folder itself last, so that an unfinished walk is done again."""
-    mode = folder.stat().st_mode
-    if mode & 0o005 == 0o005:
-        return
-    for _, folders, files, at in os.fwalk(folder, follow_symlinks=False):
-        for name in folders:
-            os.chmod(name, 0o755, dir_fd=at)  # noqa: S103 - no other user passes the state directory
-        for name in files:
-            os.chmod(name, 0o644, dir_fd=at)
-    folder.chmod(0o755)
 
 
 def _owners(directory: Path) -> set[int]:

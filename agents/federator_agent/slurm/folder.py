@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from federator_agent import opening
+from federator_agent import clearing, opening
 from federator_agent.slurm.script import RANK_SCRIPT
 from federator_agent.spool import write_durably
 
@@ -157,13 +156,5 @@ class Folder:
         """All of it, the intent last: while it is there, this is done again."""
         if link.is_symlink():
             link.unlink(missing_ok=True)
-        shutil.rmtree(self.path, onerror=_unless_gone)
+        clearing.remove(self.path, strict=True)
         self._intent.unlink(missing_ok=True)
-
-
-def _unless_gone(
-    _function: object, _path: object, info: tuple[type[BaseException], BaseException, object]
-) -> None:
-    """Somebody else may be removing the same."""
-    if not isinstance(info[1], FileNotFoundError):
-        raise info[1]

@@ -6,7 +6,6 @@ Everything that the agent must find again is in files: the intent on its own dis
 import asyncio
 import contextlib
 import logging
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives, images, owning, secrets
+from federator_agent import archives, clearing, images, owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
@@ -124,7 +123,7 @@ class SlurmRuntime:
         try:
             if users.other_user(self._settings, record):
                 # Of a life before there may be one that is that user's already: nothing of ours is written there.
-                await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
+                await asyncio.to_thread(clearing.remove, folder.path)
             ranks = tuple(slot.rank for slot in record.slots)
             await asyncio.to_thread(folder.make, ranks, self._link(placement))
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
@@ -331,7 +330,7 @@ class SlurmRuntime:
         await asyncio.to_thread(folder.remove, self._link(placement))
         if checkpoints_of:
             doomed = self._settings.shared_dir / "checkpoints" / checkpoints_of
-            await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
+            await asyncio.to_thread(clearing.remove, doomed)
 
     def close(self) -> None:
         """Stop watching."""

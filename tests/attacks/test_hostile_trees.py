@@ -1,0 +1,121 @@
+"""A job leaves folders nested deeper than a recursive walk can follow, or links in what the agent hands on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from federator_agent import archives, clearing
+from federator_agent.data.checkpoints import files_in
+from federator_agent.spool import Spool
+
+LEVELS = 2_100
+"""More than Python can recurse, and than one path can name."""
+
+
+def nest(folder: Path, levels: int) -> None:
+    """Folders in each other, each with a file and a link to all of them, as a job can make them by steps."""
+    folder.mkdir(parents=True)
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+        os.symlink(folder, "link", dir_fd=at)
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+
+
+def test_folders_of_any_depth_are_removed_and_nothing_that_links_lead_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("stays")
+    doomed = tmp_path / "doomed"
+    nest(doomed, LEVELS)
+    (doomed / "way-out").symlink_to(kept)
+    (doomed / "d" / "way-out").symlink_to(kept)
+    clearing.remove(doomed, strict=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "file").read_text() == "stays"
+    clearing.remove(doomed, strict=True)
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("stays")
+    (tmp_path / "doomed").symlink_to(tmp_path / "kept")
+    with pytest.raises(OSError, match="doomed"):
+        clearing.remove(tmp_path / "doomed", strict=True)
+    clearing.remove(tmp_path / "doomed")
+    assert (tmp_path / "kept" / "file").read_text() == "stays"
+
+
+def test_removing_holds_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nest(tmp_path / "doomed", 300)
+    held, most = set[int](), 0
+    opens, closes = os.open, os.close
+
+    def opening(path: str, flags: int, *, dir_fd: int | None = None) -> int:
+        nonlocal most
+        fd = opens(path, flags, dir_fd=dir_fd)
+        held.add(fd)
+        most = max(most, len(held))
+        return fd
+
+    def closing(fd: int) -> None:
+        held.discard(fd)
+        closes(fd)
+
+    monkeypatch.setattr("os.open", opening)
+    monkeypatch.setattr("os.close", closing)
+    clearing.remove(tmp_path / "doomed", strict=True)
+    assert not held
+    assert most == 2
+
+
+@pytest.mark.parametrize(
+    "look", [files_in, lambda folder: archives.pack(folder, ("**",), folder.parent / "x")]
+)
+def test_what_is_looked_through_is_refused_where_it_is_too_deep(tmp_path: Path, look: object) -> None:
+    assert callable(look)
+    nest(tmp_path / "work", LEVELS)
+    with pytest.raises(OSError, match="nested more than 256 deep"):
+        look(tmp_path / "work")
+    with pytest.raises(OSError, match="nested more than 256 deep"):
+        clearing.give(tmp_path / "work", os.getuid(), os.getgid())
+    clearing.remove(tmp_path / "work", strict=True)
+
+
+def test_checkpoints_that_are_too_deep_are_dropped_when_they_are_old(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    nest(spool.checkpoints / "job", LEVELS)
+    os.utime(spool.checkpoints / "job", (0, 0))
+    spool.drop_checkpoints(set())
+    assert not list(spool.checkpoints.iterdir())
+
+
+def test_what_is_as_deep_as_allowed_is_looked_through(tmp_path: Path) -> None:
+    nest(tmp_path / "work", clearing.MOST_LEVELS)
+    assert len(list(clearing.walk(tmp_path / "work"))) == clearing.MOST_LEVELS + 1
+
+
+def test_what_an_input_leads_to_is_not_opened_to_all(tmp_path: Path) -> None:
+    """An input at a `file` address is a link to it."""
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    brought = tmp_path / "inputs"
+    brought.mkdir(mode=0o700)
+    (brought / "below").mkdir(mode=0o700)
+    (brought / "below" / "own").touch(mode=0o600)
+    for at in (brought, brought / "below"):
+        (at / "file").symlink_to(secret)
+        (at / "folder").symlink_to(closed)
+        (at / "gone").symlink_to(tmp_path / "nowhere")
+    clearing.let_read(brought)
+    assert (secret.stat().st_mode & 0o777, closed.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (brought / "below" / "own").stat().st_mode & 0o777 == 0o644
+    assert brought.stat().st_mode & 0o777 == 0o755
