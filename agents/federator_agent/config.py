@@ -166,9 +166,7 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         ca=_ca(top["ca"]) if "ca" in top else "",
         proxy=fields.text(top["proxy"], "$.proxy", limit=1000) if "proxy" in top else "",
         inputs_cache_bytes=_inputs_cache(top),
-        data_addresses=parse_addresses(top["data_addresses"], "$.data_addresses")
-        if "data_addresses" in top
-        else None,
+        data_addresses=_data_addresses(top),
         data_networks=read_networks(top.get("data_networks", []), "$.data_networks"),
         secrets=parse_secrets(top["secrets"], "$.secrets", kube="kube" in top) if "secrets" in top else {},
         isolation=read_isolation(top, environ),
@@ -187,6 +185,13 @@ def _settings(top: Mapping[str, object], keys: tuple[str, ...], environ: Mapping
         every_s = fields.duration_s(top["report_every"], "$.report_every", low_s=0.1)
         settings = msgspec.structs.replace(settings, report_every_s=every_s)
     return settings
+
+
+def _data_addresses(top: Mapping[str, object]) -> tuple[Allowed, ...] | None:
+    """Those that jobs may name; None: the site file says nothing of them."""
+    if "data_addresses" not in top:
+        return None
+    return parse_addresses(top["data_addresses"], "$.data_addresses")
 
 
 def _one_runtime(top: Mapping[str, object]) -> None:
