@@ -7,7 +7,7 @@ from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.runtime import Runtime, Surroundings
-from tests.contract.runtimes.world import Site
+from tests.contract.runtimes.world import INPUTS, Site
 
 
 def lacking() -> str:
@@ -26,6 +26,6 @@ def made(around: Surroundings, mode: Mode) -> Runtime:
     """A runtime whose jobs are kept apart, and see the test's own folder, where inputs are."""
     directory = around.spool.directory
     directory.parent.chmod(0o755)  # a site's data are where its jobs may read them
-    # /var/tmp is where the suite keeps the inputs.
-    isolation = Isolation(mode=mode, shared=(str(directory.parent), "/var/tmp"))
+    INPUTS.mkdir(mode=0o755, exist_ok=True)
+    isolation = Isolation(mode=mode, shared=(str(directory.parent), str(INPUTS)))
     return LocalRuntime(around._replace(confinement=Confinement(mode, isolation, directory)))

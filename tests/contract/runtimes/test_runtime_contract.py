@@ -22,7 +22,7 @@ from tests.contract.runtimes import (
     factories_local_users,
     factories_slurm,
 )
-from tests.contract.runtimes.world import RuntimeWorld
+from tests.contract.runtimes.world import INPUTS, RuntimeWorld
 from tests.support.waiting import until
 from tests.testbeds.required import need
 
@@ -332,7 +332,8 @@ async def test_a_discard_may_be_repeated(world: RuntimeWorld) -> None:
 @pytest.fixture
 def sets() -> Iterator[Path]:
     """A folder that everybody may read, and not below /tmp: who a job is, and what its /tmp is, are for the runtime to say."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+    INPUTS.mkdir(mode=0o755, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=INPUTS) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 

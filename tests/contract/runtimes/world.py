@@ -25,6 +25,8 @@ from tests.support.waiting import until
 
 Told = TypeVar("Told", ev.RankStarted, ev.RankEnded, ev.RankAbsent)
 CLOCK = SystemClock()
+INPUTS = Path("/var/tmp/federator-inputs")
+"""Where jobs of the suite find their inputs: not below /tmp, which is each job's own."""
 
 
 class Site(NamedTuple):
