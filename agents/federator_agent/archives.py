@@ -6,11 +6,12 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 
 import contextlib
 import errno
-import glob
+import fnmatch
 import math
 import os
 import shutil
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
@@ -128,12 +129,22 @@ def _held(work: Path) -> int | None:
 
 def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
     root = Path(f"/proc/self/fd/{held}").readlink()
-    for _ in clearing.walk(root):
-        pass  # refuses folders that are nested too deep
-    try:
-        return sorted({name for pattern in patterns for name in _matches(root, pattern)})
-    except RecursionError:
-        raise OSError(errno.ELOOP, "links lead round in circles; remove them", str(root)) from None
+    wanted = [PurePosixPath(pattern) for pattern in patterns]
+    wanted = [each for each in wanted if not each.is_absolute() and ".." not in each.parts]
+    found = []
+    for level in clearing.walk(root):
+        for file in level.files:
+            name = level.path / file
+            if any(_matches(name.parts, each.parts) for each in wanted) and _is_inside(root, name):
+                found.append(str(name))
+    return sorted(found)
+
+
+def _is_inside(root: Path, name: Path) -> bool:
+    """Whether it is a file, itself or what a link leads to, that lies below the root."""
+    with contextlib.suppress(OSError, RuntimeError):  # a link that leads round in circles
+        return (root / name).is_file() and (root / name).resolve().is_relative_to(root)
+    return False
 
 
 def _add(tar: tarfile.TarFile, held: int, name: str) -> None:
@@ -147,19 +158,25 @@ def _add(tar: tarfile.TarFile, held: int, name: str) -> None:
             tar.addfile(info, content if info.isreg() else None)
 
 
-def _matches(root: Path, pattern: str) -> set[str]:
-    if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
-        return set()
-    found = set()
-    names = glob.iglob(pattern, root_dir=root, recursive=True, include_hidden=True)  # noqa: PTH207 - Path.glob lacks `a/**` files
-    for name in names:
-        path = root / name
-        below = (
-            (Path(top) / file for top, _, files in os.walk(path) for file in files)
-            if path.is_dir()
-            else [path]
-        )
-        for file in below:
-            if file.is_file() and file.resolve().is_relative_to(root):
-                found.add(str(file.relative_to(root)))
-    return found
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path is what the pattern says, or lies below that: `*` and its like within a name, `**` any number of folders.
+
+    Each pair of places in the two is looked at once, so no pattern takes long.
+    """
+    reached = {0}  # how much of the pattern may be behind us
+    for part in (*parts, None):
+        open_ = list(reached)
+        for at in open_:  # `**` may stand for nothing
+            if at < len(pattern) and pattern[at] == "**" and at + 1 not in reached:
+                reached.add(at + 1)
+                open_.append(at + 1)
+        if len(pattern) in reached:
+            return True
+        if part is None:
+            return False
+        reached = {
+            at + (pattern[at] != "**")
+            for at in reached
+            if pattern[at] == "**" or fnmatch.fnmatchcase(part, pattern[at])
+        }
+    return False

@@ -119,3 +119,14 @@ def test_what_an_input_leads_to_is_not_opened_to_all(tmp_path: Path) -> None:
     assert (secret.stat().st_mode & 0o777, closed.stat().st_mode & 0o777) == (0o600, 0o700)
     assert (brought / "below" / "own").stat().st_mode & 0o777 == 0o644
     assert brought.stat().st_mode & 0o777 == 0o755
+
+
+def test_links_that_lead_round_are_not_followed_in_search_of_outputs(tmp_path: Path) -> None:
+    """Two links to their own folder are 2^40 paths to whoever follows them."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "result").write_text("x")
+    for name in ("a", "b"):
+        (work / name).symlink_to(".")
+    (work / "c").symlink_to("c")
+    assert archives.pack(work, ("**", "**/*", "a/*"), tmp_path / "out") == 1

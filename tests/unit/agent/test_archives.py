@@ -124,15 +124,15 @@ def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
         folder.mkdir(parents=True)
         (folder / "step").write_text(folder.name)
     (work / "kept").write_text("kept")
-    looked = archives._matches
+    looked = archives._names
 
-    def then_swap(root: Path, pattern: str) -> set[str]:
-        found = looked(root, pattern)
+    def then_swap(held: int, patterns: tuple[str, ...]) -> list[str]:
+        found = looked(held, patterns)
         (work / swapped).rename(tmp_path / "aside")
         (work / swapped).symlink_to(secret / Path(swapped).relative_to("results"))
         return found
 
-    monkeypatch.setattr(archives, "_matches", then_swap)
+    monkeypatch.setattr(archives, "_names", then_swap)
     archives.pack(work, ("**",), tmp_path / "packed.tar.gz")
     with tarfile.open(tmp_path / "packed.tar.gz") as packed:
         assert packed.getnames() == ["kept"]
@@ -146,3 +146,27 @@ def test_a_work_directory_that_has_become_a_link_has_no_outputs(tmp_path: Path) 
     assert archives.pack(tmp_path / "work", ("**",), tmp_path / "a.tar.gz") == 0
     with tarfile.open(tmp_path / "a.tar.gz") as tar:
         assert tar.getnames() == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "packed"),
+    [
+        ("**", ["a/b/c.txt", "a/d.log", "e.txt"]),
+        ("**/*.txt", ["a/b/c.txt", "e.txt"]),
+        ("a/**/*.txt", ["a/b/c.txt"]),
+        ("**/b/**", ["a/b/c.txt"]),
+        ("*", ["a/b/c.txt", "a/d.log", "e.txt"]),
+        ("*.txt", ["e.txt"]),
+        ("a/*", ["a/b/c.txt", "a/d.log"]),
+        ("a/[!b].*", ["a/d.log"]),
+        (".", ["a/b/c.txt", "a/d.log", "e.txt"]),
+    ],
+)
+def test_what_a_pattern_packs(tmp_path: Path, pattern: str, packed: list[str]) -> None:
+    work = tmp_path / "work"
+    for name in ("a/b/c.txt", "a/d.log", "e.txt"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).touch()
+    assert archives.pack(work, (pattern,), tmp_path / "out") == len(packed)
+    with tarfile.open(tmp_path / "out") as tar:
+        assert tar.getnames() == packed
