@@ -98,7 +98,16 @@ def data(bed: Bed) -> KubeData:
         "stringData": {"FEDERATOR_TEST_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
     }
     bed.admin.apply(secret)
-    wanted = {"/usr", "/lib", "/lib64", sys.prefix, sys.base_prefix, str(ROOT), tempfile.gettempdir()}
+    wanted = {
+        "/usr",
+        "/lib",
+        "/lib64",
+        sys.prefix,
+        sys.base_prefix,
+        str(ROOT),
+        tempfile.gettempdir(),
+        "/var/tmp",
+    }
     folders = sorted(
         folder
         for folder in wanted
