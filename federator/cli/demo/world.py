@@ -105,6 +105,8 @@ def provider_settings(folder: Path, command: tuple[str, ...]) -> Document:
         "settings": {
             "state_dir": str(folder),
             "command": list(command),
+            # All of it is one person's, and its jobs note what they do in one journal.
+            "env": {"FEDERATOR_ISOLATION": "shared"},
             "offers": [
                 {"instance_type": name, "boot_delay": BOOT_DELAY, "max_instances": 2} for name in OFFERS
             ],
