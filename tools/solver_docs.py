@@ -15,7 +15,7 @@ from tools.record_docs import Record, one_line, page, records
 TYPES = {
     "str": "text", "Name": "text, not empty", "int": "whole number", "Count": "whole number from 0", "Ranks": "whole number from 1 to 4,096", "Hosts": "whole number from 1 to 100,000",
     "Bytes": "whole number from 0", "Taken": "whole number from 1",     "float": "number", "Amount": "number from 0", "Used": "number from 0", "Seconds": "number from 0", "Moment": "number from 0", "bool": "`true` or `false`",
-    "Market": "`owned`, `on-demand` or `spot`", "tuple[str, ...]": "list of texts", "tuple[float, ...]": "list of numbers",
+    "Market": "`owned`, `on-demand` or `spot`", "tuple[str, ...]": "list of texts", "tuple[Name, ...]": "list of texts, none empty", "tuple[float, ...]": "list of numbers",
     "dict[str, str]": "mapping of texts", "dict[str, float]": "mapping to numbers", "tuple[Rule, ...]": "list of [rules](#rules)",
     "Ratio": "number above 0", "dict[str, Ratio]": "mapping to numbers above 0", "dict[str, Amount]": "mapping to numbers from 0", "Annotated[float, Meta(ge=0)]": "number from 0",
     "Annotated[float, Meta(ge=0, le=1)]": "number from 0 to 1", "Annotated[int, Meta(ge=0)]": "whole number from 0", "Annotated[int, Meta(ge=1)]": "whole number from 1",

@@ -52,6 +52,11 @@ def test_the_patterns_are_found() -> None:
     assert any("wire/needs.py" in where for where in found)
 
 
+def test_a_pattern_of_bytes_is_read_as_it_stands() -> None:
+    (call,) = (node for node in ast.walk(ast.parse(r're.compile(rb"\w\(")')) if isinstance(node, ast.Call))
+    assert list(_written(call, "", {})) == [(r"\w\(", int(re.ASCII), "compile")]
+
+
 @pytest.mark.parametrize(
     ("pattern", "search", "word"),
     [
@@ -148,15 +153,18 @@ def _written(node: ast.AST, where: str, constants: dict[str, set[str]]) -> Itera
         return
     first = node.args[0]
     texts = constants.get(first.id, set()) if isinstance(first, ast.Name) else set()
-    if isinstance(first, ast.Constant):
-        texts = {str(first.value)}
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        texts = {first.value}
+    flags = re.NOFLAG
+    if isinstance(first, ast.Constant) and isinstance(first.value, bytes):
+        # Bytes are read as a text of ASCII letters is.
+        texts, flags = {first.value.decode("latin-1")}, re.ASCII
     if not texts:
         assert where in BUILT, (
             f"{where}:{node.lineno}: write the pattern as one text, so that it can be looked at"
         )
         return
     said = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute) and each.attr in FLAGS}
-    flags = re.NOFLAG
     for flag in said:
         flags |= re.RegexFlag[flag]
     for text in texts:

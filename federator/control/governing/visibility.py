@@ -16,7 +16,8 @@ from federator.model.jobs import Job
 ANOTHERS = "another team's job"
 """Stands for the name of a job that somebody is not shown."""
 _ID = re.compile(rb"job-[0-9a-z]{26}")
-_NAME_BEFORE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[\d{1,9}\])? \($")
+_NAME_BACKWARDS = re.compile(rb"\( (?:\]\d{1,9}\[)?[A-Za-z0-9._-]{0,62}[A-Za-z0-9]")
+"""A job's name before its id, read from the id back: to look for it forwards would try each byte as its beginning."""
 _LONGEST_BEFORE = 80
 """Bytes before an id in which the job's name is looked for."""
 
@@ -99,12 +100,12 @@ class Sight:
         end = 0
         for found in _ID.finditer(data):
             start = found.start()
-            before = _NAME_BEFORE.search(data, max(end, start - _LONGEST_BEFORE), start)
+            before = _NAME_BACKWARDS.match(data[max(end, start - _LONGEST_BEFORE) : start][::-1])
             job = self._records.jobs.get(found[0].decode())
             # An id alone that is not on record is of a preview, or of a job that is forgotten, and says nothing.
             if (job is None and before is None) or (job is not None and self.job(job)):
                 continue
-            parts += [data[end : before.start() if before else start], ANOTHERS.encode()]
+            parts += [data[end : start - before.end() if before else start], ANOTHERS.encode()]
             end = found.end()
             if before and data.startswith(b")", end):
                 end += 1
