@@ -80,6 +80,7 @@ FIGURES = {
         "submit to accepted by sbatch, median",
         "submit to first rank begun on Slurm, median",
     ),
+    "neighbour": ("0 nobody: answers, p99", "4 YAML: answers, p99", "7 jobs: answers, p99"),
 }
 NEED_SLURM = ("slurm", "gangs")
 

@@ -29,9 +29,10 @@ MOST_RUNS = 1
 async def run(bench: Bench) -> list[Figure]:
     """Item by item."""
     figures = []
+    least, longest_s = bench.many(LEAST), (2 * LIMIT_S + LONGEST_S) * min(1.0, bench.scale)
     for number, item in enumerate(("0 nobody", *ITEMS)):
         async with bench.federation([], folder=f"world-{number}") as world:
-            took_ms = await _while_attacked(item, world)
+            took_ms = await _while_attacked(item, world, least, longest_s)
         figures += [
             Figure(f"{item}: answers, median", median(took_ms), "ms"),
             Figure(f"{item}: answers, p99", percentile(took_ms, 99), "ms", 100.0, Better.LESS),
@@ -39,7 +40,7 @@ async def run(bench: Bench) -> list[Figure]:
     return figures
 
 
-async def _while_attacked(item: str, world: Federation) -> list[float]:
+async def _while_attacked(item: str, world: Federation, least: int, longest_s: float) -> list[float]:
     admin = {"Authorization": f"Bearer {world.admin_token}"}
     timeout = aiohttp.ClientTimeout(LONGEST_S)
     async with aiohttp.ClientSession(world.server, timeout=timeout) as http:
@@ -52,7 +53,7 @@ async def _while_attacked(item: str, world: Federation) -> list[float]:
                 sys.executable, "-m", "tests.bench.attacks", item, world.server, mallory, join, cwd=ROOT
             )
         try:
-            return await _measure(http, {"Authorization": f"Bearer {mine}"}, attacker)
+            return await _measure(http, {"Authorization": f"Bearer {mine}"}, attacker, least, longest_s)
         finally:
             if attacker is not None and attacker.returncode is None:
                 attacker.kill()
@@ -60,13 +61,17 @@ async def _while_attacked(item: str, world: Federation) -> list[float]:
 
 
 async def _measure(
-    http: aiohttp.ClientSession, headers: Mapping[str, str], attacker: asyncio.subprocess.Process | None
+    http: aiohttp.ClientSession,
+    headers: Mapping[str, str],
+    attacker: asyncio.subprocess.Process | None,
+    least: int,
+    longest_s: float,
 ) -> list[float]:
-    """Milliseconds of each answer, until the attacker is done."""
+    """Milliseconds of each answer, until the attacker is done, or so long has passed."""
     took_ms: list[float] = []
-    until = time.perf_counter() + 2 * LIMIT_S
-    while len(took_ms) < LEAST or (attacker is not None and attacker.returncode is None):
-        if time.perf_counter() > until + LONGEST_S:
+    until = time.perf_counter() + longest_s
+    while len(took_ms) < least or (attacker is not None and attacker.returncode is None):
+        if took_ms and time.perf_counter() > until:
             break
         begun = time.perf_counter()
         method, body = ("GET", None) if len(took_ms) % 2 else ("POST", {"run": "true"})
