@@ -175,6 +175,8 @@ def _policies(problem: Problem, job: JobView, at: PoolView | OfferView) -> Itera
     if isinstance(at, OfferView):
         if problem.snapshot.burst_paused or not any(rule.effect is Effect.ALLOW for rule in about):
             yield "not permitted"
+        if not job.may_rent:
+            yield "no right to rent"
         if job.max_duration_s is None:
             yield "endless rental"
         elif job.max_cost_usd is not None and job.spent_usd + worst_usd(job, at) > job.max_cost_usd + CENT:

@@ -48,7 +48,7 @@ QUEUES = ("batch", "research", "research/vision")
 MODELS = ("A100", "H100")
 SORTS = {
     "twice", "changed", "runs already", "too early", "no such place", "ranks", "avoided", "makes", "closed", "session", "model", "shared gpus", "together",
-    "gpu memory", "site", "labels", "market", "lending", "denied", "not permitted", "endless rental", "max_cost", "cap on gpus",
+    "gpu memory", "site", "labels", "market", "lending", "isolation", "denied", "not permitted", "no right to rent", "endless rental", "max_cost", "cap on gpus",
     "cap on jobs", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "stock used up", "capacity",
 }  # fmt: skip
 """All that the judge knows."""
@@ -105,7 +105,7 @@ def _pools(dice: Random, number: int) -> list[PoolView]:
     fields: dict[str, Any] = {
         "pool": f"gpu-{number}", "model": dice.choice(MODELS), "gpus_per_node": each, "shared": shared, "cpus_milli_per_node": 8000,
         "memory_mib_per_node": 8192, "gpu_memory_mib": dice.choice([40_960, 81_920]), "labels": _maybe(dice, {"tier": "gold"}, {}, 0.3),
-        "lends_to": _maybe(dice, ("research",), ()),
+        "lends_to": _maybe(dice, ("research",), ()), "trusts": _maybe(dice, dice.choice([(), ("owner:ada",), ("queue:research",)]), None),
     }  # fmt: skip
     views: list[PoolView] = []
     for member in range(dice.choice([1, 1, 2])):
