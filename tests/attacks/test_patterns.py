@@ -83,6 +83,21 @@ def test_a_linear_pattern_is_let_through(pattern: str, search: bool) -> None:
     assert slow_word(pattern, search=search) is None
 
 
+@pytest.mark.parametrize(
+    ("pattern", "construct"),
+    [
+        (r"(a+)\1", "a reference to a group"),
+        (r"(a)?(?(1)b|c)", "a choice by whether a group was read"),
+        (r"x(?=(a)\1)", "a reference to a group"),
+        (r"(?i:a+)b", "a group with flags of its own"),
+    ],
+)
+def test_a_pattern_that_cannot_be_judged_is_refused_by_name(pattern: str, construct: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(f"{construct} is not counted")) as refused:
+        slow_word(pattern)
+    assert repr(pattern) in str(refused.value)
+
+
 def test_the_name_of_an_image_is_refused_however_it_is_made() -> None:
     with pytest.raises(Invalid, match="not the name of an image") as refused:
         read_job({"run": "x", "image": "a" + "_" * 47 + "!"}, now=0.0)

@@ -42,12 +42,16 @@ _EMPTY = _Part(Counter(), Counter(), 1)
 
 
 def slow_word(pattern: str, flags: int = 0, *, search: bool = False) -> str | None:
-    """A word which, repeated, the pattern reads in ever more ways; None: it is linear. `search`: it is tried from every place of the text."""
-    return _Ways(parser.parse(pattern, flags), search=search).slow_word()
+    """A word which, repeated, the pattern reads in ever more ways; None: it is linear. `search`: it is tried from every place of the text.
+
+    Raises `AssertionError` for a pattern that cannot be judged, with the construct that cannot be counted.
+    """
+    return _Ways(parser.parse(pattern, flags), pattern, search=search).slow_word()
 
 
 class _Ways:
-    def __init__(self, tree: Any, *, search: bool) -> None:
+    def __init__(self, tree: Any, pattern: str, *, search: bool) -> None:
+        self._pattern = pattern
         self._letters: list[Letters] = []
         self._follow: list[Counter[int]] = []
         self._own: dict[int, Letters] = {}
@@ -171,7 +175,7 @@ class _Ways:
                 sum((part.last for part in parts), Counter()),
                 sum(part.empty for part in parts),
             )
-        if op is c.SUBPATTERN:
+        if op is c.SUBPATTERN and not any(argument[1:3]):
             return self._sequence(argument[-1])
         if op is c.ATOMIC_GROUP:
             return self._sequence(argument)
@@ -183,9 +187,11 @@ class _Ways:
         if op in (c.ASSERT, c.ASSERT_NOT):
             self._sure = False
             # It is tried at each letter: a search for a letter from each place of the text.
-            self._inner.append(_Ways(argument[1], search=False))
+            self._inner.append(_Ways(argument[1], self._pattern, search=False))
             return _EMPTY
-        raise NotImplementedError(f"{op} cannot be counted; write the pattern without")
+        raise AssertionError(
+            f"the pattern {self._pattern!r} cannot be judged, so it is refused: {_named(op)} is not counted here; write it without"
+        )
 
     def _repeat(self, op: Any, least: int, most: Any, body: Any) -> _Part:
         part = self._sequence(body)
@@ -195,6 +201,15 @@ class _Ways:
             (place,) = part.first
             self._own[place] = self._letters[place]
         return _Part(part.first, part.last, 1 if least == 0 else part.empty)
+
+
+def _named(op: Any) -> str:
+    """A construct as its writer knows it."""
+    return {
+        c.GROUPREF: "a reference to a group",
+        c.GROUPREF_EXISTS: "a choice by whether a group was read",
+        c.SUBPATTERN: "a group with flags of its own",
+    }.get(op, str(op))
 
 
 def _times(places: Counter[int], ways: int) -> Counter[int]:

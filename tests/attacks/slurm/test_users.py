@@ -68,6 +68,7 @@ async def test_neither_gets_at_the_others_work_nor_at_the_agents_key(agent: User
     )
     await until(lambda: "up\n" in agent.log("hers"), "hers to run")
     hers, job = agent.shared / "placements" / agent.id("hers"), await agent.job("hers")
+    go = hers / "work" / "go"
     tries = f"""
 reach() {{ "$@" >/dev/null 2>&1 && echo "reached: $*"; }}
 reach ls {agent.state}
@@ -78,7 +79,7 @@ reach ls {agent.shared}/blobs
 reach ls {hers}
 reach cat {hers}/command-0
 reach cat {hers}/rank-0/log
-reach touch {hers}/work/go
+reach touch {go}
 reach sh -c 'echo 1 0 >{hers}/exit-0'
 reach ln -s /etc/passwd {agent.shared}/placements/x
 reach scancel {job}
@@ -91,7 +92,7 @@ echo tried
     his = await agent.ended("his")
     assert his.exit_code == 0, his
     assert agent.log("his") == "tried\n"
-    (hers / "work" / "go").touch()
+    go.touch()
     end = await agent.ended("hers")
     assert (end.status, end.exit_code) == (PlacementStatus.SUCCEEDED, 0), end
     assert _outputs(agent, "hers") == {"kept": b"hush\n"}
