@@ -1,5 +1,6 @@
 """Whoever can write the store can change the ledger, and it shows: lines that are removed, changed, added, put elsewhere, or cut off at the end."""
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 import pytest
 
 from federator.control.record.chain import Chain
-from federator.control.record.signing import HEAD_FILE, KEY_FILE, Signer, is_signed
+from federator.control.record.signing import HEAD_FILE, KEY_FILE, NOTES_FILE, Signer, is_signed
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import FederatorError
 from federator.model.ledger import Head, LedgerState, Part, Seal, Verified, Verifier, head_of
@@ -182,9 +183,20 @@ async def say_that_lines_are_from_before(store: Store) -> str:
     return "where the chain began was changed in its state"
 
 
+async def swap_two_heads(store: Store) -> str:
+    """With their signatures, which are right, each for the other."""
+    seals = await keys(store, "seal/")
+    found = [await store.get(key) for key in seals[1:]]
+    one, two = (msgspec.json.decode(item.value, type=Seal) for item in found if item is not None)
+    for key, seal, other in ((seals[1], one, two), (seals[2], two, one)):
+        await put(store, key, msgspec.structs.replace(seal, head=other.head, signature=other.signature))
+    return "seal 2 was changed: its head is not that of its lines"
+
+
 ATTACKS: list[Callable[[Store], Awaitable[str]]] = [
     remove_a_line, change_a_line, add_to_a_line, exchange_two_lines, add_an_old_line, cut_off_the_end,
     take_out_a_seal_with_its_lines, begin_later, write_a_seal_anew, say_that_lines_are_from_before,
+    swap_two_heads,
 ]  # fmt: skip
 
 
@@ -263,6 +275,121 @@ async def test_a_successor_seals_what_was_committed_when_its_predecessor_fell(
     await successor.core.chain.seal()
     found = verified(await parts(successor))
     assert (said(found), found.lines, found.unsealed) == ("", 12, 0)
+
+
+async def drop(world: World, name: str) -> str:
+    await delete(world.core.records.store, f"ledger/{name}")
+    return f"line {name} is missing"
+
+
+async def alter(world: World, name: str) -> str:
+    key = f"ledger/{name}"
+    item = await world.core.records.store.get(key)
+    assert item is not None
+    await put(world.core.records.store, key, {**msgspec.json.decode(item.value), "who": "user:eve"})
+    return f"line {name} was changed"
+
+
+@pytest.mark.parametrize("attack", [drop, alter], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("which", [10, 11, 12], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("killed", [False, True], ids=["under-its-leader", "with-its-leader-killed"])
+async def test_what_is_done_to_a_line_before_it_is_sealed_is_named(
+    world: World, tmp_path: Path, attack: Callable[[World, str], Awaitable[str]], which: int, killed: bool
+) -> None:
+    """Somebody acts, and removes the line within the second, with or without the dispatcher that wrote it. All of them or the last are no different from one."""
+    for _ in range(3):
+        await world.submit()
+    names = [key.removeprefix("ledger/") for key in await keys(world.core.records.store, "ledger/")]
+    expected = await attack(world, names[which])
+    if killed:
+        world = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+        await begin(world, tmp_path)
+    await submit(world, 1)
+    found = verified(await parts(world))
+    assert (said(found), found.seals) == (expected, 4)
+    again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+    await begin(again, tmp_path)
+    await submit(again, 1)
+    assert said(verified(await parts(again))) == expected, "and nothing is sealed twice"
+
+
+async def test_the_first_lines_of_all_are_missed_too(tmp_path: Path) -> None:
+    world = await make_world()
+    await world.submit()
+    await begin(world, tmp_path)
+    await world.submit()
+    await world.submit()
+    names = [key.removeprefix("ledger/") for key in await keys(world.core.records.store, "ledger/")]
+    expected = await drop(world, names[1])
+    again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+    await begin(again, tmp_path)
+    await submit(again, 1)
+    found = verified(await parts(again))
+    assert (said(found), found.before, found.lines) == (expected, 1, 2)
+
+
+async def test_what_another_dispatcher_has_sealed_meanwhile_is_not_missed(
+    world: World, tmp_path: Path
+) -> None:
+    """The one that has written the lines leads again after another. What that one did not find is named then."""
+    for _ in range(3):
+        await world.submit()
+    names = [key.removeprefix("ledger/") for key in await keys(world.core.records.store, "ledger/")]
+    expected = await drop(world, names[11])
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+    await begin(other, folder)
+    await submit(other, 2)
+    assert said(verified(await parts(other))) == "", "it cannot know"
+    again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+    await begin(again, tmp_path)
+    await submit(again, 1)
+    assert said(verified(await parts(again))) == expected
+
+
+async def test_notes_of_lines_are_few_private_and_may_be_torn(world: World, tmp_path: Path) -> None:
+    path = tmp_path / NOTES_FILE
+    assert path.read_bytes() == b"", "all is sealed"
+    await world.submit()
+    await world.submit()
+    assert (len(path.read_bytes().splitlines()), path.stat().st_mode & 0o777) == (2, 0o600)
+    with path.open("ab") as notes:
+        notes.write(b'[3,[["le')
+    again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
+    await begin(again, tmp_path)
+    await submit(again, 1)
+    assert (said(verified(await parts(again))), path.read_bytes()) == ("", b"")
+
+
+async def test_a_state_folder_that_is_put_back_as_a_whole_shows_to_who_has_an_export(tmp_path: Path) -> None:
+    """Store, key, head and notes are those of a moment, and all agree. Only what was exported since does not."""
+    folder, clock = tmp_path / "state", SharedClock()
+    folder.mkdir()
+    store: Any = SqliteStore.open(folder / "store.db", ManualClock())
+    world = await make_world(store, clock)
+    await begin(world, folder)
+    await submit(world, 2)
+    await store.close()
+    shutil.copytree(folder, tmp_path / "copy")
+    store = SqliteStore.open(folder / "store.db", ManualClock())
+    world = await make_world(store, clock)
+    await begin(world, folder)
+    await submit(world, 2)
+    exported = verified(await parts(world)).head
+    assert exported is not None
+    await store.close()
+
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    store = SqliteStore.open(folder / "store.db", ManualClock())
+    world = await make_world(store, clock)
+    await begin(world, folder)
+    assert said(verified(await parts(world))) == ""
+    assert "its end is missing" in said(verified(await parts(world), kept=[exported]))
+    await submit(world, 3)
+    assert "seal 2 is not the one whose head was kept" in said(verified(await parts(world), kept=[exported]))
+    await store.close()
 
 
 async def test_one_that_was_replaced_cannot_go_on_with_the_chain(world: World, tmp_path: Path) -> None:

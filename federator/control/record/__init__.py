@@ -2,7 +2,7 @@
 
 - `records`: the store's rows in memory, and the one way to change them; `decoding` and `job_index` keep that quick.
 - `batches`: many changes as few transactions, each no larger than the store takes. `blob_owners`: who has uploaded which bytes.
-- `chain`: the ledger's lines, linked and signed (`signing`), so that tampering shows.
+- `chain`: the ledger's lines, linked and signed (`signing`), so that tampering shows; `journal` notes those that are not linked yet.
 - `scribe`: a change of status, its event and its line in the ledger, always together.
 - `leadership`: who leads, and until when that counts.
 - `holders`: how much of it each person and team holds; `shares`: how much of a limit they may.

@@ -1,17 +1,19 @@
 """Links the lines of the ledger, a moment after they are written: see `federator.model.ledger`.
 
 Only the leader does, in transactions of its term that compare the chain's state: of two that believe to lead one wins, and the other's seal is not written.
-Lines that were committed when a leader fell are found by its successor, near the end of the ledger.
+Lines that were committed when a leader fell are found by its successor, near the end of the ledger. What is sealed is what was committed, not what the store
+has by then: the leader remembers each line until it is sealed, and notes it beside the store (`journal`), so one that is removed or changed meanwhile is found.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from federator.control.record.journal import Note
 from federator.control.record.records import Changes, Records
 from federator.control.record.signing import Signer
 from federator.kernel.clock import Clock
@@ -24,6 +26,8 @@ LINES = 200
 """Most lines of one seal."""
 EVERY_S = 1.0
 """Real seconds between two seals while lines are written."""
+LOOKED_THROUGH = 1000
+"""Seals in which a line that was noted and not known to be sealed is looked for, at most: a successor seals those first."""
 PAGE = 1000
 LEDGER = "ledger/"
 
@@ -47,18 +51,22 @@ class Chain:
     async def begin(self) -> None:
         """Find what is not in it yet. Called once, by who leads, when all is read and before anything is written."""
         signed, state = self._signer.last, self.state
+        notes = await asyncio.to_thread(self._signer.journal.read)
         if signed is not None and signed.number > state.number:
             await asyncio.to_thread(self._signer.set_aside)
+            notes = []  # their end is missing with the seals before them: the head that is put aside tells of it
             log.error(
                 "the ledger ends at seal %d, and this dispatcher has signed seal %d: it was rolled back or its end was removed",
                 state.number,
                 signed.number,
             )
         self.missing = await asyncio.to_thread(self._signer.aside)
+        self._pending = await self._noted(notes)
         if state.number == 0:
             self._begins = await self._all_there_is()
         else:
             await self._find_unsealed(state)
+        await asyncio.to_thread(self._signer.journal.renew, state.number, self._pending.values())
         self._records.subscribe(self._hear)
         self.begun = True
 
@@ -78,6 +86,7 @@ class Chain:
             for row in changes.rows.values():
                 if isinstance(row, Seal):
                     await asyncio.to_thread(self._signer.keep, Head(row.number, row.head))
+            self._signer.journal.shorten(self.state.number, self._pending.values())
 
     def signed(self, state: LedgerState) -> LedgerState:
         """A state in which more is dropped, with our word for it."""
@@ -109,19 +118,47 @@ class Chain:
         return changes
 
     def _hear(self, changes: Changes) -> None:
-        for row in changes.rows.values():
-            if isinstance(row, LedgerEntry):
-                self._note(msgspec.to_builtins(row))
+        written = [
+            _named(msgspec.to_builtins(row)) for row in changes.rows.values() if isinstance(row, LedgerEntry)
+        ]
+        if written:
+            self._pending |= {line.id: line for line in written}
+            self._signer.journal.add(self.state.number, written)
 
-    def _note(self, line: dict[str, Any]) -> None:
-        self._pending[line["id"]] = SealedLine(line["id"], line_hash(line), line["at"])
+    async def _noted(self, notes: Sequence[Note]) -> dict[str, SealedLine]:
+        """Lines that this dispatcher has written and nobody has sealed. Whether the store still has them does not matter: what is missing there is sealed as it was."""
+        left = {line.id: line for note in notes for line in note.lines}
+        if not left:
+            return left
+        state, first = self.state, min(note.number for note in notes) + 1
+        if first < state.first:
+            log.error(
+                "%d lines were noted before the ledger's beginning was dropped; they are not compared",
+                len(left),
+            )
+            return {}
+        for number in range(first, min(state.number, first + LOOKED_THROUGH) + 1):
+            seal = await self.seal_of(number)
+            for line in seal.lines if seal is not None else ():
+                left.pop(line.id, None)
+            if not left:
+                break
+        return left
 
     async def _all_there_is(self) -> tuple[str, int]:
-        """The last line there is, and how many: they are from before there was a chain."""
-        last, count = "", 0
+        """The last line there is that nobody has noted, and how many: they are from before there was a chain. The others come into it."""
+        last, count, first = "", 0, min(self._pending, default="")
         async for line in self._lines(None):
-            last, count = line["id"], count + 1
+            if first and line["id"] >= first:
+                self._find(line)
+            else:
+                last, count = line["id"], count + 1
         return last, count
+
+    def _find(self, line: dict[str, Any]) -> None:
+        """A line in the store that is not sealed. Where it is noted, the note counts."""
+        found = _named(line)
+        self._pending.setdefault(found.id, found)
 
     async def _find_unsealed(self, state: LedgerState) -> None:
         """Lines that were committed and not sealed, among those that are young enough."""
@@ -140,7 +177,7 @@ class Chain:
         first = min(sealed, default=None)
         async for line in self._lines(f"{LEDGER}{first}" if first else None):
             if line["id"] not in sealed and line["id"] > state.before:
-                self._note(line)
+                self._find(line)
 
     async def seal_of(self, number: int) -> Seal | None:
         """The seal of that number, if it is in the store."""
@@ -196,6 +233,11 @@ class Chain:
                 yield Part(seal=seal)
         async for line in ahead.rest():
             yield Part(line=line)
+
+
+def _named(line: dict[str, Any]) -> SealedLine:
+    """As a seal names it."""
+    return SealedLine(line["id"], line_hash(line), line["at"])
 
 
 class _Ahead:

@@ -7,10 +7,12 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from federator.control.record.journal import Journal
 from federator.model.ledger import Head
 
 KEY_FILE = "ledger.key"
 HEAD_FILE = "ledger.head"
+NOTES_FILE = "ledger.unsealed"
 
 
 class Signer:
@@ -22,6 +24,8 @@ class Signer:
         self.public = self._key.public_key().public_bytes_raw().hex()
         self.last: Head | None = None if folder is None else _head_in(folder / HEAD_FILE)
         """The newest head that it has signed."""
+        self.journal = Journal(None if folder is None else folder / NOTES_FILE)
+        """Lines that are committed and that it has not sealed yet."""
 
     def sign(self, message: bytes) -> str:
         """The signature, in hex."""
