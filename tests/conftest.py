@@ -23,6 +23,7 @@ REAL = (
     "federation/",
     "attacks/kube/",
     "attacks/slurm/",
+    "attacks/test_endless_output.py",
     "attacks/test_processes_apart.py",
     "docs/test_walkthroughs.py",
 )

@@ -20,7 +20,7 @@ from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
 from federator.wire.link import JoinRequest
-from federator_agent import clearing, images, nvml
+from federator_agent import clearing, excerpts, images, nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lending import lent_hosts
 from federator_agent.core.state import Phase, State, restore
@@ -209,7 +209,7 @@ def check(options: argparse.Namespace) -> int:
         )
     failures = [
         *_check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_images(settings),
-        *_check_slurm(settings), _check_shim(settings), _check_dispatcher(settings, options),
+        *_check_slurm(settings), _check_shim(settings), *_check_disk(settings), _check_dispatcher(settings, options),
     ]  # fmt: skip
     for failure in failures:
         _say(failure if failure.startswith(_NO_FAILURE) else f"FAIL  {failure}")
@@ -279,6 +279,15 @@ def _check_shim(settings: AgentSettings) -> str:
     if code != _CHECK_CODE:
         return f"a process that exits with {_CHECK_CODE} was seen to exit with {code}; is util-linux (setsid) installed?"
     return f"ok    processes can be started and followed, state in {settings.state_dir}"
+
+
+def _check_disk(settings: AgentSettings) -> list[str]:
+    """Whether a job that writes without end fills the disk of its site."""
+    folder = settings.slurm.shared_dir if settings.slurm else settings.state_dir
+    why = excerpts.lacking(folder) if folder.is_dir() else ""
+    if not why:
+        return []
+    return [f"WARN  the log of a job takes as much of {folder} as the job writes: {why}; set a quota there"]
 
 
 async def _run_once(directory: Path, environment: dict[str, str]) -> int | None:

@@ -73,6 +73,7 @@ class Hands:
             if record.phase is Phase.RUNNING and (spec := self._around.spool.spec(record.entry.spec_hash)):
                 self._save(record, spec)
         self._spawn(self.logs.run())
+        self._spawn(self.logs.bound())
         self._spawn(self._runtime.observe())
 
     def _keep_renewal(self, boot_s: float) -> None:

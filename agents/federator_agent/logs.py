@@ -2,24 +2,24 @@
 
 The length that the dispatcher answers is the truth: after a cut, a restart of either side, or a copy that lost its tail, the
 next chunk begins there. Of a log that is over the dispatcher's limit the beginning is sent while it grows, and the end once it is over, with a
-line in between that says how much is left out. Files stay on disk until the placement is acknowledged; when all of them together outgrow the limit,
-the oldest of ended placements go first.
+line in between that says how much is left out. What is not sent does not stay on the disk either. Files stay until the placement is acknowledged; when all
+of them together outgrow the limit, the oldest of ended placements go first.
 """
 
 import asyncio
 import logging
-import os
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError
+from federator_agent.excerpts import BLOCK_BYTES, MOST_BYTES, Excerpt
 from federator_agent.link import Bulk
-from federator_agent.opening import opened
 
-CHUNK_BYTES = 2**20
-HEAD = 3 / 4
-"""Part of the limit that is for the beginning of a log; the rest is for its end."""
+FIRST_BYTES = 2**16
+"""Most that is sent before the dispatcher has said how much it keeps."""
 LOOK_EVERY_S = 0.25
 """How often (real seconds) growing logs are looked at while anything runs."""
+SHORTEN_EVERY_S = 1.0
+"""How often (real seconds) it is looked how much disk they take."""
 KEEP_BYTES = 4 * 2**30
 """Most that logs of ended placements may take before the oldest are dropped."""
 MAX_STALLS = 3
@@ -35,46 +35,21 @@ class Upload:
     def __init__(self, path: Path, sent: int | None) -> None:
         self.path = path
         self.sent = sent
-        self.most = 0
-        """How much the dispatcher keeps, in bytes; 0: it has not said."""
-        self.over = False
-        """Whether it grows no more."""
+        self.excerpt = Excerpt(path.parents[1], path)
+        """What of it is sent, and stays on the disk."""
+        self.told = False
+        """Whether the dispatcher has said how much of it is kept."""
         self.refused = False
+        self.whole = False
+        """Whether its middle cannot be given back."""
         self.stalls = 0
         self.lock = asyncio.Lock()
 
     def pending(self) -> bool:
-        """Whether the dispatcher's copy is shorter than the file, or may be."""
+        """Whether the dispatcher's copy is shorter than it is to be, or may be. Raises `OSError`."""
         if self.refused or not self.path.exists():
             return False
-        return self.sent is None or self.sent < self._wanted(self.path.stat().st_size)
-
-    def chunk(self) -> bytes:
-        """What comes next in the dispatcher's copy. Of a log that is over and too long, its end follows its beginning."""
-        at = self.sent or 0
-        with opened(self.path.parents[1], self.path) as file:
-            size = file.seek(0, os.SEEK_END)
-            end, skipped = min(at + CHUNK_BYTES, self._wanted(size)), 0
-            if self.over and 0 < self.most < size:
-                if at < self._head:
-                    end = min(end, self._head)
-                else:
-                    skipped = size - self.most
-                    said = f"\n[… {skipped / 2**20:.1f} MiB of this log left out …]\n".encode()
-                    if at < self._head + len(said):
-                        return said[at - self._head :]
-            file.seek(at + skipped)
-            return file.read(max(0, end - at))
-
-    def _wanted(self, size: int) -> int:
-        """How long the dispatcher's copy is to be for now."""
-        if not self.most:
-            return size
-        return min(size, self.most if self.over else self._head)
-
-    @property
-    def _head(self) -> int:
-        return int(self.most * HEAD)
+        return self.sent is None or self.sent < self.excerpt.length()
 
 
 class LogUploads:
@@ -100,18 +75,26 @@ class LogUploads:
         while True:
             await self._any.wait()
             for key, upload in list(self._uploads.items()):
-                if upload.pending() and not upload.lock.locked():
+                if not upload.lock.locked():
                     await self._send(key, upload, once=True)
             if not self._uploads:
                 self._any.clear()
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def bound(self) -> None:
+        """Give back the middle of logs that grow without end, for ever. Beside `run`, which waits for the dispatcher while that is away."""
+        while True:
+            await self._any.wait()
+            await asyncio.to_thread(_shorten, list(self._uploads.items()))
+            await asyncio.sleep(SHORTEN_EVERY_S)
 
     async def finish(self, placement: str) -> str:
         """Upload the rest of a placement's logs, which no longer grow, however long that takes; what was not kept, in words."""
         notes = []
         for key in [key for key in self._uploads if key[0] == placement]:
             upload = self._uploads[key]
-            upload.over = True
+            await asyncio.to_thread(_shorten, [(key, upload)])
+            upload.excerpt.over = True
             await self._send(key, upload, once=False)
             if upload.refused or not upload.path.exists():
                 notes.append(f"the log of rank {key[1]} is incomplete")
@@ -120,30 +103,32 @@ class LogUploads:
 
     async def _send(self, key: Key, upload: Upload, *, once: bool) -> None:
         async with upload.lock:
-            while upload.pending():
-                try:
+            try:
+                while upload.pending():
                     await self._send_chunk(key, upload)
-                except (FederatorError, OSError) as error:
-                    log.warning("log of %s rank %d: %s", *key, error)
-                    upload.refused = True
-                if once:
-                    return
+                    if once:
+                        return
+            except (FederatorError, OSError) as error:
+                log.warning("log of %s rank %d: %s", *key, error)
+                upload.refused = True
 
     async def _send_chunk(self, key: Key, upload: Upload) -> None:
         """Send the next chunk, or nothing when only the length is asked for."""
         data = b""
         if upload.sent is not None:
-            data = upload.chunk()
+            data = upload.excerpt.chunk(upload.sent)
+            data = data if upload.told else data[:FIRST_BYTES]
         copy = await self._bulk.put_log(*key, upload.sent or 0, data)
         if data and copy.length <= (upload.sent or 0):
             upload.stalls += 1
             upload.refused = upload.stalls > MAX_STALLS
-        upload.sent, upload.most = copy.length, copy.most
+        upload.sent, upload.excerpt.most, upload.told = copy.length, copy.most or MOST_BYTES, True
 
     def drop_oldest(self, ended: list[Path]) -> None:
         """Keep the logs of ended placements within the limit: the oldest are cut to nothing. `ended`: their directories."""
         files = [file for path in ended for file in path.glob("rank-*/log")]
-        sizes = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in files)
+        found = ((file.stat(), file) for file in files)
+        sizes = sorted((each.st_mtime, each.st_blocks * BLOCK_BYTES, file) for each, file in found)
         over = sum(size for _, size, _ in sizes) - KEEP_BYTES
         for _, size, file in sizes:
             if over <= 0:
@@ -151,3 +136,15 @@ class LogUploads:
             log.warning("dropping %s: logs that could not be sent take over %d GiB", file, KEEP_BYTES >> 30)
             file.unlink(missing_ok=True)
             over -= size
+
+
+def _shorten(uploads: list[tuple[Key, Upload]]) -> None:
+    for key, upload in uploads:
+        try:
+            if not upload.whole:
+                upload.excerpt.shorten()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.warning("log of %s rank %d takes as much disk as the job writes: %s", *key, error)
+            upload.whole = True

@@ -10,14 +10,14 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-_NO_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO})
-"""What the system says of a link, of one on the way, and of a socket."""
+_NO_FILE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+"""What the system says of a link, of one on the way, of a socket, and of a folder that is to be changed."""
 
 
-def opened(root: Path, path: Path) -> BinaryIO:
-    """A plain file below a directory. `root` itself may be a link. Raises `FileNotFoundError` for anything else that may be there, and `OSError`."""
+def opened(root: Path, path: Path, *, writable: bool = False) -> BinaryIO:
+    """A plain file below a directory, to be read, or changed too. `root` itself may be a link. Raises `FileNotFoundError` for anything else that may be there, and `OSError`."""
     try:
-        file = _opened(root, path.relative_to(root).parts)
+        file = _opened(root, path.relative_to(root).parts, os.O_RDWR if writable else os.O_RDONLY)
     except ValueError:
         raise FileNotFoundError(errno.ENOENT, f"is not below {root}", str(path)) from None
     except OSError as error:
@@ -25,7 +25,7 @@ def opened(root: Path, path: Path) -> BinaryIO:
             raise FileNotFoundError(errno.ENOENT, "is no plain file", str(path)) from None
         raise
     if stat.S_ISREG(os.fstat(file).st_mode):
-        return os.fdopen(file, "rb")
+        return os.fdopen(file, "r+b" if writable else "rb")
     os.close(file)
     raise FileNotFoundError(errno.ENOENT, "is no plain file", str(path))
 
@@ -36,15 +36,15 @@ def read(root: Path, path: Path, most_bytes: int) -> bytes:
         return file.read(most_bytes)
 
 
-def _opened(root: Path, parts: tuple[str, ...]) -> int:
+def _opened(root: Path, parts: tuple[str, ...], access: int) -> int:
     if ".." in parts or not parts:
         raise ValueError(parts)
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     for number, part in enumerate(parts, 1):
         # Opening a pipe would wait for who writes to it.
-        kind = os.O_DIRECTORY if number < len(parts) else os.O_NONBLOCK
+        kind = os.O_RDONLY | os.O_DIRECTORY if number < len(parts) else access | os.O_NONBLOCK
         try:
-            below = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=at)
+            below = os.open(part, os.O_NOFOLLOW | kind, dir_fd=at)
         finally:
             os.close(at)
         at = below

@@ -22,6 +22,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives, clearing
 from federator_agent.environment import lasting_environment
+from federator_agent.excerpts import Excerpt
 from federator_agent.link import Bulk
 from federator_agent.local import traces
 from federator_agent.local.confinement import Confinement, Place, shared
@@ -31,6 +32,8 @@ from federator_agent.runtime import StagingError
 from federator_agent.spool import write_durably
 
 SHOW_EVERY_S = 0.25
+SAID_BYTES = 2**24
+"""Most of a set-up's output that is kept and shown."""
 KEEP_SETUPS = 50
 """Set-up trees and work directories that are kept for later placements, each; the least recently used go."""
 log = logging.getLogger("federator_agent.staging")
@@ -193,16 +196,16 @@ def _make_empty(directory: Path) -> None:
 async def _follow(shared: SharedSetup, log_file: Path) -> None:
     """Show the script's output in the placement's log until it is over; raises what the set-up raised."""
     shown = 0
+    said = Excerpt(shared.directory, shared.directory / "log", SAID_BYTES)
     while True:
         await asyncio.wait([shared.task], timeout=SHOW_EVERY_S)
-        over = shared.task.done()
-        source = shared.directory / "log"
-        if source.exists():
-            with source.open("rb") as file:
-                file.seek(shown)
-                data = file.read()
-            shown += len(data)
-            _note(log_file, data)
+        said.over = over = shared.task.done()
+        with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # a file system without holes
+                said.shorten()
+            while shown < said.length() and (data := said.chunk(shown)):
+                _note(log_file, data)
+                shown += len(data)
         if over:
             if shared.task.cancelled():
                 raise StagingError(Cause.SETUP, "the set-up was given up")

@@ -8,7 +8,7 @@ import pytest
 
 from federator.kernel.errors import TooLarge
 from federator.wire.link import LogLength
-from federator_agent import logs
+from federator_agent import excerpts, logs
 from federator_agent.link import Bulk
 from federator_agent.logs import LogUploads
 
@@ -34,7 +34,7 @@ class Copy:
 
 @pytest.fixture
 def copy(monkeypatch: pytest.MonkeyPatch) -> Copy:
-    monkeypatch.setattr(logs, "CHUNK_BYTES", 4)
+    monkeypatch.setattr(excerpts, "CHUNK_BYTES", 4)
     return Copy()
 
 
@@ -86,11 +86,11 @@ async def test_a_refused_log_does_not_hold_up_the_end(copy: Copy, tmp_path: Path
 def test_the_oldest_logs_of_ended_placements_go_first(
     copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "KEEP_BYTES", 15)
+    monkeypatch.setattr(logs, "KEEP_BYTES", 6000)
     for age, name in enumerate(("newest", "middle", "oldest")):
         path = tmp_path / name / "rank-0" / "log"
         path.parent.mkdir(parents=True)
-        path.write_bytes(b"0123456789")
+        path.write_bytes(bytes(4096))
         os.utime(path, (1000 - age, 1000 - age))
     uploads(copy).drop_oldest([tmp_path / name for name in ("newest", "middle", "oldest")])
     assert [(tmp_path / name / "rank-0" / "log").exists() for name in ("newest", "middle", "oldest")] == [
@@ -116,7 +116,7 @@ async def test_of_an_endless_log_the_beginning_and_the_end_are_sent_and_what_is_
     copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it grows no more than the beginning is sent, so that there is room for the end."""
-    monkeypatch.setattr(logs, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(excerpts, "CHUNK_BYTES", 50)
     path = tmp_path / "log"
     path.write_bytes(b"first\n")
     copy.most = 400
