@@ -121,6 +121,11 @@ def site_file() -> str:
         ("`site.yaml` at the agent says what the site is and what of it the federation may use. The site has the last word: "
         "the dispatcher obeys and shows it. What the file does not say about the host is looked up on it."),
         *written("Keys", written_fields.SITE_FILE, written_fields.SITE_FILE_PARTS),
+        "## Whose work",
+        ("Wherever the file names work, the same words do: a queue with all below it (`research/vision`, or `queue:research/vision`), `owner:ada`, `team:vision`, "
+        "and `*` for everybody. What is there for each by such a name goes by the nearest: the owner, then the team, then the longest queue, then `*`. "
+        "A job is of one team at most: the one that its job file names with `team`, else the one by whose right its queue took it. "
+        "What its owner's other teams may do, it may not. Policies of kind `Team` say who is in a team; the dispatcher tells the agent a job's team, as it tells its owner and queue."),
     ])  # fmt: skip
 
 

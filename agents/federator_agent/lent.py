@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 from federator.kernel.errors import Invalid
 from federator.wire import fields
+from federator_agent import whose
 from federator_agent.core.lending import Hours, Lending
 
 LEND_KEYS = ("gpus", "pools", "hours", "timezone", "queues")
@@ -29,7 +30,7 @@ def parse(lend: Mapping[str, object], pools: tuple[str, ...] | None) -> Lending:
         },
         pools=fields.words(lend.get("pools", ()), "$.lend.pools", pool),
         hours=_hours(lend),
-        queues=fields.words(lend.get("queues", ()), "$.lend.queues", fields.queue),
+        queues=whose.names(lend.get("queues", ()), "$.lend.queues"),
     )
 
 

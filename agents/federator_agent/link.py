@@ -29,6 +29,7 @@ from federator.wire.link import (
     OWNER,
     PATH,
     PROTOCOL,
+    TEAM,
     Challenge,
     Desired,
     Heard,
@@ -222,7 +223,9 @@ class Link:
         """Say who calls, and prove it; only then does anything count."""
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
-            hello = msgspec.structs.replace(hello, instance=self._instance, host=self._host, knows=(OWNER,))
+            hello = msgspec.structs.replace(
+                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM)
+            )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
         if isinstance(challenge, Refusal):

@@ -1,7 +1,7 @@
 """Named secrets: a job says `secrets: [wandb]`, and only its site knows what that is.
 
 The site file names for each a file of `NAME=value` lines, or on a Kubernetes site a Secret of the namespace. Values are read when a rank starts and given to it as
-variables: they are in no spec, no report and no log. On a Slurm site the rank's command file, which only its user can read, holds them until the placement is discarded. Who may use which is the site's to say, by queues.
+variables: they are in no spec, no report and no log. On a Slurm site the rank's command file, which only its user can read, holds them until the placement is discarded. Who may use which is the site's to say.
 """
 
 import re
@@ -13,8 +13,9 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator.model.rules import admits_queue
+from federator.model.whose import Whose, in_words, is_among
 from federator.wire import fields
+from federator_agent import whose as naming
 from federator_agent.runtime import StagingError, StagingRefused
 
 KEYS = ("file", "kubernetes", "queues")
@@ -29,7 +30,7 @@ class Secret(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes: str = ""
     """The Secret's name in the namespace of the jobs' pods; each of its keys is a variable."""
     queues: tuple[str, ...] = ()
-    """Whose jobs get it, with all below; empty: all that the site serves."""
+    """Whose jobs get it, as `federator.model.whose` reads it; empty: all that the site serves."""
 
 
 def parse(value: object, path: str, *, kube: bool) -> dict[str, Secret]:
@@ -50,17 +51,18 @@ def _secret(value: object, path: str, *, kube: bool) -> Secret:
         what = "the name of a Secret" if kube else "the path of a file of NAME=value lines"
         raise Invalid(f"needs '{wanted}' alone", field=path, remedy=f"write '{wanted}: …', {what}")
     word = fields.text(given[wanted], f"{path}.{wanted}", limit=1000)
-    queues = fields.words(given.get("queues", ()), f"{path}.queues", fields.queue)
+    queues = naming.names(given.get("queues", ()), f"{path}.queues")
     return Secret(kubernetes=word, queues=queues) if kube else Secret(file=Path(word), queues=queues)
 
 
-def check(known: Mapping[str, Secret], spec: JobSpec, queue: str) -> None:
-    """Before anything is prepared. Raises `StagingRefused` for one that is not here, or not for the job's queue."""
+def check(known: Mapping[str, Secret], spec: JobSpec, whose: Whose) -> None:
+    """Before anything is prepared. Raises `StagingRefused` for one that is not here, or not for such work."""
     for name in spec.secrets or ():
         if name not in known:
             raise StagingRefused(f"this site has no secret {name!r}")
-        if not admits_queue(known[name].queues, queue):
-            raise StagingRefused(f"this site gives the secret {name!r} to other queues than {queue}")
+        given_to = known[name].queues
+        if given_to and not is_among(given_to, whose):
+            raise StagingRefused(f"this site gives the secret {name!r} only to {in_words(given_to)}")
 
 
 def variables(known: Mapping[str, Secret], spec: JobSpec) -> dict[str, str]:

@@ -114,6 +114,7 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
                 ("site", f"{row.name} ({', '.join(filter(None, (row.kind, row.region)))})"),
                 ("runtime", "" if row.age_s is None else RUNTIMES.get(row.runtime, row.runtime)),
                 ("isolation", row.isolation),
+                ("lends to", row.lends_to),
                 ("status", status("DRAINING" if row.draining else row.status)),
                 ("because", row.because),
                 ("empty by", "" if row.drain_by_at is None else when(row.drain_by_at, now)),

@@ -73,6 +73,7 @@ class Board:
             rendezvous=placement.rendezvous,
             form=placement.form,
             owner=job.owner if job and link.OWNER in knows else "",
+            team=job.team if job and link.TEAM in knows else "",
         )
 
     def _follow(self, changes: Written) -> None:

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.kernel.errors import Forbidden
-from federator.model.sites import OWNER
+from federator.model.whose import OWNER
 
 PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 """What people and service accounts may be called."""

@@ -11,6 +11,7 @@ import msgspec
 from federator.model.capacity import Market
 from federator.model.datasets import Moves
 from federator.model.jobs import in_gpus
+from federator.model.whose import Whose
 
 
 class PlacementStatus(StrEnum):
@@ -245,3 +246,10 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     """Which of the spec's forms runs. Agents from before it are never told another than the first: they do not claim `needs.FORMS`."""
     owner: str = ""
     """Whose job it is, so that the site can run it as his own user; empty: not said. Agents that do not ask for it (`Hello.knows`) are not told."""
+    team: str = ""
+    """The team under which the job was admitted; empty: under none, or not said, as with `owner`."""
+
+    @property
+    def whose(self) -> Whose:
+        """Whose work it is, as site files name it."""
+        return Whose(self.queue, self.owner, self.team)

@@ -4,7 +4,6 @@ A site is a member cluster; a member is one host of it with an agent of its own.
 what was last heard (`SiteReport`, in memory): a report is telemetry with an age and is never restored as if it were fresh.
 """
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -118,7 +117,7 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     local_work: tuple[LocalWork, ...] = ()
     labels: dict[str, str] = {}
     lends_to: tuple[str, ...] = ()
-    """Queue paths (with all below them) that the site serves; empty: all."""
+    """Whose work the site takes, as `model.whose` reads it, queues without a prefix; empty: everybody's."""
     paused: bool = False
     health: str = "ok"
     """Anything else closes the site to new work."""
@@ -137,21 +136,8 @@ class SiteReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     isolation: str = ""
     """How jobs that are processes of its host are kept apart: `users`, `sandbox`, or `shared-trust` for not at all; empty: not said, or others' to say."""
     trusts: tuple[str, ...] = ()
-    """With `shared-trust`: whose work it takes, as `owner:NAME`, `queue:PATH` with all below, or `*`; empty: its administrators'."""
+    """With `shared-trust`: whose work it takes, as `model.whose` reads it; empty: its administrators'."""
 
 
 SHARED_TRUST = "shared-trust"
 """The isolation of a site where nothing stands between jobs."""
-EVERYBODY, OWNER, QUEUE = "*", "owner:", "queue:"
-"""How it says whom it trusts."""
-
-
-def is_trusted(trusts: Iterable[str], owner: str, queue: str) -> bool:
-    """Whether work of that owner, in that queue, is among what a site without isolation takes."""
-    for each in trusts:
-        if each in (EVERYBODY, f"{OWNER}{owner}"):
-            return True
-        path = each.removeprefix(QUEUE)
-        if path != each and (queue == path or queue.startswith(f"{path}/")):
-            return True
-    return False

@@ -11,6 +11,7 @@ import msgspec
 from federator.model.capacity import Market, Offer, Shape
 from federator.model.jobs import APART, ON_ONE_HOST, Form, Input, Resources, in_gpus, longest_s
 from federator.model.rules import Rule
+from federator.model.whose import Whose
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -21,6 +22,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     queue: str
     owner: str
+    team: str = ""
+    """The team under which it was admitted; empty: under none."""
     submitted_at: float
     priority: int = 50
     nodes: int = 1
@@ -122,6 +125,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of one whose nodes are all to be on one host: so many. It is planned as one node that asks for all of them."""
 
     @property
+    def whose(self) -> Whose:
+        """Whose work it is, as sites name it."""
+        return Whose(self.queue, self.owner, self.team)
+
+    @property
     def apart(self) -> bool:
         """Whether each node is to be on a host of its own."""
         return self.together == APART and self.nodes > 1
@@ -219,12 +227,13 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     free: tuple[Shape, ...] = ()
     busy: tuple[BusyView, ...] = ()
     lends_to: tuple[str, ...] = ()
+    """It takes only work of these, as `model.whose` reads them; empty: everybody's."""
     abilities: tuple[str, ...] = ()
     """What jobs that need it find there beside hardware."""
     self_fencing: bool = False
     """Its site ends work that is cut off for too long even if its agent is dead."""
     trusts: tuple[str, ...] | None = None
-    """Nothing stands between jobs there, and it takes only work of these: `owner:NAME`, `queue:PATH`, `*`. None: it takes everybody's."""
+    """Nothing stands between jobs there, and it takes only work of these, likewise. None: it takes everybody's."""
     age_s: float = 0.0
     open: bool = True
     closed_because: str = ""

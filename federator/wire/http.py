@@ -242,6 +242,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     """What runs the work there, where it is not the agents themselves: `kube`, `slurm`."""
     isolation: str = ""
     """How jobs that are processes of its hosts are kept apart, and whose are taken where they are not; empty: not said."""
+    lends_to: str = ""
+    """Whose work it takes, in words; empty: everybody's."""
     hosts: tuple[MemberRow, ...] = ()
     """Its members one by one; the number `members` leaves out those that were declared dead."""
 

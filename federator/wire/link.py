@@ -25,8 +25,8 @@ MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
-OWNER = "owner"
-"""A word of `Hello.knows`."""
+OWNER, TEAM = "owner", "team"
+"""Words of `Hello.knows`."""
 LONGEST_NAME = 200
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """A name: what is longer is none."""
@@ -48,7 +48,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """Fields of a desired entry that older agents refuse, and this one reads: `owner`."""
+    """Fields of a desired entry that older agents refuse, and this one reads: `owner`, `team`."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):

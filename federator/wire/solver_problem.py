@@ -51,6 +51,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """Path in the quota tree, such as `research/vision`."""
     owner: str = ""
     """Who submitted it."""
+    team: str = ""
+    """The team under which it was admitted; empty: under none."""
     submitted_at: Moment
     """When."""
     priority: int = 50
@@ -245,13 +247,13 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     busy: tuple[RunningWork, ...] = ()
     """What runs, and when it ends."""
     lends_to_queues: tuple[str, ...] = ()
-    """Queues that may use it; empty: all."""
+    """Whose jobs may use it: a queue with all below it, `owner:NAME`, `team:NAME`; empty: everybody's."""
     abilities: tuple[str, ...] = ()
     """What jobs that need it find there: `images`, `data`, `secret:NAME`."""
     self_fencing: bool = False
     """Whether it ends work that is cut off for too long by itself."""
     trusts: tuple[str, ...] | None = None
-    """Jobs are not kept apart there, and it takes only those of `owner:NAME`, of `queue:PATH` and below, or all (`*`); left out: it takes everybody's."""
+    """Jobs are not kept apart there, and it takes only those of `owner:NAME`, `team:NAME`, `queue:PATH` and below, or all (`*`); left out: it takes everybody's."""
     age_s: Seconds = 0.0
     """How old this knowledge is."""
     open: bool = True

@@ -7,6 +7,7 @@ import pytest
 
 from federator.config import load_settings
 from federator.kernel.clock import SystemClock
+from federator.model.whose import Whose
 from federator.store.etcd_link import read_endpoints
 from federator_agent.config import load
 from federator_agent.core.lending import lent_hosts
@@ -49,8 +50,8 @@ def test_the_site_lends_six_of_its_eight_gpus_to_research_at_night(tmp_path: Pat
     site = load(Path(file), {}).site
     (pool,) = site.pools
     assert sum(len(host.gpus) for host in lent_hosts(site, pool)) == 6
-    assert site.lend.serves("research/vision")
-    assert not site.lend.serves("sales")
+    assert site.lend.serves(Whose("research/vision"))
+    assert not site.lend.serves(Whose("sales"))
     noon_in_zurich = 1_767_265_200.0
     assert not site.lend.open_at(noon_in_zurich)
     assert site.lend.open_at(noon_in_zurich + 12 * 3600)

@@ -152,19 +152,19 @@ def _wishes(job: JobView, at: PoolView | OfferView) -> Iterator[str]:
 
 
 def _lending(job: JobView, at: PoolView) -> Iterator[str]:
-    if at.trusts is not None and not _trusted(job, at.trusts):
+    if at.trusts is not None and not _named(job, at.trusts):
         yield "isolation"
-    if at.lends_to:
-        paths = [
-            at_path for at_path in at.lends_to if job.queue == at_path or job.queue.startswith(at_path + "/")
-        ]
-        if not paths:
-            yield "lending"
+    if at.lends_to and not _named(job, at.lends_to):
+        yield "lending"
 
 
-def _trusted(job: JobView, trusts: tuple[str, ...]) -> bool:
-    above = {f"queue:{job.queue.rsplit('/', n)[0]}" for n in range(1, job.queue.count("/") + 1)}
-    return bool({"*", f"owner:{job.owner}", f"queue:{job.queue}", *above} & set(trusts))
+def _named(job: JobView, names: tuple[str, ...]) -> bool:
+    """Whether a site's word means the job: everything that could be written of it is written out."""
+    queues = {job.queue.rsplit("/", n)[0] for n in range(job.queue.count("/") + 1)}
+    of_team = {f"team:{job.team}"} if job.team else set()
+    return bool(
+        {"*", f"owner:{job.owner}", *of_team, *queues, *(f"queue:{path}" for path in queues)} & set(names)
+    )
 
 
 def _policies(problem: Problem, job: JobView, at: PoolView | OfferView) -> Iterator[str]:

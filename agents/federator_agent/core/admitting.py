@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import DesiredEntry, Order, PlacementStatus
-from federator.model.sites import is_trusted
+from federator.model.whose import in_words, is_among
 from federator_agent.core import ending, fencing
 from federator_agent.core.draft import Draft
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
@@ -49,9 +49,9 @@ def _kept_from(draft: Draft, entry: DesiredEntry) -> str:
     site, trusts = draft.state.site, draft.state.trusts
     if site.lend.pools and entry.pool not in site.lend.pools:
         return f"the site does not lend its pool {entry.pool}"
-    if not site.lend.serves(entry.queue):
-        return f"the site does not lend to the queue {entry.queue}"
-    if trusts and entry.owner and not is_trusted(trusts, entry.owner, entry.queue):
+    if not site.lend.serves(entry.whose):
+        return f"the site lends only to {in_words(site.lend.queues)}"
+    if trusts and entry.owner and not is_among(trusts, entry.whose):
         return f"this site runs work without isolation, and does not trust {entry.owner}"
     if not site.lend.open_at(draft.now.at):
         return "the site does not lend at this hour"

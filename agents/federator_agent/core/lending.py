@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources, cuts_of, in_gpus
 from federator.model.sites import LocalWork
+from federator.model.whose import Whose, is_among
 
 SHARED_POOL = "{}-shared"
 """The name of the pool that the shared GPUs of a pool make."""
@@ -140,18 +141,15 @@ class Lending(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[str, ...] = ()
     hours: Hours | None = None
     queues: tuple[str, ...] = ()
+    """Whose work is taken, as `federator.model.whose` reads it; empty: everybody's."""
 
     def open_at(self, at: float) -> bool:
         """Whether anything is lent at that instant."""
         return self.hours is None or self.hours.contains(at)
 
-    def serves(self, queue: str) -> bool:
-        """Whether the site works for that queue: a queue that is named stands for all below it."""
-        return (
-            not queue
-            or not self.queues
-            or any(queue == lent or queue.startswith(f"{lent}/") for lent in self.queues)
-        )
+    def serves(self, whose: Whose) -> bool:
+        """Whether the site takes that work. A dispatcher that does not say whose it is is not refused."""
+        return not whose.queue or not self.queues or is_among(self.queues, whose)
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):

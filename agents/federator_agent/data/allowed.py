@@ -1,4 +1,4 @@
-"""Which addresses jobs may name: the site's credentials fetch for whoever names one, so the site may say which, and to which queues.
+"""Which addresses jobs may name: the site's credentials fetch for whoever names one, so the site may say which, and to whose jobs.
 
 Without a word of it, every job may name every address, but for two. The agent's own folder is nobody's to name, even where the site names a folder above it.
 And where jobs are kept apart from the agent, nothing is saved to files that the site has not named: the agent writes them with rights that no job has. Inputs that
@@ -16,16 +16,17 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
-from federator.model.rules import admits_queue
+from federator.model.whose import Whose, is_among
 from federator.wire import fields
 from federator.wire.inputs import read_uri
+from federator_agent import whose as naming
 from federator_agent.runtime import StagingRefused
 
 KEYS = ("address", "queues")
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """An address, with all below it, and the queues whose jobs may name it, with all below them; none: all that the site serves."""
+    """An address, with all below it, and whose jobs may name it, as `federator.model.whose` reads it; empty: all that the site serves."""
 
     address: str
     queues: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ def _allowed(value: object, path: str) -> Allowed:
     fields.known_only(given, path, KEYS)
     if "address" not in given:
         raise Invalid("is missing", field=f"{path}.address", remedy="write for example s3://genomics")
-    queues = fields.words(given.get("queues", ()), f"{path}.queues", fields.queue)
+    queues = naming.names(given.get("queues", ()), f"{path}.queues")
     return Allowed(read_uri(given["address"], f"{path}.address"), queues)
 
 
@@ -57,16 +58,16 @@ class DataRules(NamedTuple):
     own: tuple[Path, ...] = ()
     apart: bool = False
 
-    def check(self, spec: JobSpec, queue: str) -> None:
-        """Before anything is fetched, and whatever is put afterwards. Raises `StagingRefused` for an address that is not the queue's."""
+    def check(self, spec: JobSpec, whose: Whose) -> None:
+        """Before anything is fetched, and whatever is put afterwards. Raises `StagingRefused` for an address that such work may not name."""
         inputs = [each.uri for each in spec.inputs or ()]
         saved = spec.checkpoint.uri if spec.checkpoint and spec.checkpoint.uri else ""
-        mine = of_queue(self.allowed, queue)
+        mine = addresses_of(self.allowed, whose)
         for uri in [*inputs, saved] if saved else inputs:
             if any(_overlaps(uri, own) for own in self.own):
                 raise StagingRefused(f"{uri} is the agent's own; no job may name it")
             if mine is not None and not any(below(uri, address) for address in mine):
-                raise StagingRefused(f"this site moves no data of {uri} for the queue {queue}")
+                raise StagingRefused(f"this site moves no data of {uri} for {whose.shown}")
         if mine is None and self.apart and urlsplit(saved).scheme == "file":
             raise StagingRefused(
                 f"this site saves nothing to {saved}: its data_addresses name no files for checkpoints"
@@ -82,11 +83,11 @@ def _overlaps(uri: str, own: Path) -> bool:
     return _within(path, folder) or _within(folder, path)
 
 
-def of_queue(allowed: Sequence[Allowed] | None, queue: str) -> tuple[str, ...] | None:
-    """What jobs of a queue may name; None: everything."""
+def addresses_of(allowed: Sequence[Allowed] | None, whose: Whose) -> tuple[str, ...] | None:
+    """What such work may name; None: everything."""
     if allowed is None:
         return None
-    return tuple(each.address for each in allowed if admits_queue(each.queues, queue))
+    return tuple(each.address for each in allowed if not each.queues or is_among(each.queues, whose))
 
 
 def below(uri: str, address: str) -> bool:

@@ -13,8 +13,9 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Permanent, Transient
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator.model.whose import Whose
 from federator_agent.core.state import Record
-from federator_agent.data.allowed import Allowed, DataRules, of_queue
+from federator_agent.data.allowed import Allowed, DataRules, addresses_of
 from federator_agent.data.checkpoints import Checkpoints, Kept
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
@@ -101,13 +102,13 @@ class Carrier:
 
     # Before it runs ------------------------------------------------------------------------------------------------
 
-    def check(self, spec: JobSpec, queue: str) -> None:
+    def check(self, spec: JobSpec, whose: Whose) -> None:
         """Whether this site moves a job's data. Raises `StagingRefused`."""
-        self._rules.check(spec, queue)
+        self._rules.check(spec, whose)
 
     def load_of(self, record: Record, spec: JobSpec) -> Load:
-        """What is moved for a placement, by the rules of this site for its queue."""
-        rules = WebRules(self._networks, of_queue(self._rules.allowed, record.entry.queue))
+        """What is moved for a placement, by the rules of this site for such work."""
+        rules = WebRules(self._networks, addresses_of(self._rules.allowed, record.entry.whose))
         return msgspec.structs.replace(load_of(record, spec), web=rules)
 
     async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:

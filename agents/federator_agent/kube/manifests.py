@@ -125,7 +125,7 @@ def pod(
         inner |= {"hostname": pod_name(entry.placement, rank), "subdomain": entry.placement}
     if settings.priority_class:
         inner["priorityClassName"] = settings.priority_class
-    if account := settings.account(entry.queue):
+    if account := settings.account(entry.whose):
         inner["serviceAccountName"] = account
     if entry.max_duration_s is not None:
         bound_s = entry.max_duration_s + entry.grace_s + settings.start_within_s + STAGING_ALLOWANCE_S

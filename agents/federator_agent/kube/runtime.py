@@ -133,8 +133,8 @@ class KubeRuntime:
 
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Pods, all of them on nodes, each with its work directory, set up and waiting."""
-        secrets.check(self._around.secrets, spec, record.entry.queue)
-        self._around.carrier.check(spec, record.entry.queue)
+        secrets.check(self._around.secrets, spec, record.entry.whose)
+        self._around.carrier.check(spec, record.entry.whose)
         if self._settings.data is None and DATA in needs_of(spec):
             raise StagingRefused("this site cannot bring data to its pods: its site file has no kube.data")
         return await self._preparing.prepare(record, spec, setting_up)

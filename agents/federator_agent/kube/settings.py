@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.whose import Whose
 from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, read_accelerators, read_model
+from federator_agent import whose as naming
 from federator_agent.kube.security import NOBODY
-from federator_agent.queues import of_queue
-from federator_agent.queues import read as read_queues
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -88,7 +88,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""
     """Of the jobs' pods; they are given no token in any case."""
     service_accounts: dict[str, str] = {}
-    """By queue of the federation, instead of `service_account`."""
+    """By whose work it is, as `federator_agent.whose` reads it, instead of `service_account`."""
     priority_class: str = ""
     tolerations: tuple[dict[str, str], ...] = ()
     start_within_s: float = 300.0
@@ -102,9 +102,9 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
     kueue_queue: str = ""
     """Put pods under this local queue of Kueue, a gang as one group. Never tried on a real Kueue."""
 
-    def account(self, queue: str) -> str:
-        """The service account of a queue's pods; empty: the namespace's own."""
-        return of_queue(self.service_accounts, queue) or self.service_account
+    def account(self, whose: Whose) -> str:
+        """The service account of such pods; empty: the namespace's own."""
+        return naming.said_of(self.service_accounts, whose) or self.service_account
 
 
 def parse(value: Mapping[str, object], path: str) -> KubeSettings:
@@ -132,7 +132,7 @@ def parse(value: Mapping[str, object], path: str) -> KubeSettings:
         tolerations=_tolerations(value.get("tolerations", []), f"{path}.tolerations"),
         start_within_s=fields.duration_s(value.get("start_within", "5m"), f"{path}.start_within", low_s=1.0),
         run_as=_run_as(value["run_as"], f"{path}.run_as") if "run_as" in value else NOBODY,
-        service_accounts=read_queues(value.get("service_accounts", {}), f"{path}.service_accounts", _label),
+        service_accounts=naming.read(value.get("service_accounts", {}), f"{path}.service_accounts", _label),
         pools=parsed,
         data=_data(fields.mapping(value["data"], f"{path}.data"), f"{path}.data")
         if "data" in value

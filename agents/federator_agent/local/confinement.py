@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid
+from federator.model.whose import in_words
 from federator_agent import clearing
 from federator_agent.local import cgroups, nodes
 from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
@@ -108,7 +109,8 @@ class Confinement:
                 return f"users: jobs run as users of their own ({mapped}others as one of {first}-{last}), each in namespaces of its own"
             case Mode.SANDBOX:
                 return "sandbox: jobs run as this user, each in namespaces of its own"
-        whose = ", ".join(self.isolation.trusts) or "the administrators of the federation and of the site"
+        trusts = self.isolation.trusts
+        whose = in_words(trusts) if trusts else "the administrators of the federation and of the site"
         return f"shared-trust ({self.why}): any job can read this agent's key and alter other jobs, so only work of these is taken: {whose}"
 
     def describe_limits(self) -> str:

@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.sites import EVERYBODY, OWNER, QUEUE, SHARED_TRUST
+from federator.model.sites import SHARED_TRUST
+from federator.model.whose import EVERYBODY
 from federator.wire import fields
+from federator_agent import whose as naming
 
 KEYS = ("mode", "users", "range", "shared", "processes", "limits", "trusts")
 VARIABLE = "FEDERATOR_ISOLATION"
@@ -62,7 +64,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     limits: bool = True
     """Whether each rank has a control group of its own, where the agent may make some."""
     trusts: tuple[str, ...] = ()
-    """With `shared-trust`: whose work is taken, as `owner:NAME`, `queue:PATH` or `*`. Empty: that of the federation's and the site's administrators."""
+    """With `shared-trust`: whose work is taken, as `federator.model.whose` reads it. Empty: that of the federation's and the site's administrators."""
 
 
 TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,), limits=False)
@@ -93,7 +95,7 @@ def parse(value: object, path: str) -> Isolation:
         shared=fields.words(given.get("shared", ()), f"{path}.shared", _folder),
         processes=fields.whole(given.get("processes", 16_384), f"{path}.processes", low=16, high=4_194_304),
         limits=fields.truth(given.get("limits", True), f"{path}.limits"),
-        trusts=fields.words(given.get("trusts", ()), f"{path}.trusts", _trusted),
+        trusts=naming.names(given.get("trusts", ()), f"{path}.trusts"),
     )
     if len(isolation.trusts) > MAX_TRUSTS:
         raise Invalid(f"has more than {MAX_TRUSTS} entries", field=f"{path}.trusts", remedy="name queues")
@@ -132,18 +134,6 @@ def _folder(value: object, path: str) -> str:
             f"{text!r} is not the path of a folder", field=path, remedy="write for example /scratch"
         )
     return text
-
-
-def _trusted(value: object, path: str) -> str:
-    text = fields.text(value, path, limit=200)
-    if text == EVERYBODY:
-        return text
-    if text.startswith(QUEUE):
-        return QUEUE + fields.queue(text.removeprefix(QUEUE), path)
-    if text.startswith(OWNER) and text != OWNER:
-        return text
-    remedy = "write 'owner:NAME', 'queue:PATH', or '*' for everybody"
-    raise Invalid(f"{text!r} names nobody", field=path, remedy=remedy)
 
 
 def account_of(name: str) -> Account:

@@ -66,8 +66,8 @@ class LocalRuntime:
         """The work directory, and what the set-up script makes of it."""
         log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
         environment = setup_environment(self._around.environment, spec, self._around.site)
-        secrets.check(self._around.secrets, spec, record.entry.queue)
-        self._around.carrier.check(spec, record.entry.queue)
+        secrets.check(self._around.secrets, spec, record.entry.whose)
+        self._around.carrier.check(spec, record.entry.whose)
         images.refuse(self._around.images, spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
         load = self._around.carrier.load_of(record, spec)

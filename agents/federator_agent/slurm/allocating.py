@@ -52,7 +52,7 @@ class Allocating:
         _check_duration(record, target)
         _check_parts(record, spec.resources, target)
         together, ranks = spec.placement.together or "", len(record.slots)
-        account = self._cluster.settings.account(record.entry.queue, record.entry.owner)
+        account = self._cluster.settings.account(record.entry.whose)
         options = sbatch_options(record, spec.resources, target, account, together)
         shards = shards_per_node(ranks, spec.resources, target, together)
         script = batch_script(folder.path, ranks, spec.resources, shards)

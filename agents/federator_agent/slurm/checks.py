@@ -8,12 +8,12 @@ import tempfile
 from pathlib import Path
 
 from federator.model.jobs import in_gpus
+from federator.model.whose import EVERYBODY, in_words
 from federator_agent import owning
-from federator_agent.queues import ANY
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
-from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.slurm.settings import Account, SlurmSettings
 
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel")
 
@@ -52,7 +52,9 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
         lines.append(f"ok    pool {pool.name}: {pool.nodes} hosts{gpus}")
     targets = [partition.name for partition in lent_partitions(settings, partitions)]
     return lines + [
-        await _submits(commands, settings, queue, target) for queue in _queues(settings) for target in targets
+        await _submits(commands, whose, account, target)
+        for whose, account in _accounts(settings)
+        for target in targets
     ]
 
 
@@ -92,13 +94,14 @@ def _shared(directory: Path, state_dir: Path) -> str:
         return f"shared_dir {directory}: {error.strerror}; mount it here and on all nodes, and make it writable for this user"
 
 
-def _queues(settings: SlurmSettings) -> list[str]:
-    return [*settings.queues, *(() if ANY in settings.queues else ("",))]
+def _accounts(settings: SlurmSettings) -> list[tuple[str, Account]]:
+    """In whose name jobs are submitted, each with whose jobs these are."""
+    named = [(in_words([name]), each) for name, each in settings.queues.items() if name != EVERYBODY]
+    return [*named, ("all others", settings.queues.get(EVERYBODY, Account()))]
 
 
-async def _submits(commands: Commands, settings: SlurmSettings, queue: str, partition: str) -> str:
-    """Whether Slurm would take a small job of a queue; nothing is submitted."""
-    account = settings.account(queue)
+async def _submits(commands: Commands, whose: str, account: Account, partition: str) -> str:
+    """Whether Slurm would take a small job of theirs; nothing is submitted."""
     options = [
         f"--partition={account.partition or partition}",
         "--ntasks=1",
@@ -108,9 +111,8 @@ async def _submits(commands: Commands, settings: SlurmSettings, queue: str, part
     ]
     for option, value in (("account", account.account), ("qos", account.qos), ("uid", account.user)):
         options += [f"--{option}={value}"] if value else []
-    name = f"queue {queue}" if queue not in ("", ANY) else "other queues"
     try:
         await commands.run("sbatch", "--test-only", *options)
     except (Unreachable, Rejected) as error:
-        return f"{name}, partition {account.partition or partition}: {error.message}; see slurm.queues in the site file"
-    return f"ok    {name}: Slurm takes jobs in partition {account.partition or partition}"
+        return f"{whose}, partition {account.partition or partition}: {error.message}; see slurm.queues in the site file"
+    return f"ok    {whose}: Slurm takes jobs in partition {account.partition or partition}"

@@ -104,8 +104,8 @@ class SlurmRuntime:
         """Stage it into the shared directory, submit its job, and wait for its ranks at the gate."""
         placement = record.entry.placement
         folder = self._folder(placement)
-        secrets.check(self._around.secrets, spec, record.entry.queue)
-        self._around.carrier.check(spec, record.entry.queue)
+        secrets.check(self._around.secrets, spec, record.entry.whose)
+        self._around.carrier.check(spec, record.entry.whose)
         images.refuse(self._around.images, spec)
         users.refuse_nobodys(self._settings, record)
         users.refuse_setup(self._settings, record, spec)

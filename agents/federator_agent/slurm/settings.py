@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.whose import Whose
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators
-from federator_agent.queues import of_queue
-from federator_agent.queues import read as read_queues
+from federator_agent import whose as naming
 
 KEYS = ("shared_dir", "partitions", "gpus", "shared", "queues", "users", "start_within", "conf")
 QUEUE_KEYS = ("account", "qos", "partition", "user")
@@ -29,7 +29,7 @@ class GpuType(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """In whose name the jobs of a queue are submitted; empty: as Slurm decides."""
+    """In whose name some jobs are submitted; empty: as Slurm decides."""
 
     account: str = ""
     qos: str = ""
@@ -51,18 +51,18 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True):
     shared: dict[str, int] = {}
     """By partition: so many GPUs of each node that has shards go to jobs that ask for a part of one, and the others to those that ask for whole ones."""
     queues: dict[str, Account] = {}
-    """By queue of the federation, each with all queues below it, the longest name first; `*`: all others."""
+    """By whose work it is, as `federator_agent.whose` reads it; `*`: all others."""
     users: dict[str, str] = {}
-    """Owners in the federation, each with the account that his jobs run as, whatever their queue."""
+    """Owners in the federation, each with the account that his jobs run as, whatever their queue and team."""
     start_within_s: float = 600.0
     """So long may a job wait in Slurm's queue before the site gives it back to the federation."""
     conf: Path | None = None
     """The slurm.conf of the cluster; None: as Slurm's commands find it."""
 
-    def account(self, queue: str, owner: str = "") -> Account:
-        """In whose name work of that queue, and of that owner, is submitted."""
-        account = of_queue(self.queues, queue) or Account()
-        user = self.users.get(owner)
+    def account(self, whose: Whose) -> Account:
+        """In whose name that work is submitted."""
+        account = naming.said_of(self.queues, whose) or Account()
+        user = self.users.get(whose.owner)
         return account if user is None else msgspec.structs.replace(account, user=user)
 
     @property
@@ -87,7 +87,7 @@ def parse(value: Mapping[str, object], path: str) -> SlurmSettings:
             fields.name(name, f"{path}.shared"): fields.whole(each, f"{path}.shared.{name}", low=0, high=1024)
             for name, each in fields.mapping(value.get("shared", {}), f"{path}.shared").items()
         },
-        queues=read_queues(value.get("queues", {}), f"{path}.queues", _account),
+        queues=naming.read(value.get("queues", {}), f"{path}.queues", _account),
         users={
             owner: _user(name, f"{path}.users.{owner}")
             for owner, name in fields.pairs(value.get("users", {}), f"{path}.users", limit=10_000).items()

@@ -1,4 +1,4 @@
-"""In whose name jobs run, by queue and by owner, where that is another user than the agent's: what is theirs is given to them, and nothing of theirs runs as the agent."""
+"""In whose name jobs run, by queue, team and owner, where that is another user than the agent's: what is theirs is given to them, and nothing of theirs runs as the agent."""
 
 import asyncio
 from pathlib import Path
@@ -12,24 +12,22 @@ from federator_agent.slurm.settings import SlurmSettings
 
 def other_user(settings: SlurmSettings, record: Record) -> str:
     """Who that is; empty: the agent's own user."""
-    return settings.account(record.entry.queue, record.entry.owner).user
+    return settings.account(record.entry.whose).user
 
 
 def refuse_nobodys(settings: SlurmSettings, record: Record) -> None:
     """Where the agent is root so that jobs can be others', it does not run what is nobody's. Raises `StagingRefused`."""
     if settings.maps and not other_user(settings, record):
-        entry = record.entry
-        whose = f" of {entry.owner}" if entry.owner else ""
         raise StagingRefused(
-            f"the site file names no user for jobs{whose} in queue {entry.queue or 'unknown'}, and none runs as the agent's; "
-            "slurm.users names one for each owner, and slurm.queues for each queue"
+            f"the site file names no user for jobs of {record.entry.whose.shown}, and none runs as the agent's; "
+            "slurm.users names one for each owner, and slurm.queues for each queue or team"
         )
 
 
 def refuse_setup(settings: SlurmSettings, record: Record, spec: JobSpec) -> None:
     """A set-up runs beside the agent, as the agent's user, which is root where others are. Raises `StagingRefused`."""
     if spec.setup is not None and (user := other_user(settings, record)):
-        raise StagingRefused(f"jobs of queue {record.entry.queue} run as {user} here, without a set-up")
+        raise StagingRefused(f"jobs of {record.entry.whose.shown} run as {user} here, without a set-up")
 
 
 async def give(settings: SlurmSettings, record: Record, *paths: Path) -> None:

@@ -25,6 +25,7 @@ from federator.model.rules import (
 )
 from federator.model.sites import REVOKED_KEY, SHARED_TRUST, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
+from federator.model.whose import in_words
 from federator.planning.explaining.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
 from federator.planning.rules.periods import period_end, period_start
@@ -77,6 +78,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         because=closed,
         runtime=next((report.runtime for report in reports if report is not None), ""),
         isolation=_isolation(reports, pools),
+        lends_to=_lends_to(pools),
         hosts=hosts,
     )
 
@@ -87,7 +89,13 @@ def _isolation(reports: Iterable[SiteReport | None], pools: Iterable[PoolView]) 
     if SHARED_TRUST not in told:
         return ", ".join(sorted(told))
     trusts = sorted({each for view in pools for each in view.trusts or ()})
-    return f"{SHARED_TRUST}: takes only work of {', '.join(trusts) or 'nobody'}"
+    return f"{SHARED_TRUST}: takes only work of {in_words(trusts)}"
+
+
+def _lends_to(pools: Iterable[PoolView]) -> str:
+    """Empty where some of it is for everybody."""
+    named = [view.lends_to for view in pools]
+    return in_words(sorted({each for lends in named for each in lends})) if named and all(named) else ""
 
 
 def _running(site: Site, records: Records) -> int:

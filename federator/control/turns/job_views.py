@@ -222,6 +222,7 @@ def view_of_job(
         name=job.label,
         queue=job.queue,
         owner=job.owner,
+        team=job.team,
         submitted_at=job.submitted_at,
         priority=job.priority,
         **asked(spec.nodes, spec.resources, spec.placement.together or ""),

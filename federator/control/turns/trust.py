@@ -10,7 +10,7 @@ from federator.model.sites import SHARED_TRUST, SiteReport
 def trusted(
     report: SiteReport, site: str, lease: Lease | None, tokens: Iterable[Token]
 ) -> tuple[str, ...] | None:
-    """Whom it trusts, as `is_trusted` reads it; None: it takes everybody's work.
+    """Whom it trusts, as `model.whose` reads it; None: it takes everybody's work.
 
     A site that names nobody trusts the administrators. A rented machine is the federation's own: it takes what it was rented for, whoever's that is.
     """

@@ -122,8 +122,7 @@ def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> b
 def _likeness(job: JobView, *, with_deadline: bool) -> object:
     """Jobs that differ in nothing that matters here are looked at once."""
     return (
-        job.queue,
-        job.owner,
+        job.whose,
         tuple(sorted(job.labels.items())),
         (job.nodes, job.gpus, job.shared, job.together, job.cpus_milli, job.memory_mib),
         (job.models, job.gpu_memory_mib, job.kinds, job.sites, job.not_sites, job.refused),

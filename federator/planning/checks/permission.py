@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from federator.model.capacity import Market
 from federator.model.jobs import APART
-from federator.model.rules import BurstMode, Effect, Filter, Opening, admits_queue
-from federator.model.sites import is_trusted
+from federator.model.rules import BurstMode, Effect, Filter, Opening
 from federator.model.snapshot import JobView
+from federator.model.whose import is_among
 from federator.planning.checks.ground import (
     PERMISSION,
     TOLERANCE,
@@ -25,16 +25,18 @@ LOOK_S = 7 * 86400.0
 
 
 def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
-    """The job asked for such GPUs and such a place, and the site lends to its queue."""
+    """The job asked for such GPUs and such a place, and the site takes its work."""
     yield from _hardware(job, target)
     yield from _too_long(job, target)
     yield from _whereabouts(job, target)
     if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
         yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
-    if not admits_queue(target.lends_to, job.queue):
-        yield Fault(PERMISSION, f"{target.key} does not lend to {job.queue}")
+    if target.lends_to and not is_among(target.lends_to, job.whose):
+        yield Fault(
+            PERMISSION, f"{target.key} does not lend to {job.queue}, {job.owner}, {job.team or 'no team'}"
+        )
     trusts = target.pool.trusts if target.pool is not None else None
-    if trusts is not None and not is_trusted(trusts, job.owner, job.queue):
+    if trusts is not None and not is_among(trusts, job.whose):
         yield Fault(PERMISSION, f"{target.key} keeps no jobs apart, and does not trust {job.owner}")
     for need in job.needs:
         if need not in (target.pool.abilities if target.pool is not None else RENTED):

@@ -284,10 +284,10 @@ FILTERS: tuple[Test, ...] = (
     Test("refused", "It refused this gang, or did not answer, again and again: it is left alone.", _refused),
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
-    Test("lends-to", "The site lends only to certain queues.", lends_to),
+    Test("lends-to", "The site lends only to certain queues, owners or teams.", lends_to),
     Test(
         "isolation",
-        "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner or queue.",
+        "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner, queue or team.",
         isolation,
     ),
     Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),

@@ -14,7 +14,7 @@ async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
     lines = await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state")
     assert all(line.startswith("ok ") for line in lines), lines
     assert "ok    pool main: 4 hosts, each 8 GPUs A100" in lines
-    assert "ok    other queues: Slurm takes jobs in partition main" in lines
+    assert "ok    all others: Slurm takes jobs in partition main" in lines
 
 
 async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:

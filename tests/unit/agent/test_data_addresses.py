@@ -7,6 +7,7 @@ import pytest
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Checkpoint, Input, JobSpec
+from federator.model.whose import Whose
 from federator_agent import config
 from federator_agent.data.allowed import Allowed, DataRules, parse
 from federator_agent.data.carrier import Carrier
@@ -18,10 +19,10 @@ def reads(*uris: str) -> JobSpec:
 
 
 def test_without_a_word_all_addresses_are_allowed_and_with_an_empty_list_none() -> None:
-    DataRules().check(reads("s3://any/where"), "research")
-    with pytest.raises(StagingRefused, match="s3://any/where for the queue research"):
-        DataRules(()).check(reads("s3://any/where"), "research")
-    DataRules(()).check(JobSpec(name="job", run="x"), "research")
+    DataRules().check(reads("s3://any/where"), Whose("research"))
+    with pytest.raises(StagingRefused, match="s3://any/where for queue research"):
+        DataRules(()).check(reads("s3://any/where"), Whose("research"))
+    DataRules(()).check(JobSpec(name="job", run="x"), Whose("research"))
 
 
 @pytest.mark.parametrize(
@@ -42,23 +43,23 @@ def test_without_a_word_all_addresses_are_allowed_and_with_an_empty_list_none() 
 def test_an_address_is_allowed_by_one_that_it_lies_below(uri: str, *, allowed: bool) -> None:
     known = parse(["s3://data/", "https://host/data"], "$.data_addresses")
     if allowed:
-        DataRules(known).check(reads(uri), "")
+        DataRules(known).check(reads(uri), Whose(""))
     else:
         with pytest.raises(StagingRefused):
-            DataRules(known).check(reads(uri), "")
+            DataRules(known).check(reads(uri), Whose(""))
 
 
 def test_some_are_for_the_jobs_of_some_queues() -> None:
     known = (Allowed("s3://all"), Allowed("s3://ours", ("research/vision",)))
-    DataRules(known).check(reads("s3://all/a", "s3://ours/a"), "research/vision/a")
+    DataRules(known).check(reads("s3://all/a", "s3://ours/a"), Whose("research/vision/a"))
     with pytest.raises(StagingRefused, match="s3://ours/a"):
-        DataRules(known).check(reads("s3://all/a", "s3://ours/a"), "research")
+        DataRules(known).check(reads("s3://all/a", "s3://ours/a"), Whose("research"))
 
 
 def test_what_a_job_saves_counts_as_what_it_reads() -> None:
     spec = JobSpec(name="job", run="x", checkpoint=Checkpoint(uri="s3://others/saved"))
     with pytest.raises(StagingRefused, match="s3://others/saved"):
-        DataRules((Allowed("s3://ours"),)).check(spec, "research")
+        DataRules((Allowed("s3://ours"),)).check(spec, Whose("research"))
 
 
 def test_a_link_out_of_an_allowed_folder_is_refused(tmp_path: Path) -> None:
@@ -67,11 +68,11 @@ def test_a_link_out_of_an_allowed_folder_is_refused(tmp_path: Path) -> None:
     outside.mkdir()
     (inside / "way-out").symlink_to(outside)
     (tmp_path / "way-in").symlink_to(inside)
-    DataRules((Allowed(f"file://{inside}"),)).check(reads(f"file://{inside}/a"), "")
-    DataRules((Allowed(f"file://{tmp_path}/way-in"),)).check(reads(f"file://{tmp_path}/way-in/a"), "")
+    DataRules((Allowed(f"file://{inside}"),)).check(reads(f"file://{inside}/a"), Whose(""))
+    DataRules((Allowed(f"file://{tmp_path}/way-in"),)).check(reads(f"file://{tmp_path}/way-in/a"), Whose(""))
     for uri in (f"file://{inside}/way-out/a", f"file://{outside}"):
         with pytest.raises(StagingRefused):
-            DataRules((Allowed(f"file://{inside}"),)).check(reads(uri), "")
+            DataRules((Allowed(f"file://{inside}"),)).check(reads(uri), Whose(""))
 
 
 def test_the_site_file_says_it_and_the_carrier_holds_it(tmp_path: Path) -> None:
@@ -79,9 +80,9 @@ def test_the_site_file_says_it_and_the_carrier_holds_it(tmp_path: Path) -> None:
     known = config.parse(text, "site.yaml", config.SITE_KEYS, {}).data_addresses
     assert known == (Allowed("s3://all"), Allowed("s3://ours", ("research",)))
     carrier = Carrier(tmp_path, SystemClock(), None, known)
-    carrier.check(reads("s3://ours/a"), "research")
+    carrier.check(reads("s3://ours/a"), Whose("research"))
     with pytest.raises(StagingRefused):
-        carrier.check(reads("s3://ours/a"), "teaching")
+        carrier.check(reads("s3://ours/a"), Whose("teaching"))
     assert config.parse("site: a", "site.yaml", config.SITE_KEYS, {}).data_addresses is None
 
 

@@ -285,7 +285,7 @@ def test_refusals_name_what_the_owner_does_not_lend() -> None:
     night = Hours(18 * 60, 8 * 60)
     noon = 1_760_011_200.0  # 12:00 UTC
     for site, of, fields, word in (
-        (lending(queues=("research",)), JOB, {"queue": "ops/x"}, "queue ops/x"),
+        (lending(queues=("research",)), JOB, {"queue": "ops/x"}, "lends only to queue research"),
         (lending(pools=("other",)), JOB, {}, "lend its pool gpu"),
         (lending(gpus={"gpu": 3}), spec(gpus=4), {}, "no room"),
         (lending(hours=night), JOB, {}, "hour"),

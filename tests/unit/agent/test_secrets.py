@@ -7,6 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
+from federator.model.whose import Whose
 from federator_agent.runtime import StagingError, StagingRefused
 from federator_agent.secrets import Secret, check, parse, variables
 
@@ -44,11 +45,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_one_that_the_site_does_not_have_or_give(tmp_path: Path) -> None:
     known = _known(tmp_path, wandb="")
     with pytest.raises(StagingRefused, match="'hub'"):
-        check(known, SPEC, "research")
+        check(known, SPEC, Whose("research"))
     known["hub"] = Secret(file=tmp_path / "hub", queues=("research/vision",))
-    check(known, SPEC, "research/vision/a")
-    with pytest.raises(StagingRefused, match="other queues than research"):
-        check(known, SPEC, "research")
+    check(known, SPEC, Whose("research/vision/a"))
+    with pytest.raises(StagingRefused, match="only to queue research/vision"):
+        check(known, SPEC, Whose("research"))
 
 
 @pytest.mark.parametrize(

@@ -231,20 +231,27 @@ def test_a_place_that_the_job_wants_in_every_way_passes() -> None:
 
 def test_a_site_lends_to_a_queue_and_those_below_it_only() -> None:
     job = a_job(queue="research/vision")
-    for lends_to, expected in (("research", set()), ("research/vis", {("job-a", 0)})):
+    for lends_to, expected in (
+        ("research", set()),
+        ("research/vis", {("job-a", 0)}),
+        ("team:vision", {("job-a", 0)}),
+    ):
         pool = a_pool(lends_to=(lends_to,))
         assert blamed(a_world([job], [pool]), a_plan(placed(job, pool))) == expected
 
 
 def test_a_site_without_isolation_takes_only_the_work_of_those_whom_it_trusts() -> None:
-    job = a_job(queue="research/vision", owner="ada")
+    job = a_job(queue="research/vision", owner="ada", team="vision")
     for trusts, taken in (
         (None, True),
         (("*",), True),
         (("owner:ada",), True),
         (("queue:research",), True),
+        (("research",), True),
+        (("team:vision",), True),
         ((), False),
-        (("owner:ad", "owner:adam", "queue:research/vis"), False),
+        (("owner:ad", "owner:adam", "owner:vision", "queue:research/vis", "queue:vision"), False),
+        (("team:vis", "team:visions", "team:ada", "team:", "vision"), False),
     ):
         pool = a_pool(trusts=trusts)
         found = blamed(a_world([job], [pool]), a_plan(placed(job, pool)))

@@ -48,7 +48,7 @@ CASES: list[Case] = [
         (),
         "a site with region=eu",
     ),
-    ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to production"),
+    ("lends-to", a_job(), a_pool(lends_to=("production",)), (), "lends only to queue production"),
     (
         "isolation",
         a_job(owner="eve"),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input, JobSpec, Resources
+from federator.model.whose import Whose
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
@@ -119,8 +120,8 @@ def test_the_words_of_the_site_file() -> None:
         "$.kube",
     )
     assert given.run_as is None
-    assert given.account("research/x") == "research"
-    assert given.account("x") == "rest"
+    assert given.account(Whose("research/x")) == "research"
+    assert given.account(Whose("x")) == "rest"
     assert parse({"image": "i"}, "$.kube").run_as == NOBODY
     assert parse({"image": "i", "run_as": 1234}, "$.kube").run_as == 1234
     for wrong in (0, -1, "root", True, 2**31):

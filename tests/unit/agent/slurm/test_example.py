@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from federator.model.whose import Whose
 from federator_agent.config import SITE_KEYS, parse
 
 EXAMPLE = Path(__file__).parents[4] / "agents" / "install" / "slurm" / "site.yaml"
@@ -11,5 +12,5 @@ def test_the_example() -> None:
     settings = parse(EXAMPLE.read_text(), str(EXAMPLE), SITE_KEYS, {})
     assert settings.slurm is not None
     assert settings.slurm.partitions == ("gpu", "cpu")
-    assert settings.slurm.account("research/vision").qos == "low"
-    assert settings.slurm.account("other").account == "guests"
+    assert settings.slurm.account(Whose("research/vision")).qos == "low"
+    assert settings.slurm.account(Whose("other")).account == "guests"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.model.whose import Whose
 from federator_agent.slurm.settings import Account, GpuType, parse
 
 LEAST = {"shared_dir": "/shared/federator"}
@@ -47,8 +48,8 @@ def test_whose_name_a_queue_goes_by() -> None:
         ("research-2", "rest"),
         ("", "rest"),
     ):
-        assert settings.account(queue).account == account
-    assert parse(LEAST, "$.slurm").account("any") == Account()
+        assert settings.account(Whose(queue)).account == account
+    assert parse(LEAST, "$.slurm").account(Whose("any")) == Account()
 
 
 @pytest.mark.parametrize(
@@ -80,9 +81,9 @@ def test_an_owners_own_account_goes_before_that_of_his_queue() -> None:
         "shared_dir": "/s", "users": {"ann@example.org": "ann"}, "queues": {"research/*": {"user": "res", "account": "lab"}},
     }  # fmt: skip
     settings = parse(written, "$.slurm")
-    assert settings.account("research/x", "ann@example.org") == Account(user="ann", account="lab")
-    assert settings.account("research/x", "bob").user == "res"
-    assert settings.account("other", "ann@example.org").user == "ann"
+    assert settings.account(Whose("research/x", "ann@example.org")) == Account(user="ann", account="lab")
+    assert settings.account(Whose("research/x", "bob")).user == "res"
+    assert settings.account(Whose("other", "ann@example.org")).user == "ann"
     assert settings.maps
     assert not parse({"shared_dir": "/s", "queues": {"a": {"qos": "low"}}}, "$.slurm").maps
 
