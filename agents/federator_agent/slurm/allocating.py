@@ -10,11 +10,12 @@ import logging
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobSpec, Resources, cuts_of
+from federator.model.placements import Cause
 from federator_agent.core.state import Record
 from federator_agent.runtime import StagingError, StagingLost, StagingRefused
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
-from federator_agent.slurm.fates import FORGOTTEN, fate
+from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
 from federator_agent.slurm.folder import Folder, Intent
 from federator_agent.slurm.output import WAITING, Job
 from federator_agent.slurm.script import Target, batch_script, sbatch_options, shards_per_node
@@ -117,6 +118,11 @@ class Allocating:
             there = {rank: node for rank, (slurm_job, node) in marks.nodes.items() if slurm_job == job_id}
             if job is None or job.over:
                 raise _vanished(job, folder)
+            if there and job.restarts:
+                await self._cluster.cancel(placement)
+                raise StagingLost(
+                    f"before it began: {fate(None, REQUEUED, killed=False).detail}", Cause.EVICTED
+                )
             if all(slot.rank in there for slot in record.slots):
                 self._cluster.changed()
                 return job_id, there

@@ -12,6 +12,8 @@ KILLED = 137
 TERMINATED = 143
 FORGOTTEN = ""
 """The state of a job that Slurm does not know any more."""
+REQUEUED = "REQUEUED"
+"""Of one that has run, and waits, or has begun again in vain: what had passed the gate is over, and what comes after it finds that."""
 
 
 class Fate(NamedTuple):
@@ -25,6 +27,7 @@ class Fate(NamedTuple):
 _EVICTED = {
     "PREEMPTED": "Slurm preempted its job for other work of the site",
     "REVOKED": "Slurm revoked its job",
+    REQUEUED: "the site put its job back into Slurm's queue",
 }
 _LIMITED = {
     "TIMEOUT": "its job reached Slurm's time limit",

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 QUEUE_COLUMNS = (
-    ("JobID", 20), ("State", 20), ("Reason", 60), ("PreemptTime", 24), ("SubmitTime", 24), ("Name", 140),
+    ("JobID", 20), ("State", 20), ("Reason", 60), ("PreemptTime", 24), ("SubmitTime", 24), ("RestartCnt", 12),
+    ("Name", 140),
 )  # fmt: skip
 QUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in QUEUE_COLUMNS)
 """For `squeue --Format`. Columns of fixed width: nothing that a user writes can shift them."""
@@ -46,6 +47,8 @@ class Job(NamedTuple):
     reason: str = ""
     preempted: bool = False
     submitted_at: float | None = None
+    restarts: int = 0
+    """How often Slurm has put it back into the queue, for whomever. It counts from the moment on in which it begins to end what runs."""
 
     @property
     def over(self) -> bool:
@@ -98,10 +101,11 @@ def read_queue(text: str) -> list[Job]:
         for _, width in QUEUE_COLUMNS:
             words.append(line[at : at + width].strip())
             at += width
-        number, state, reason, preempt_time, submitted, name = words
+        number, state, reason, preempt_time, submitted, restarts, name = words
         if number.isdigit() and state:
             preempted = _time(preempt_time) is not None
-            jobs.append(Job(number, name, state, reason, preempted, _time(submitted)))
+            submitted_at = _time(submitted)
+            jobs.append(Job(number, name, state, reason, preempted, submitted_at, _whole(restarts)))
     return jobs
 
 

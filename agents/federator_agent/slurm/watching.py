@@ -1,7 +1,7 @@
 """Follows a placement whose gate is open: tells of each rank when it begins and how it ends.
 
 Ranks leave marks in files; Slurm knows of the job as a whole. A rank's end is told when its mark is there *and* a later look at the queue shows that Slurm is not just
-ending the job for reasons of its own; the last one only when Slurm says that the job is over, so that nothing of it is left on any node.
+ending the job for reasons of its own; the last one only when Slurm says that the job is over, or waits again, so that nothing of it is left on any node.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from federator.kernel.clock import Clock
 from federator_agent.core.events import Event, RankEnded, RankStarted
 from federator_agent.slurm.cluster import Cluster
-from federator_agent.slurm.fates import FORGOTTEN, Fate, by_itself, fate
+from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, Fate, by_itself, fate
 from federator_agent.slurm.folder import Folder, Marks
-from federator_agent.slurm.output import Job, last_words
+from federator_agent.slurm.output import WAITING, Job, last_words
 from federator_agent.slurm.queue import Look
 
 MARKS_S, FIRST_MARKS_S = 0.5, 0.1
@@ -94,7 +94,7 @@ class Watch:
         if look is None:
             return
         job = next((each for each in look.get(self._placement, ()) if each.id == self.slurm_job), None)
-        if job is None or job.over:
+        if job is None or job.over or job.state in WAITING:
             self._over_since_s = self._over_since_s or now_s
             if ended == self._left or now_s - self._over_since_s > SETTLE_S:
                 state = _state(job) or last_words(self._folder.said()) or FORGOTTEN
@@ -104,7 +104,7 @@ class Watch:
                     self._end(rank, marks, how)
             else:
                 self.hurry()
-        elif ended != self._left and job.state == "RUNNING" and not job.preempted:
+        elif ended != self._left and job.state == "RUNNING" and not (job.preempted or job.restarts):
             told = self._told(marks)
             for rank in sorted(rank for rank in ended if self._seen_s[rank] < look.began_s):
                 self._end(rank, marks, by_itself(marks.ended[rank], told=rank in told))
@@ -126,7 +126,9 @@ class Watch:
 
 
 def _state(job: Job | None) -> str:
-    """Slurm says FAILED of a job that ends by itself when it is preempted, within its grace."""
+    """Slurm says FAILED of a job that ends by itself when it is preempted, within its grace. One that was requeued waits until it is told to go, or fails at what it finds begun."""
     if job is None:
         return ""
+    if job.restarts or job.state in WAITING:
+        return REQUEUED
     return "PREEMPTED" if job.preempted else job.state

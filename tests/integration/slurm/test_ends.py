@@ -91,6 +91,60 @@ async def test_a_job_that_saves_itself_and_exits_well_when_it_is_told_to_go_has_
     assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
 
 
+async def _requeue(slurm: Slurm, job: str, how: str) -> None:
+    """As an operator forces it upon a job that was submitted with `--no-requeue`."""
+    await slurm.command("scontrol", "update", f"jobid={job}", "requeue=1")
+    await slurm.command("scontrol", how, job)
+
+
+@pytest.mark.parametrize("how", ["requeue", "requeuehold"])
+@pytest.mark.parametrize("away", [False, True], ids=["seen", "with-the-agent-away"])
+async def test_a_requeue_that_is_forced_is_an_interruption_at_once_and_runs_nothing_twice(
+    agents: Agents, east: Slurm, tmp_path: Path, how: str, *, away: bool
+) -> None:
+    """Slurm would begin it again after two minutes, or when somebody releases it. The federation knows as soon as nothing of it runs."""
+    agent = await agents.of(east)
+    begun = tmp_path / "begun"
+    await agent.run_job(f'trap "exit 0" TERM; echo >>{begun}; while :; do sleep 0.05; done')
+    await until(begun.exists, "it to run")
+    await agent.is_(RUNNING)
+    job = await agent.job()
+    if away:
+        await agent.kill()
+        await _requeue(east, job, how)
+        await agent.has("PENDING")
+        if how == "requeuehold":
+            await east.command("scontrol", "release", job)
+        await east.command("scontrol", "update", f"jobid={job}", "starttime=now")
+        await agent.has("FAILED")
+        await agent.start()
+    else:
+        await _requeue(east, job, how)
+    end = await agent.ended()
+    assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
+    assert "back into Slurm's queue" in end.detail
+    assert (await agent.jobs())[0].split()[0] == ("FAILED" if away else "PENDING")
+    assert begun.read_text() == "\n"
+
+
+async def test_a_requeue_at_the_gate_runs_nothing(agents: Agents, east: Slurm, tmp_path: Path) -> None:
+    """The agent learns of both at once: that its ranks are there, and that they are not any more."""
+    agent = await agents.of(east)
+    silent, begun = tmp_path / "silent", tmp_path / "begun"
+    agent.replace("squeue", f'while [ -e {silent} ]; do sleep 0.05; done; exec $REAL "$@"')
+    agent.replace("sbatch", f'touch {silent}; exec $REAL "$@"')
+    await agent.run_job(f"touch {begun}")
+    folder = agent.shared / "placements" / agent.id()
+    await until((folder / "at-gate-0").exists, "its rank to come to the gate")
+    await _requeue(east, await agent.job(), "requeuehold")
+    await agent.has("PENDING")
+    silent.unlink()
+    end = await agent.ended()
+    assert (end.status, end.cause) == (LOST, Cause.EVICTED), end
+    await agent.has("CANCELLED")
+    assert not begun.exists()
+
+
 async def test_a_slurmd_that_dies_and_a_time_limit(agents: Agents, east: Slurm) -> None:
     """Slurm takes half a minute over either, and the agent waits with it: a node that does not answer proves nothing."""
     agent = await agents.of(east)

@@ -32,21 +32,26 @@ def test_the_queue() -> None:
 
 
 def test_a_preempted_job_has_its_time() -> None:
-    [job] = read_queue(_line("9", "FAILED", "NonZeroExitCode", "1795256626", "1795256624", "pl-9"))
+    [job] = read_queue(_line("9", "FAILED", "NonZeroExitCode", "1795256626", "1795256624", "0", "pl-9"))
     assert job.preempted
 
 
+def test_a_job_that_was_put_back_into_the_queue_says_how_often() -> None:
+    [job] = read_queue(_line("9", "PENDING", "BeginTime", "N/A", "1795256624", "2", "pl-9"))
+    assert (job.restarts, job.over) == (2, False)
+
+
 def test_an_unknown_state_is_not_over() -> None:
-    [job] = read_queue(_line("9", "HALF_DONE", "", "N/A", "N/A", "pl-9"))
+    [job] = read_queue(_line("9", "HALF_DONE", "", "N/A", "N/A", "", "pl-9"))
     assert (job.over, job.submitted_at) == (False, None)
 
 
 def test_lines_that_are_none_are_passed_over() -> None:
     text = (
         "slurm_load_jobs: hello\n\n"
-        + _line("3_7", "RUNNING", "", "", "", "array")
+        + _line("3_7", "RUNNING", "", "", "", "", "array")
         + "\n"
-        + _line("4", "RUNNING", "", "", "", "x")
+        + _line("4", "RUNNING", "", "", "", "", "x")
     )
     assert [job.id for job in read_queue(text)] == ["4"]
 

@@ -29,7 +29,7 @@ class Squeue(Commands):
 def _line(number: str, name: str) -> str:
     return "".join(
         word.ljust(width)
-        for word, (_, width) in zip((number, "RUNNING", "", "", "", name), QUEUE_COLUMNS, strict=True)
+        for word, (_, width) in zip((number, "RUNNING", "", "", "", "", name), QUEUE_COLUMNS, strict=True)
     )
 
 
