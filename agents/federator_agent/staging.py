@@ -26,9 +26,9 @@ from federator_agent.excerpts import Excerpt
 from federator_agent.link import Bulk
 from federator_agent.local import traces
 from federator_agent.local.confinement import Confinement, Place, shared
-from federator_agent.local.ranks import LocalRanks
+from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import StagingError
+from federator_agent.runtime import StagingError, StagingLost
 from federator_agent.spool import write_durably
 
 SHOW_EVERY_S = 0.25
@@ -175,6 +175,10 @@ class Staging:
             fence._replace(grace_s=0.0) if fence else None,
         )
         code, detail = await over
+        if code is None:
+            # As of a command: what was told to end, or is lost, has not failed, and every placement that waits for it is to be had elsewhere.
+            told = Cause.EVICTED if detail == TOLD_FROM_OUTSIDE else Cause.NODE_LOST
+            raise StagingLost(f"in its set-up: {detail}", told)
         if code != 0:
             message = detail or f"the set-up ended with exit code {code}; the log has its output"
             raise StagingError(Cause.SETUP, message, code)

@@ -64,7 +64,7 @@ def _judged(pod: Pod, terminated: Terminated, now: float) -> End:
         return End(at, code, "the cluster ended it: its active deadline has passed", Cause.MAX_DURATION)
     if cause := _taken(pod):
         return End(at, None, _why(pod) or "the cluster took it off its node", cause)
-    if code in _KILLED and _deleted_before(pod, at):
+    if _deleted_before(pod, at, within_s=1.0 if code in _KILLED else 0.0):
         return End(at, None, "its pod was deleted at the cluster", Cause.EVICTED)
     if terminated.reason in ("StartError", "ContainerCannotRun"):
         return End(at, code, f"its container could not be started: {terminated.message[:MAX_DETAIL]}")
@@ -101,7 +101,7 @@ def _why(pod: Pod) -> str:
     return ": ".join(word for word in said if word)[:MAX_DETAIL]
 
 
-def _deleted_before(pod: Pod, at: float, within_s: float = 1.0) -> bool:
+def _deleted_before(pod: Pod, at: float, within_s: float) -> bool:
     """Whether somebody asked for its end before it came. Times of the API are whole seconds."""
     if not pod.metadata.deletion_timestamp:
         return False

@@ -1,9 +1,13 @@
 """Code in, results out: work directories, set-up once per site, outputs; and archives that try to break out."""
 
+import contextlib
 import io
+import os
 import signal
 import tarfile
 from pathlib import Path
+
+import pytest
 
 from federator.model.placements import Cause, PlacementStatus
 from federator_agent.local import traces
@@ -66,6 +70,40 @@ async def test_a_failed_set_up_fails_the_job_and_is_tried_again_next_time(
     (tmp_path / "luck").touch()
     await dispatcher.want(entry("p2", spec))
     assert (await dispatcher.ended("p2")).status is PlacementStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("setup", "number", "cause"),
+    [
+        ('trap "exit 0" TERM', signal.SIGTERM, Cause.EVICTED),
+        ('trap "exit 3" TERM', signal.SIGTERM, Cause.EVICTED),
+        (":", signal.SIGTERM, Cause.EVICTED),
+        (":", signal.SIGKILL, Cause.NODE_LOST),
+    ],
+    ids=["saves-itself", "exits-with-3", "dies", "is-killed-with-its-shim"],
+)
+async def test_a_set_up_that_is_told_to_end_is_interrupted_and_has_not_failed(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path, setup: str, number: int, cause: Cause
+) -> None:
+    """As a host sends it to everybody that it has. Whoever waits for the set-up is lost here, and it is made anew for who comes next."""
+    gate = tmp_path / "gate"
+    spec = dispatcher.spec(
+        run="true", setup=f"{setup}; echo ready; while [ ! -e {gate} ]; do sleep 0.05; done"
+    )
+    await dispatcher.want(entry("p1", spec), entry("p2", spec))
+    for name in ("p1", "p2"):
+        await dispatcher.until(lambda name=name: "ready" in dispatcher.log(name))  # type: ignore[misc]
+    (directory,) = (agent.state / "setups").iterdir()
+    for pid in traces.processes(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    for name in ("p1", "p2"):
+        end = await dispatcher.ended(name)
+        assert (end.status, end.cause) == (PlacementStatus.LOST, cause), end
+        assert "in its set-up" in end.detail
+    gate.touch()
+    await dispatcher.want(entry("p3", spec))
+    assert (await dispatcher.ended("p3")).status is PlacementStatus.SUCCEEDED
 
 
 async def test_outputs_are_there_before_the_job_is_over(
