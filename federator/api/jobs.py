@@ -91,7 +91,7 @@ async def cancel(call: Call) -> JobDetail:
 
 
 async def hold(call: Call) -> JobDetail:
-    """Keep it from starting, or let it save itself and free its place."""
+    """Keep it from starting, or stop it and free its place."""
     return call.core.views.detail(await call.core.intake.hold(call.caller, call.job.id))
 
 

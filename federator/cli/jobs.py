@@ -257,7 +257,7 @@ def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HE
 
 
 def hold(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Keep jobs from starting; a running one saves itself, frees its GPUs and keeps its place."""
+    """Keep jobs from starting; a running one stops and frees its GPUs. Without `checkpoint` in its file it starts from the beginning afterwards."""
     return _act_on_all(jobs, connection, lambda client, job: client.hold(job), output)
 
 
@@ -267,7 +267,7 @@ def release(*jobs: JobName, output: Output = "table", connection: Connection = H
 
 
 def requeue(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Stop the present attempt of jobs and let them wait for another place."""
+    """Stop the present attempt of jobs and let them wait for another place. Without `checkpoint` in its file a job starts from the beginning there."""
     return _act_on_all(jobs, connection, lambda client, job: client.requeue(job), output)
 
 

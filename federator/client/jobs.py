@@ -171,7 +171,7 @@ class JobVerbs:
         return await self.transport.call("DELETE", _job(job), JobDetail)
 
     async def hold(self, job: str) -> JobDetail:
-        """Keep it from starting; a running one saves itself and frees its GPUs."""
+        """Keep it from starting; a running one stops and frees its GPUs. `because` says so where it starts from the beginning afterwards."""
         return await self.transport.call("POST", _job(job, "/hold"), JobDetail)
 
     async def release(self, job: str) -> JobDetail:
@@ -179,7 +179,7 @@ class JobVerbs:
         return await self.transport.call("POST", _job(job, "/release"), JobDetail)
 
     async def requeue(self, job: str) -> JobDetail:
-        """Stop the present attempt and let the job wait for another place."""
+        """Stop the present attempt and let the job wait for another place. `because` says so where it starts from the beginning there."""
         return await self.transport.call("POST", _job(job, "/requeue"), JobDetail)
 
     async def explain(self, job: str) -> Explanation:

@@ -168,11 +168,11 @@ class Intake:
         return await self._change(job_id, compute)
 
     async def hold(self, caller: Caller, job_id: str) -> Job:
-        """Keep it from starting; a running job saves itself, frees its GPUs and keeps its place."""
+        """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
         return await self._pause(caller, job_id, "hold", f"held by {caller.name}")
 
     async def requeue(self, caller: Caller, job_id: str) -> Job:
-        """Stop it after a checkpoint and let it wait for a place again."""
+        """Stop it, after a checkpoint if it makes any, and let it wait for a place again. One that makes none is said to start from the beginning."""
         return await self._pause(caller, job_id, "requeue", f"requeued by {caller.name}")
 
     async def release(self, caller: Caller, job_id: str) -> Job:

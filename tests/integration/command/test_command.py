@@ -75,7 +75,12 @@ def test_detached_it_is_held_released_updated_and_cancelled(federation: Federati
     job = federation.run("run", "--detach", "--name", "long", "--", "sleep", "600").stdout.strip()
     wait_until(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run")
     assert "priority 70" in federation.run("update", "long", "--priority", "70").stdout
-    assert federation.run("hold", "long").returncode == 0
+    held = federation.run("hold", "long")
+    assert "it starts from the beginning" in " ".join(held.stdout.split()), "it names no checkpoint"
+    assert (
+        "it starts from the beginning"
+        in json.loads(federation.run("show", job, "-o", "json").stdout)["job"]["because"]
+    )
     wait_until(lambda: "HELD" in federation.run("show", job).stdout, "the job to be held")
     assert federation.run("release", "long").returncode == 0
     wait_until(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run again")
