@@ -64,7 +64,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits on what comes from outside; over them the answer is 413 or 429."""
 
     person_share: float = 0.25
-    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.logs_mib` and `retention.blobs_mib` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
+    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.logs_mib`, `retention.blobs_mib` and, in `retention.promised_s`, `retention.ledger_lines` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
     team_share: float = 0.5
     """The same of one team: all that was submitted under it."""
 

@@ -12,7 +12,7 @@ from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
 from federator.api.listening import attend
 from federator.api.problems import answer_problems
-from federator.api.rates import RATES, Rates
+from federator.api.rates import PLAIN, RATES, Rates
 from federator.api.routes import ROUTES
 from federator.api.table import Route
 from federator.api.transfers import TRANSFERS, Transfers
@@ -64,9 +64,16 @@ def _end_with_credentials(core: Core, connections: Connections, app: web.Applica
     app.on_shutdown.append(let_go)
 
 
+def _adds_a_line(route: Route) -> bool:
+    """Whether it is a person's act that the ledger tells of, and that ends nothing. Submissions are looked at one by one, and what is only repeated is let through."""
+    return route.cost == PLAIN and route.method in ("POST", "PATCH") and route.path != "/v1/jobs"
+
+
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         call = admit(core, feeds, route, request)
+        if call.who and _adds_a_line(route):
+            core.sweeper.retention.refuse_line(call.who.name)
         with request.app[RATES].spend(call.who.name, route.cost) if call.who else nullcontext():
             answer = await route.handler(call)
         if isinstance(answer, web.StreamResponse):

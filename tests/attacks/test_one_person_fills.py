@@ -9,9 +9,11 @@ import pytest
 from federator.api.rates import HEAVY, MOST_KNOWN, PLAIN, RATES, Rates
 from federator.control.record.holders import Held, Holder
 from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.control.record.signing import is_signed
 from federator.kernel.errors import TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus
+from federator.model.ledger import Verifier
 from federator.settings import LimitSettings
 from tests.attacks.test_blobs import packed
 from tests.integration.api.rig import Answer, Rig
@@ -339,3 +341,59 @@ async def test_the_arrays_of_one_request_count_with_all_their_tasks(rig: Rig) ->
         assert line["problem"]["code"] == "too-many"
         assert "only 40 more jobs fit into this request (limits.batch_jobs)" in line["problem"]["detail"]
     assert len(rig.world.core.records.jobs) == 60
+
+
+async def test_lines_of_the_ledger(rig: Rig) -> None:
+    """Whoever changes one job for ever, and rotates a token between, fills the ledger with acts and nothing else. To end work stays possible."""
+    retention, job = rig.world.core.sweeper.retention, await rig.submit("ada")
+    kept(rig, ledger_lines=40)
+    await retention.sweep()
+    answers = [
+        await rig.ask("PATCH", f"/v1/jobs/{job}", "ada", json={"priority": number}) for number in range(1, 12)
+    ]
+    assert [answer.status for answer in answers] == [200] * 9 + [429] * 2, "ten lines, with the submission"
+    refused(
+        answers[-1],
+        "user ada has 10 lines of the ledger",
+        "0.25 of retention.ledger_lines",
+        "7 days old",
+        "limits.person_share",
+    )
+    for verb in ("hold", "release", "requeue"):
+        refused(await rig.ask("POST", f"/v1/jobs/{job}/{verb}", "ada"), "lines of the ledger")
+    refused(await rig.ask("POST", "/v1/tokens/ada/rotate", "ada", json={}), "lines of the ledger")
+    refused(await submitted(rig, "ada"), "lines of the ledger")
+    assert (await submitted(rig, "bob")).status == 201
+    assert (await rig.ask("DELETE", f"/v1/jobs/{job}", "ada")).status == 202
+    rig.world.clock.advance(8 * DAY_S)
+    await retention.sweep()
+    assert (await submitted(rig, "ada")).status == 201
+    assert (await submitted(rig, "ada")).status == 201
+    again = await make_world(rig.world.core.records.store, rig.world.clock)  # type: ignore[arg-type]
+    await again.core.sweeper.retention.sweep()
+    holdings = again.core.records.holdings
+    assert holdings.of(Held.LEDGER_LINES, Holder("user", "ada")) == 2, "those of before do not count"
+
+
+async def test_a_ledger_that_is_full_of_promised_lines_takes_no_more_acts(rig: Rig) -> None:
+    """Many together fill it: the disk is bounded, and what was dropped to make room leaves the rest verified."""
+    core = rig.world.core
+    await core.chain.begin()
+    kept(rig, ledger_lines=12)
+    limited(rig, person_share=1.0)
+    await core.sweeper.retention.sweep()
+    job = await rig.submit("ada")
+    for number in range(1, 40):
+        await rig.ask("PATCH", f"/v1/jobs/{job}", "ada", json={"priority": number})
+    await core.chain.seal()
+    assert len((await core.records.store.range("ledger/")).items) == 12
+    refused(await submitted(rig, "bob"), "12 lines of the ledger are kept, which is the limit")
+    rig.world.clock.advance(8 * DAY_S)
+    await core.sweeper.retention.sweep()
+    assert (await submitted(rig, "bob")).status == 201
+    await core.chain.seal()
+    verifier = Verifier(is_signed)
+    async for part in core.chain.export():
+        verifier.take(part)
+    found = verifier.end()
+    assert (found.findings, found.unsealed, found.lines + found.before) == ((), 0, 12)

@@ -19,6 +19,8 @@ class Held(StrEnum):
     WORKDIRS = "work directories"
     BLOB_BYTES = "bytes of work directories and outputs"
     LOG_BYTES = "bytes of logs"
+    LEDGER_LINES = "lines of the ledger"
+    """Of those that are too young to be dropped; a person's own acts alone."""
 
 
 class Holder(NamedTuple):

@@ -1,11 +1,13 @@
-"""Dropping the oldest lines of the ledger, so that what is left can still be verified: what goes is named and signed in the state of the chain."""
+"""Dropping the oldest lines of the ledger, so that what is left can still be verified: what goes is named and signed in the state of the chain. And who has added those that may not go yet."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
 from federator.control.record.chain import LEDGER, Chain
+from federator.control.record.holders import Holder
 from federator.control.record.records import Changes, Records
 from federator.model.ledger import LedgerState, Seal
 
@@ -20,6 +22,33 @@ class _Line(msgspec.Struct):
 
     id: str
     at: float
+
+
+SLICES = 7
+"""In which the time of lines that are promised is cut: a line may count for a seventh of it longer."""
+
+
+class RecentLines:
+    """How many lines each person has added in the time for which every line is promised (seconds): those cannot be dropped to make room for others'."""
+
+    def __init__(self, promised_s: float) -> None:
+        self._slice_s = max(1.0, promised_s / SLICES)
+        self._slices: dict[int, Counter[Holder]] = {}
+
+    def add(self, who: str, at: float) -> Holder | None:
+        """Count a line; None: it is no person's own."""
+        kind, _, name = who.partition(":")
+        if kind != "user":
+            return None
+        holder = Holder(kind, name)
+        self._slices.setdefault(int(at // self._slice_s), Counter())[holder] += 1
+        return holder
+
+    def counts(self, now: float) -> Counter[Holder]:
+        """What counts now, by person."""
+        oldest = int(now // self._slice_s) - SLICES
+        self._slices = {number: counts for number, counts in self._slices.items() if number >= oldest}
+        return sum(self._slices.values(), Counter[Holder]())
 
 
 async def drop_oldest(records: Records, chain: Chain, may_go: MayGo) -> None:

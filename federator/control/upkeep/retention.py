@@ -18,6 +18,8 @@ import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 
+import msgspec
+
 from federator.control.accounts.money import jobs_with_counted_moves
 from federator.control.record.chain import LEDGER, Chain
 from federator.control.record.decisions import DecisionLog
@@ -25,7 +27,7 @@ from federator.control.record.holders import Held, Holder, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
 from federator.control.upkeep.blob_keeping import BlobKeeping
-from federator.control.upkeep.ledger_keeping import drop_oldest
+from federator.control.upkeep.ledger_keeping import RecentLines, drop_oldest
 from federator.control.upkeep.measuring import measure
 from federator.control.upkeep.series_keeping import surplus_runs, without_forgotten
 from federator.kernel.clock import Clock
@@ -46,6 +48,13 @@ LOW_WATER = 0.95
 MIB = 2**20
 Group = Sequence[Job]
 """A job, or all tasks of an array."""
+
+
+class _Line(msgspec.Struct):
+    """Of a line of the ledger, what is counted."""
+
+    at: float
+    who: str
 
 
 class Retention:
@@ -72,6 +81,7 @@ class Retention:
         self._bytes = BlobKeeping(records, blobs)
         self._ledger_lines: int | None = None
         """None: not counted yet."""
+        self._recent_lines = RecentLines(settings.promised_s)
         records.subscribe(self._count)
 
     async def sweep(self) -> int:
@@ -101,8 +111,29 @@ class Retention:
 
     def refuse_over_share(self, holders: Iterable[Holder]) -> None:
         """Raise `TooMany` when one of them has as much of what has ended as one may: others are still taken in."""
+        people = tuple(holders)
         for limit in self._limits():
-            self._shares.refuse_over(limit, holders)
+            self._shares.refuse_over(limit, people)
+        self._shares.refuse_over(self._lines_limit(), people)
+
+    def refuse_line(self, owner: str) -> None:
+        """Raise `TooMany` when the ledger has no room for another act of that person. What ends work, and what administrators do, is not asked for."""
+        self._shares.refuse_over(self._lines_limit(), holders_of(owner))
+        if full := self._full_ledger():
+            raise self._full(full)
+
+    def _lines_limit(self) -> Limit:
+        days = self._settings.promised_s / 86400
+        return Limit(
+            Held.LEDGER_LINES,
+            self._settings.ledger_lines,
+            "retention.ledger_lines",
+            f"wait until they are {days:g} days old",
+        )
+
+    def _full_ledger(self) -> str:
+        most = self._settings.ledger_lines
+        return f"{most} lines of the ledger" if (self._ledger_lines or 0) >= most else ""
 
     def refuse_bytes_over_share(self, owner: str, more: int = 0) -> None:
         """Raise `TooMany` when that person has as many work directories and outputs as one may, by bytes."""
@@ -134,14 +165,12 @@ class Retention:
     def refuse_if_full(self) -> None:
         """Raise `TooMany` when one more submission could only be kept by dropping what is younger than its promise."""
         settings = self._settings
-        full = None
+        full = self._full_ledger()
         if self._finished() >= settings.jobs:
             full = f"{settings.jobs} finished jobs"
-        elif (self._ledger_lines or 0) >= settings.ledger_lines:
-            full = f"{settings.ledger_lines} lines of the ledger"
         elif self._bytes_kept[Held.LOG_BYTES] >= settings.logs_mib * MIB:
             full = f"{settings.logs_mib} MiB of logs"
-        if full is not None:
+        if full:
             raise self._full(full)
         self.refuse_bytes_if_full()
 
@@ -294,7 +323,12 @@ class Retention:
 
     def _count(self, changes: Changes) -> None:
         if self._ledger_lines is not None:
-            self._ledger_lines += sum(isinstance(row, LedgerEntry) for row in changes.rows.values())
+            for row in changes.rows.values():
+                if isinstance(row, LedgerEntry):
+                    self._ledger_lines += 1
+                    holder = self._recent_lines.add(row.who, row.at)
+                    if holder is not None:
+                        self._records.holdings.add(Held.LEDGER_LINES, holder, 1)
             self._ledger_lines -= sum(key.startswith(LEDGER) for key in changes.deletes)
 
     async def _drop_ledger(self) -> None:
@@ -302,6 +336,7 @@ class Retention:
         if self._ledger_lines is None:
             self._ledger_lines = await self._counted()
         now, settings = self._clock.now(), self._settings
+        self._records.holdings.measured(Held.LEDGER_LINES, self._recent_lines.counts(now))
         surplus = 0
         if self._ledger_lines >= settings.ledger_lines:
             surplus = self._ledger_lines - math.floor(settings.ledger_lines * LOW_WATER)
@@ -312,10 +347,14 @@ class Retention:
         await drop_oldest(self._records, self._chain, may_go)
 
     async def _counted(self) -> int:
-        lines, after = 0, None
+        lines, after, decoder = 0, None, msgspec.json.Decoder(_Line)
+        since = self._clock.now() - self._settings.promised_s
         while True:
             page = await self._records.store.range(LEDGER, after=after, limit=5000)
             lines += len(page.items)
+            for line in map(decoder.decode, (item.value for item in page.items)):
+                if line.at >= since:
+                    self._recent_lines.add(line.who, line.at)
             after = page.next_after
             if after is None:
                 return lines
