@@ -41,6 +41,10 @@ class MemoryDraft:
         """Nothing to forget."""
 
 
+WRITE_OUT_BYTES = 2**20
+"""Bytes of a draft after which the disk is told to begin with them: a commit of the store waits for what is on its way there, and without this for all of a large upload."""
+
+
 class FileDraft:
     """`federator.ports.Draft` in a file that has no name among the blobs yet."""
 
@@ -60,6 +64,9 @@ class FileDraft:
         """Add to the end."""
         with explained():
             self._file.write(part)
+            if self.length // WRITE_OUT_BYTES != (self.length + len(part)) // WRITE_OUT_BYTES:
+                self._file.flush()
+                os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         self._hash.update(part)
         self.length += len(part)
 

@@ -14,7 +14,9 @@ from aiohttp import web
 from federator.api import jobs
 from federator.api.connections import Connections
 from federator.api.listening import serving
+from federator.control.record.records import Records
 from federator.control.submitting.acceptance import Acceptance
+from federator.ports import Transaction
 from federator.settings import ConnectionSettings
 from federator.wire.jobfile import read_job
 from tests.integration.api.rig import Rig
@@ -23,6 +25,8 @@ from tests.support.waiting import PATIENCE_S
 LINES = 1000
 MOST_LINES = 40
 """In one turn: two steps of 20, for one chunk is read and accepted while the one before it may still be."""
+MOST_COMMITS = 6
+"""Two groups of each of two chunks, a turn, and what is written beside."""
 FLOOD = 200
 MOST_CONNECTIONS = 4
 
@@ -75,6 +79,29 @@ async def test_thousands_of_lines_are_read_and_accepted_a_few_in_each_turn(
     assert read.done.total() == accepted.done.total() == LINES
     assert max(read.done.values()) <= MOST_LINES
     assert max(accepted.done.values()) <= MOST_LINES
+
+
+async def test_few_groups_of_one_request_are_on_their_way_to_the_store(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of somebody else waits for those before it."""
+    body = b"".join(json.dumps({"run": f"echo {number}"}).encode() + b"\n" for number in range(LINES))
+    on_the_way: list[int] = [0]
+
+    async def commit(records: Records, transaction: Transaction) -> int:
+        on_the_way.append(on_the_way[-1] + 1)
+        try:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            return await committed(records, transaction)
+        finally:
+            on_the_way.append(on_the_way[-1] - 1)
+
+    committed = Records.commit
+    monkeypatch.setattr(Records, "commit", commit)
+    answer = await rig.ask("POST", "/v1/jobs", data=body, headers={"Content-Type": "application/x-ndjson"})
+    assert len(answer.data.splitlines()) == len(rig.world.core.records.jobs) == LINES
+    assert 2 <= max(on_the_way) <= MOST_COMMITS
 
 
 async def test_a_flood_of_connections_is_taken_a_few_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
