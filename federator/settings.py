@@ -102,6 +102,8 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most series (`every`) on record, those among them that have ended and are not forgotten yet; over it new ones are refused with 429."""
     log_mib: int = 64
     """Most that is kept of one rank's log, in MiB: of a longer one three quarters from its beginning, as it grows, and the rest from its end, once it is over; a line in between says how much is left out."""
+    job_log_mib: int = 4096
+    """Most that is kept of the logs of all ranks of one attempt of a job, in MiB: where it has so many ranks that `log_mib` of each would be more, each rank has an equal part, but at least 128 KiB."""
 
 
 class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from federator.hub import Session
 from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
+from federator.settings import LimitSettings
 from federator.wire.link import (
     MAX_MESSAGE_BYTES,
     SITE_HEADER,
@@ -35,6 +36,8 @@ HEARTBEAT_S = 20.0
 CLOSE_S = 2.0
 UNPROVEN_BYTES = 2**14
 """Most that an agent may say before its key is proven; its greeting and its signature take less than one KiB each."""
+LEAST_LOG_BYTES = 2**17
+"""Kept of a rank's log, of however many ranks."""
 GZIP = "application/gzip"
 
 
@@ -131,27 +134,32 @@ async def append_log(call: Call) -> LogLength:
     if rank >= len(placement.members) or placement.members[rank] != call.session.member:
         raise NotFound(f"rank {rank} of {placement.id} is not at this member")
     limits = call.core.settings.limits
+    most = _most_of_a_log(limits, ranks=len(placement.members))
     offset = call.query(LogQuery).offset
     name = log_name(placement.id, rank)
     blobs, retention = call.core.blobs, call.core.sweeper.retention
     length = await asyncio.to_thread(blobs.log_length, name)
     async for data in call.chunks(limits.body_mib):
-        kept = _kept(data, offset, limits.log_mib)
+        kept = _kept(data, offset, most)
         if kept and retention.has_room():
             length = await asyncio.to_thread(blobs.append_log, name, offset, kept)
         offset += len(data)
     call.feeds.ring(placement.job)
-    most = limits.log_mib * MIB
     left_out = offset > most or not retention.has_room()
     return LogLength(max(offset, length) if left_out else length, most)
 
 
-def _kept(data: bytes, offset: int, log_mib: int) -> bytes:
+def _most_of_a_log(limits: LimitSettings, ranks: int) -> int:
+    """How many bytes are kept of the log of one rank: its part of what is kept of its job's, and not more than of any rank."""
+    return max(LEAST_LOG_BYTES, min(limits.log_mib * MIB, limits.job_log_mib * MIB // ranks))
+
+
+def _kept(data: bytes, offset: int, most: int) -> bytes:
     """What of a part at this offset is within the limit of a log, and at its end a line that says so."""
-    room = log_mib * MIB - offset
+    room = most - offset
     if len(data) <= room:
         return data
-    return data[:room] + f"\n[the log is cut here: over {log_mib} MiB]\n".encode() if room >= 0 else b""
+    return data[:room] + f"\n[the log is cut here: over {most / MIB:g} MiB]\n".encode() if room >= 0 else b""
 
 
 async def put_outputs(call: Call) -> web.Response:

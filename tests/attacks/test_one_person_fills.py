@@ -183,6 +183,22 @@ async def test_logs(rig: Rig) -> None:
     assert (await submitted(rig, "bob")).status == 201
 
 
+async def test_a_gang_fills_no_more_than_one_jobs_logs(rig: Rig) -> None:
+    """Each of its ranks is below its own limit; all of them together are over the job's."""
+    limited(rig, log_mib=1, job_log_mib=1)
+    agent = await rig.agent()
+    gang, alone = await placed(rig, *["north"] * 4), await placed(rig, "north")
+    for rank in range(4):
+        answer = await agent.ask("PUT", f"/agent/v1/logs/{gang.id}/{rank}?offset=0", data=b"x" * 2**19)
+        assert answer.json() == {"length": 2**19, "most": 2**18}
+        log = (await rig.ask("GET", f"/v1/jobs/{gang.job}/logs?node={rank}")).data
+        assert log == b"x" * 2**18 + b"\n[the log is cut here: over 0.25 MiB]\n"
+    logs = rig.world.core.blobs.usage().logs
+    assert logs[gang.id] < 2**20 + 4 * 64
+    answer = await agent.ask("PUT", f"/agent/v1/logs/{alone.id}/0?offset=0", data=b"x" * 2**19)
+    assert answer.json() == {"length": 2**19, "most": 2**20}
+
+
 async def test_finished_jobs(rig: Rig) -> None:
     """What others have finished stays, however many one has: theirs go first, once they are older than what is promised."""
     kept(rig, jobs=8)
