@@ -163,6 +163,61 @@ async def test_temporary_files_of_others_are_not_there(scene: Scene) -> None:
     assert REACHED not in said
 
 
+MEETS = """
+import ctypes, os, platform
+libc, name = ctypes.CDLL(None, use_errno=True), b"federator-meets"
+folders = ("/dev/shm", "/dev/mqueue", "/run/lock", "/var/lock", "/tmp", "/var/tmp", "/run/user")
+files = [os.path.join(folder, name.decode()) for folder in folders if os.access(folder, os.W_OK)]
+for file in files:
+    print(file, "REACHED" if os.path.exists(file) else "own")
+for file in files:
+    open(file, "w").close()
+print("memory", "REACHED" if libc.shmget(0x5eed, 4096, 0o3666) == -1 else "own")
+queue = ctypes.CDLL("librt.so.1").mq_open(b"/" + name, 0o302, 0o666, None)
+print("queue", "REACHED" if queue == -1 else "own")
+add_key, keyctl = {"x86_64": (248, 250), "aarch64": (217, 219)}[platform.machine()]
+print("keys", "own" if libc.syscall(keyctl, 10, -3, b"user", name, 0) == -1 else "REACHED")
+libc.syscall(add_key, b"user", name, b"secret", 6, -3)
+print("up", flush=True)
+"""
+
+
+async def test_no_place_of_the_host_is_shared_with_another_job(scene: Scene) -> None:
+    """What two jobs may both write to is where one of them lays traps for the other, or fills a lock's name."""
+    script = f"/usr/bin/python3 -c {shlex.quote(MEETS)}"
+    waits = f"{script} && until [ -e stop ]; do sleep 0.1; done"
+    first = await scene.world.run(scene.world.spec(waits), owner="ada")
+    await scene.world.has_written(first, "up\n")
+    said = await scene.attack(script)
+    scene.world.runtime.signal(first.entry.placement, (0,), "KILL")
+    await scene.world.over(first)
+    assert REACHED not in said
+    assert scene.world.log(first).startswith(said)
+    for folder in ("/dev/shm", "/run/lock", "/tmp", "/var/tmp"):
+        assert f"{folder}/federator-meets own\n" in said, "a job may use them for itself"
+
+
+async def test_the_sockets_of_services_and_sessions_are_not_there(scene: Scene) -> None:
+    """By docker's, or by that of a user's session, a job could start programs outside of its confinement."""
+    said = await scene.attack("ls -A /run /run/user /run/docker.sock /run/dbus /run/systemd 2>&1; true")
+    there = set(said.partition("/run:\n")[2].partition("\n\n")[0].split())
+    assert there <= {"lock", *(name.partition("/")[0] for name in confinement.RUN_STAYS)}, said
+
+
+def test_folders_below_var_that_are_open_to_all_are_found(tmp_path: Path) -> None:
+    for name, mode in {
+        "crash": 0o1777,
+        "lib/app": 0o777,
+        "lib/own": 0o755,
+        "tmp": 0o1777,
+        "a/b/c": 0o777,
+    }.items():
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "lock").symlink_to(tmp_path / "lib")
+    assert sorted(confinement._open_to_all(tmp_path)) == [tmp_path / "crash", tmp_path / "lib/app"]
+
+
 async def test_the_agents_home_with_its_credentials_is_empty(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pwd
 import secrets as chance
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -33,11 +34,18 @@ USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
 """Names what a rented machine was given, which may have a join token in it."""
 PROBE_WITHIN_S = 20.0
 TMP = "/tmp"  # noqa: S108 - of the job's own view
-SHM = "/dev/shm"  # noqa: S108 - likewise
+OPEN_TO_ALL = (Path("/dev/shm"), Path("/run/lock"))  # noqa: S108 - likewise
+"""Where everybody on a host may write, and each job has folders of its own. Beside /tmp and /var/tmp, and what else is found below `/var`."""
+QUEUES = Path("/dev/mqueue")
+"""A view of the POSIX message queues of one IPC namespace."""
+VAR = Path("/var")
 MPS = Path(TMP, "nvidia-mps")
 """Where CUDA finds the server by which processes share a GPU."""
-RUN_STAYS = ("systemd/resolve", "nvidia-persistenced", "nvidia-fabricmanager", "munge")
-"""Of /run, what programs need and nobody's rights hang on. An ordinary user's session has sockets there by which a job could start programs outside."""
+RUN_STAYS = (
+    "systemd/resolve", "resolvconf", "NetworkManager/resolv.conf", "nscd", "nvidia-persistenced", "nvidia-fabricmanager", "munge",
+    "current-system", "opengl-driver",
+)  # fmt: skip
+"""Of /run, what programs need and nobody's rights hang on. The sessions of users, and services such as docker, have sockets there by which a job could start programs outside."""
 _SIGNALS = "HUP,INT,QUIT,USR1,USR2,TERM"
 """Those that a job may be sent. What stands round it lives on to tell of its end."""
 _TAKE_UP = f'given=$(cat <&{GIVEN_DESCRIPTOR}) || exit 74; exec {GIVEN_DESCRIPTOR}<&-; eval "$given"; unset given; exec "$@"'
@@ -124,13 +132,15 @@ class Confinement:
         """Whether ranks have control groups of their own."""
         return bool(self._parents.by_controller)
 
-    def limited(self, launch: Launch, directory: Path, cpus_milli: int, memory_mib: int) -> Launch:
-        """In control groups of the rank whose directory that is. Raises `OSError`."""
+    def limited(
+        self, launch: Launch, directory: Path, cpus_milli: int, memory_mib: int, name: str = ""
+    ) -> Launch:
+        """In control groups of the rank, or the set-up, whose directory that is. `name`: of the groups, which no other has. Raises `OSError`."""
         if not self.limits:
             return launch
         limits = cgroups.Limits(cpus_milli, memory_mib, self.isolation.processes)
         directory.mkdir(parents=True, exist_ok=True)
-        name = f"federator-{directory.parent.name}-{directory.name}"
+        name = f"federator-{name or f'{directory.parent.name}-{directory.name}'}"
         return launch._replace(
             command=[*cgroups.make(self._parents, directory, name, limits), *launch.command]
         )
@@ -218,10 +228,10 @@ class Confinement:
         view = ["--unshare-pid", "--unshare-ipc", "--die-with-parent"]
         if self.mode is Mode.SANDBOX:
             view += ["--unshare-user", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
-            view += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", *_run_folder()]
+            view += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
         else:
             view += ["--dev-bind", "/", "/"]
-        view += ["--tmpfs", SHM]
+        view += _of_its_own(OPEN_TO_ALL if self.mode is Mode.SANDBOX else (*_open_to_all(VAR), *OPEN_TO_ALL))
         for home in _homes():
             view += _empty(home)
             for program in _programs_below(home):
@@ -380,12 +390,31 @@ def _shown(kind: str, path: Path, top: Path) -> list[str]:
     return [*view, kind, str(path), str(path)]
 
 
-def _run_folder() -> list[str]:
-    """An empty /run, but for what everybody may use."""
+def _of_its_own(folders: Sequence[Path]) -> list[str]:
+    """An empty /run, but for what everybody may use; empty folders in the place of those where everybody may write; and message queues."""
     view = ["--tmpfs", "/run"]
     for name in RUN_STAYS:
         view += ["--ro-bind-try", f"/run/{name}", f"/run/{name}"]
-    return view
+    for folder in folders:
+        view += ["--perms", "1777", "--tmpfs", str(folder)]
+    return [*view, "--mqueue", str(QUEUES)] if QUEUES.is_dir() else view
+
+
+def _open_to_all(top: Path) -> list[Path]:
+    """Folders down to two levels below in which everybody may make files, but for temporary ones. Nothing is told of what cannot be read."""
+    found: list[Path] = []
+    below = [top]
+    for _ in range(2):
+        above, below = below, []
+        for folder in above:
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                below += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for folder in below:
+            with contextlib.suppress(OSError):
+                if folder.stat().st_mode & stat.S_IWOTH and folder != top / "tmp":
+                    found.append(folder)
+        below = [folder for folder in below if folder not in found]
+    return found
 
 
 def _tried(launch: Launch) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
-from federator_agent.local import cgroups, traces
+from federator_agent.local import cgroups, keyrings, traces
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, exports
 from federator_agent.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.local.traces import MARK, Shim
@@ -97,19 +97,13 @@ class LocalRanks:
                 actions = [(os.POSIX_SPAWN_DUP2, given, GIVEN_DESCRIPTOR)]
             if launch.log_owner is not None:
                 os.fchown(output, launch.log_owner, -1)
-            pid = os.posix_spawn(
-                "/bin/sh",
-                ["sh", "-c", SHIM, "shim.sh", str(directory), str(work), *watchdog, *launch.command],
-                launch.environment | mark,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, output, 1),
-                    (os.POSIX_SPAWN_DUP2, output, 2),
-                    (os.POSIX_SPAWN_DUP2, lock, LOCK_DESCRIPTOR),
-                    *actions,
-                ],
-                setsid=True,
-            )
+            actions += [
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+                (os.POSIX_SPAWN_DUP2, lock, LOCK_DESCRIPTOR),
+            ]
+            words = ["sh", "-c", SHIM, "shim.sh", str(directory), str(work), *watchdog, *launch.command]
+            pid = keyrings.spawn(words, launch.environment | mark, actions, apart=launch.given is not None)
             self._watch(directory, os.pidfd_open(pid), ended)
         finally:
             for descriptor in (lock, output, given):
