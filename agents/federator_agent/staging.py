@@ -9,6 +9,7 @@ watched as a rank is, and shared only among those that may stay for equally long
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from federator_agent import archives, clearing
 from federator_agent.environment import lasting_environment
 from federator_agent.excerpts import Excerpt
 from federator_agent.link import Bulk
-from federator_agent.local import traces
+from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import Confinement, Place, shared
 from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks
 from federator_agent.local.watchdog import Fence
@@ -69,6 +70,7 @@ class Staging:
         for directory in self._setups.iterdir():
             if not (directory / "done").exists():
                 traces.kill_all(directory, spare=None)
+                cgroups.clear(cgroups.of(directory))
                 clearing.remove(directory)
         for parent in (self._setups, self._blobs):
             for path in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP_SETUPS]:
@@ -165,6 +167,10 @@ class Staging:
         await asyncio.to_thread(self._confinement.own, place, fresh=True)
         base = {name: value for name, value in environment.items() if name not in spec.env}
         launch = self._confinement.launch(place, ["/bin/sh", "-c", script], environment, base)
+        need = spec.resources
+        # Another agent of this host may run the same set-up.
+        name = f"setup-{directory.name}-{os.getpid()}"
+        launch = self._confinement.limited(launch, directory, need.cpus_milli, need.memory_mib, name)
         over: asyncio.Future[tuple[int | None, str]] = asyncio.get_running_loop().create_future()
         self._ranks.start(
             directory,

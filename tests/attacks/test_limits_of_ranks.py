@@ -1,5 +1,6 @@
 """A job that takes more than it was given: it is held to that where the agent may make control groups, and nothing of them is left."""
 
+import os
 import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from federator_agent.local.cgroups import Limits
 from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode, read
 from federator_agent.local.runtime import LocalRuntime
+from federator_agent.runtime import StagingError
 from tests.contract.runtimes import factories_local_users
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until
@@ -105,6 +107,31 @@ async def test_groups_of_a_rank_that_never_started_go_with_its_placement(
     assert _groups(record)
     await world.runtime.discard(record.entry.placement, None)
     await until(lambda: _groups(record) == [], "its groups are gone")
+
+
+def _setup_groups() -> list[Path]:
+    parents = set(cgroups.parents().by_controller.values())
+    return [folder for parent in parents for folder in parent.glob(f"federator-setup-*-{os.getpid()}")]
+
+
+async def test_a_set_up_is_held_to_what_its_job_asked_for(world: RuntimeWorld) -> None:
+    asked = Resources(cpus_milli=500, memory_mib=100)
+    spec = world.spec("true", setup=f"{PYTHON} {shlex.quote(HOG)}", resources=asked)
+    with pytest.raises(StagingError) as caught:
+        await world.prepare(world.record(spec), spec)
+    assert caught.value.cause is Cause.SETUP
+    assert "want of memory" in caught.value.message
+    assert _setup_groups() == []
+
+
+async def test_what_a_set_up_leaves_running_ends_with_it(world: RuntimeWorld) -> None:
+    """It hides from who looks for the mark in its environment; its control group it cannot leave."""
+    hides = "env -i setsid sh -c 'cat /proc/self/cgroup; exec sleep 3003' & sleep 0.2"
+    spec = world.spec("true", setup=hides)
+    record = world.record(spec)
+    await world.prepare(record, spec)
+    assert f"-{os.getpid()}\n" in world.log(record)
+    await until(lambda: _setup_groups() == [], "its groups are gone, and so is all that was in them")
 
 
 def test_what_is_written_in_the_unified_hierarchy(tmp_path: Path) -> None:
