@@ -92,8 +92,10 @@ class Kept:
         """Its archive. Raises `Damaged` when it is not what was pushed."""
         source = self._sources.of(self._base)
         address = self.at(pointer.archive)
-        (item,) = await source.items(address)
-        await source.fetch(address, item, into, lambda _: None)
+        items = await source.items(address)
+        if [item.name for item in items] != [""]:
+            raise Damaged(f"{address} is a folder, and not the checkpoint that was pushed there")
+        await source.fetch(address, items[0], into, lambda _: None)
         digest, _ = await asyncio.to_thread(_digest, into)
         if digest != pointer.sha256:
             raise Damaged(f"{address} is not the checkpoint that was pushed there")

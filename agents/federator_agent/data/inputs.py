@@ -22,7 +22,7 @@ from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
 from federator_agent import clearing
-from federator_agent.data.files import path_of
+from federator_agent.data.files import look, path_of
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Source, Sources, WebRules, scheme_of
 
@@ -77,11 +77,12 @@ class Inputs:
         `in_use`: entries that must stay. `keep`: puts this one among them; until it has, nobody removes it. Raises `NoRoom`, `Permanent`, `Transient`.
         """
         source = self._sources.of(uri, web)
-        items = await patiently(lambda: source.items(uri), note)
         if scheme_of(uri) == "file":
+            await patiently(lambda: look(uri), note)
             note(f"{uri}: is at this site\n")
             keep(path_of(uri))
             return path_of(uri)
+        items = await patiently(lambda: source.items(uri), note)
         for item in items:
             _check_name(uri, item)
         key = content_hash(msgspec.json.encode([uri, items]))
@@ -140,25 +141,26 @@ class Inputs:
         moved: Moved,
         note: Callable[[str], None],
     ) -> None:
-        slots = asyncio.Semaphore(SIDE_BY_SIDE)
+        left = iter(files)
 
         async def fetch(item: Item, file: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             arriving = file.with_name(f".{content_hash(file.name.encode())[:16]}.arriving")
-            async with slots:
-                await patiently(
-                    lambda: source.fetch(uri, item, arriving, self._counted(uri, item, moved)), note
+            await patiently(lambda: source.fetch(uri, item, arriving, self._counted(uri, item, moved)), note)
+            if item.size >= 0 and arriving.stat().st_size != item.size:
+                raise Invalid(
+                    f"{uri}: {item.name or 'it'} has changed while it was fetched", remedy="try again"
                 )
-                if item.size >= 0 and arriving.stat().st_size != item.size:
-                    raise Invalid(
-                        f"{uri}: {item.name or 'it'} has changed while it was fetched", remedy="try again"
-                    )
-                arriving.rename(file)
+            arriving.rename(file)
+
+        async def fetch_more() -> None:
+            for item, file in left:
+                await fetch(item, file)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for item, file in files:
-                    group.create_task(fetch(item, file))
+                for _ in range(SIDE_BY_SIDE):
+                    group.create_task(fetch_more())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 

@@ -18,10 +18,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
-from federator_agent.data.sources import Item, Moved, in_thread
+from federator_agent.data.sources import READ_BYTES, Item, Moved, in_thread, listed
 
-READ_BYTES = 2**20
-"""What is read at once is small."""
 AT_ONCE = 4
 """Transfers under way at once; each uses a few connections of its own."""
 _GONE = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
@@ -66,15 +64,18 @@ class S3Source:
                 return [item]
             prefix = f"{key}/" if key else ""
             pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            found = [
-                Item(each["Key"][len(prefix) :], int(each["Size"]), str(each["ETag"]))
-                for page in pages
-                for each in page.get("Contents", ())
-                if not each["Key"].endswith("/")
-            ]
+            found = listed(
+                uri,
+                (
+                    Item(each["Key"][len(prefix) :], int(each["Size"]), str(each["ETag"]))
+                    for page in pages
+                    for each in page.get("Contents", ())
+                    if not each["Key"].endswith("/")
+                ),
+            )
         if not found:
             raise NotFound(f"{uri}: the bucket has nothing of that name", remedy="check the address")
-        return sorted(found, key=lambda item: item.name)
+        return found
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
         """Large ones in parts side by side."""

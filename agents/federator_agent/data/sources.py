@@ -6,7 +6,7 @@ A source lists what an address names, fetches one item of it, and (files and S3)
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -14,10 +14,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid, NotSupported, TooLarge
 
 Moved = Callable[[int], None]
 """Is told of bytes as they arrive."""
+READ_BYTES = 2**20
+"""What is read at once is small."""
+MOST_ITEMS = 2_000_000
+"""Files that one address may name."""
 T = TypeVar("T")
 
 
@@ -29,6 +33,19 @@ class Item(msgspec.Struct, frozen=True):
     tag: str
 
 
+def listed(uri: str, found: Iterable[Item]) -> list[Item]:
+    """What an address names, sorted by name. Raises `TooLarge`, before the rest is looked for."""
+    items: list[Item] = []
+    for item in found:
+        if len(items) == MOST_ITEMS:
+            raise TooLarge(
+                f"{uri} names over {MOST_ITEMS} files",
+                remedy="pack them into archives, or name a part of them",
+            )
+        items.append(item)
+    return sorted(items, key=lambda item: item.name)
+
+
 class GivenUp(Exception):
     """Nobody waits for this transfer any more."""
 
@@ -37,7 +54,7 @@ class Source(Protocol):
     """One kind of address."""
 
     async def items(self, uri: str) -> list[Item]:
-        """What it names, sorted by name. Raises `NotFound` for nothing, `Permanent`, `Transient`."""
+        """What it names, sorted by name. Raises `NotFound` for nothing, `TooLarge` for over `MOST_ITEMS`, `Permanent`, `Transient`."""
         ...
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
@@ -49,7 +66,7 @@ class Source(Protocol):
         ...
 
     async def read(self, uri: str) -> bytes:
-        """A small content at once. Raises `NotFound`, `Permanent`, `Transient`."""
+        """A small content at once, of at most `READ_BYTES`. Raises `NotFound`, `Permanent`, `Transient`."""
         ...
 
     async def remove(self, uri: str) -> None:

@@ -17,13 +17,11 @@ from yarl import URL
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator_agent.data.allowed import below
 from federator_agent.data.reach import CheckedResolver, Reach
-from federator_agent.data.sources import Item, Moved, WebRules
+from federator_agent.data.sources import READ_BYTES, Item, Moved, WebRules
 
 CHUNK_BYTES = 2**20
 MOST_STEPS = 5
 """So often a server may send on to another address."""
-READ_BYTES = 2**20
-"""What is read at once is small."""
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
 MOVED = (301, 302, 303, 307, 308)
 ASK = "name the file's own address, or have the site's owner allow that one under data_addresses"

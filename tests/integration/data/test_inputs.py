@@ -1,7 +1,6 @@
 """Inputs are brought once, whole, under their names; what cannot be had is said, and disks are not overrun."""
 
 import asyncio
-import shutil
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
+from federator_agent import clearing
 from federator_agent.data import patience
 from federator_agent.data.inputs import Inputs, NoRoom, name_of
 from federator_agent.data.sources import Item, Moved, Sources, WebRules
@@ -252,14 +252,14 @@ async def test_what_is_being_dropped_is_not_taken_for_whole(
     disk = Disk(tmp_path / "inputs", limit_bytes=500_000)
     await disk.bring("s3://team/a")
     removing, go_on = threading.Event(), threading.Event()
-    rmtree = shutil.rmtree
+    remove = clearing.remove
 
-    def slow(path: Path, **options: Any) -> None:
+    def slow(path: Path) -> None:
         removing.set()
         go_on.wait(60)
-        rmtree(path, **options)
+        remove(path)
 
-    monkeypatch.setattr("federator_agent.data.inputs.shutil.rmtree", slow)
+    monkeypatch.setattr("federator_agent.data.inputs.clearing.remove", slow)
     other = asyncio.create_task(disk.bring("s3://team/b"))
     await until(removing.is_set, "the removal to begin")
     (part,) = disk.folder.glob(".*.part")
