@@ -22,6 +22,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Unauthenticated, Unavailable
 from federator.kernel.way import Way, is_loopback
 from federator.settings import OidcSettings
+from federator.wire.jsontext import read
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +90,8 @@ class OidcKeys:
         key = self._key(header)
         try:
             signed = jws.deserialize_compact(bearer, key, algorithms=[header.alg], registry=self._registry)
-            claims = msgspec.json.decode(signed.payload)
-        except (JoseError, ValueError, TypeError, RecursionError) as error:
+            claims = read(signed.payload, object)
+        except (JoseError, ValueError, TypeError) as error:
             # Not what the library says: it may quote the token.
             raise _refused(f"its signature or form is wrong ({type(error).__name__})") from None
         if not isinstance(claims, dict):
@@ -141,10 +142,7 @@ class OidcKeys:
                 body += part
                 if len(body) > LARGEST_ANSWER:
                     raise ValueError(f"{url} is answered with more than {LARGEST_ANSWER} bytes")
-        try:
-            return msgspec.json.decode(bytes(body), type=kind)
-        except RecursionError:
-            raise ValueError(f"{url} is nested too deeply") from None
+        return read(bytes(body), kind)
 
     def _check(self, found: _Discovery) -> None:
         if found.issuer != self._settings.issuer:
@@ -198,8 +196,8 @@ def usable(document: Mapping[str, Any]) -> dict[str, jwk.Key]:
 def _header(bearer: str) -> _Header:
     try:
         padded = bearer.partition(".")[0].encode()
-        header = msgspec.json.decode(_unpadded(padded), type=_Header)
-    except (ValueError, RecursionError):
+        header = read(_unpadded(padded), _Header)
+    except ValueError:
         raise _refused("its header cannot be read") from None
     if header.alg not in ALGORITHMS:
         raise _refused(f"its algorithm {header.alg[:20]!r} is not one that counts")

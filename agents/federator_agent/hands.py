@@ -12,6 +12,7 @@ import msgspec
 from federator.kernel.errors import Permanent
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator.wire.jsontext import read
 from federator_agent import clearing
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -94,7 +95,7 @@ class Hands:
     async def _get_spec(self, spec_hash: str) -> None:
         try:
             data = await self._around.bulk.spec(spec_hash)
-            spec = msgspec.json.decode(data, type=JobSpec)
+            spec = read(data, JobSpec)
             self._around.spool.keep_spec(spec_hash, data)
             self._tell(ev.SpecArrived(spec_hash, spec))
         except Permanent as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator_agent.spool import write_durably
+from federator_agent.spool import kept, write_durably
 
 MACHINE_ID = Path("/etc/machine-id")
 _FILE = "home"
@@ -29,7 +29,7 @@ def settle(directory: Path, *, moved: bool = False) -> None:
     """Make sure that this directory is where it was first used; `moved`: from now on it is here. Raises `Invalid` for a copy."""
     file = directory / _FILE
     here = Home(str(directory.resolve()), _machine())
-    known = msgspec.json.decode(file.read_bytes(), type=Home) if file.exists() else None
+    known = kept(file, Home) if file.exists() else None
     if known == here:
         return
     if known is not None and not moved and not _same(known, here):

@@ -14,6 +14,7 @@ from federator.kernel.errors import (
     Untrusted,
 )
 from federator.kernel.way import Way
+from federator.wire.jsontext import read
 from federator.wire.link import SITE_HEADER, JoinAnswer, JoinRequest, KeyRequest
 from federator_agent.dialling import Addresses
 from federator_agent.spool import Identity
@@ -35,7 +36,11 @@ async def join(
     """
     headers = JSON | {"Authorization": f"Bearer {token}"} | ({SITE_HEADER: site} if site else {})
     answer = await _ask(dispatcher, "/agent/v1/join", msgspec.json.encode(request), headers, way)
-    joined = msgspec.json.decode(answer, type=JoinAnswer)
+    try:
+        joined = read(answer, JoinAnswer)
+    except msgspec.DecodeError as error:
+        remedy = "is that the address of a dispatcher, and of this agent's version?"
+        raise Invalid(f"{dispatcher} answers what cannot be read: {error}", remedy=remedy) from None
     return Identity(
         dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
     )
@@ -82,7 +87,7 @@ def raise_for(status: int, body: bytes) -> None:
         return
     detail = body[:500].decode(errors="replace")
     try:
-        problem = msgspec.json.decode(body, type=dict[str, object])
+        problem = read(body, dict[str, object])
         detail = str(problem.get("detail") or problem.get("title") or detail)
         detail += f" ({problem['remedy']})" if problem.get("remedy") else ""
     except msgspec.MsgspecError:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.kernel.errors import Conflict
 from federator.wire.link import MAX_KEY_STEPS, KeyRequest, KeyStep, key_bytes
-from federator_agent.spool import write_durably
+from federator_agent.spool import kept, write_durably
 
 KEY, NEXT, STEPS, LOCK = "key", "key.next", "key.steps", "key.lock"
 HOST_KEY = "host.key"
@@ -113,4 +113,4 @@ class Keys:
 
     def _steps(self) -> list[KeyStep]:
         file = self._directory / STEPS
-        return msgspec.json.decode(file.read_bytes(), type=list[KeyStep]) if file.exists() else []
+        return kept(file, list[KeyStep]) if file.exists() else []

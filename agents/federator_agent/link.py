@@ -21,8 +21,9 @@ import aiohttp
 import msgspec
 
 from federator import __version__
-from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated
+from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated, Unavailable
 from federator.kernel.way import Way
+from federator.wire.jsontext import read
 from federator.wire.link import (
     LONGEST_NAME,
     MAX_MESSAGE_BYTES,
@@ -317,7 +318,10 @@ class Bulk:
     async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
         """Append to the dispatcher's copy of a log. Raises `Permanent`."""
         answer = await self._repeat("PUT", f"/logs/{placement}/{rank}?offset={offset}", data=data)
-        return msgspec.json.decode(answer, type=LogLength)
+        try:
+            return read(answer, LogLength)
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the dispatcher's answer to a log cannot be read: {error}") from None
 
     async def put_outputs(self, placement: str, archive: Path) -> None:
         """Bring an archive of outputs home. Raises `Permanent`."""

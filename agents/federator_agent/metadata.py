@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.quantities import parse_instant
+from federator.wire.jsontext import read
 from federator_agent.core.events import Noticed
 
 EVERY_S = 5.0
@@ -63,6 +64,6 @@ async def _notice(http: aiohttp.ClientSession, url: str, token: str) -> float | 
         if answer.status == 404:
             return None
         answer.raise_for_status()
-        notice = msgspec.json.decode(await answer.read(), type=_Notice)
+        notice = read(await answer.read(), _Notice)
     log.warning("the provider takes this machine back at %s (%s)", notice.time, notice.action)
     return parse_instant(notice.time)

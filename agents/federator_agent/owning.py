@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Damaged, Invalid
 from federator_agent.home import place
-from federator_agent.spool import write_durably
+from federator_agent.spool import kept, write_durably
 
 FILE = "owner"
 """In the state directory its own mark; in a place outside the mark of whom that belongs to."""
@@ -31,7 +31,7 @@ def mark_of(state_dir: Path, site: str) -> Mark:
     file = state_dir / FILE
     if not file.exists():
         write_durably(file, msgspec.json.encode(Mark(secrets.token_hex(16), "")))
-    owner = msgspec.json.decode(file.read_bytes(), type=Mark).owner
+    owner = kept(file, Mark).owner
     return Mark(owner, f"the agent of site {site} on {place(state_dir)}")
 
 
@@ -58,10 +58,10 @@ def foreign(directory: Path, state_dir: Path) -> str:
     if not file.exists():
         return ""
     try:
-        known = msgspec.json.decode(file.read_bytes(), type=Mark)
-    except msgspec.MsgspecError:
+        known = kept(file, Mark)
+    except Damaged:
         return f"{file} says nothing that an agent has written"
-    if mine.exists() and msgspec.json.decode(mine.read_bytes(), type=Mark).owner == known.owner:
+    if mine.exists() and kept(mine, Mark).owner == known.owner:
         return ""
     return f"{directory} belongs to {known.who}, which takes what others put there for left over"
 

@@ -9,11 +9,13 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Damaged, Invalid
 from federator.model.jobs import JobSpec
+from federator.wire.jsontext import Reader, read
 from federator_agent import clearing
 from federator_agent.core.state import Change
 
@@ -22,8 +24,9 @@ KEEP_CHECKPOINTS_S = 30 * 86400.0
 COMPACT_LINES = 4000
 """The journal is rewritten after this many lines."""
 
+T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Change)
+_decoder: Reader[Change] = Reader(Change)
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +56,17 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def kept(path: Path, kind: type[T]) -> T:
+    """What the agent has noted in a file of its state directory. Raises `Damaged` for anything else, and `OSError`."""
+    try:
+        return read(path.read_bytes(), kind)
+    except msgspec.MsgspecError as error:
+        raise Damaged(
+            f"{path} is not what an agent writes: {error}",
+            remedy="bring it back from a backup; or move the state directory away and join again, and work that still runs there is reported lost",
+        ) from None
 
 
 def _last_touched(directory: Path) -> float:
@@ -162,7 +176,7 @@ class Spool:
     def spec(self, spec_hash: str) -> JobSpec | None:
         """A spec that was fetched before."""
         try:
-            return msgspec.json.decode((self.directory / "specs" / spec_hash).read_bytes(), type=JobSpec)
+            return read((self.directory / "specs" / spec_hash).read_bytes(), JobSpec)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
@@ -221,7 +235,7 @@ class Spool:
     def identity(self) -> Identity | None:
         """Who this agent is; None before it joined."""
         path = self.directory / "identity.json"
-        return msgspec.json.decode(path.read_bytes(), type=Identity) if path.exists() else None
+        return kept(path, Identity) if path.exists() else None
 
     def keep_identity(self, identity: Identity) -> None:
         """Remember who this agent is."""

@@ -22,6 +22,7 @@ from federator.model.identity import Caller
 from federator.model.jobs import Job
 from federator.model.rights import Relation
 from federator.ports import Draft
+from federator.wire.jsontext import decode_json
 from federator.wire.records import decode
 
 T = TypeVar("T")
@@ -221,16 +222,6 @@ def refuse_coding(request: web.Request) -> None:
             field="Content-Encoding",
             remedy="send it as it is, without Content-Encoding",
         )
-
-
-def decode_json(data: bytes) -> object:
-    """Any JSON. Raises `Invalid` that says where it breaks off."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"this is not JSON: {error}", field="$") from None
-    except RecursionError:
-        raise Invalid("this JSON is nested too deeply", field="$") from None
 
 
 def read_query(request: web.Request, kind: type[msgspec.Struct] | None) -> object:

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from federator.api.aside import aside
-from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, decode_json, require_type
+from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
 from federator.api.problems import problem_of
 from federator.control.submitting.acceptance import Asked
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
@@ -19,6 +19,7 @@ from federator.model.jobs import JobStatus
 from federator.model.plans import Explanation
 from federator.wire.http import JobDetail, JobPage, JobPatch, Preview, SubmitResult, Submitted
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
+from federator.wire.jsontext import decode_json
 
 CHUNK_LINES = 200
 """Lines that are accepted together: one wait for the disk, and one stretch of the loop in which all their rows are kept."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Unauthenticated, Unavailable
+from federator.wire.jsontext import read
 from federator.wire.sign_in import Credential
 
 EARLY_S = 30.0
@@ -38,7 +39,7 @@ class SignIns:
     def find(self, server: str) -> Credential | None:
         """The sign-in at a dispatcher, if there is one that can be read."""
         try:
-            return msgspec.json.decode(self._file(server).read_bytes(), type=Credential)
+            return read(self._file(server).read_bytes(), Credential)
         except (OSError, msgspec.DecodeError):
             return None
 

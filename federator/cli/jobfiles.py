@@ -4,7 +4,6 @@ They are checked here first, so that a mistake is reported with its line before 
 again, with its own clock.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from federator.kernel.errors import Invalid, Permanent
 from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
+from federator.wire.jsontext import decode_json
 from federator.wire.yamltext import Document, read_documents
 
 STDIN = Path("-")
@@ -130,11 +130,7 @@ def _lines(text: str) -> tuple[list[Document], list[Permanent]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                documents.append(Document(json.loads(line), {"$": number}))
-            except ValueError as error:
-                # Its own text has a line of its own, which is always 1.
-                why = (
-                    f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-                )
-                faults.append(Invalid(f"line {number}: this is not JSON: {why}"))
+                documents.append(Document(decode_json(line.encode()), {"$": number}))
+            except Invalid as fault:
+                faults.append(Invalid(f"line {number}: {fault.message}", remedy=fault.remedy))
     return documents, faults

@@ -4,7 +4,6 @@ A plan follows from its problem, the seed and the stages that completed, on one 
 the code makes of what was seen, and whoever changes the code sees at which decisions it now decides differently.
 """
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.plans.differences import completed, differences
 from federator.wire.faults import told_in
+from federator.wire.jsontext import read
 from federator.wire.solver_files import read_problem, unpacked
 
 if TYPE_CHECKING:
@@ -141,12 +141,14 @@ def _of_file(path: Path) -> _Recorded:
     with told_in(path):
         content = unpacked(path.read_bytes())
     try:
-        told = json.loads(content)
-    except ValueError as error:
+        told = read(content, object)
+    except msgspec.DecodeError as error:
         raise Invalid(f"this is not JSON: {error}", field=str(path)) from None
     remedy = "write one with 'federator decisions show ID --problem FILE'"
     try:
-        if isinstance(told, dict) and {"problem", "plan"} <= told.keys():
+        if not isinstance(told, dict):
+            raise Invalid("is no recorded decision", field=str(path), remedy=remedy)
+        if {"problem", "plan"} <= told.keys():
             return _taken(told["plan"]["decision"], told)
         with told_in(path):
             problem = read_problem(content)

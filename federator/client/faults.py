@@ -21,6 +21,7 @@ from federator.kernel.errors import (
     Unavailable,
 )
 from federator.wire.http import Problem
+from federator.wire.jsontext import read
 
 BY_CODE: dict[str, type[FederatorError]] = {
     kind.code: kind
@@ -59,7 +60,7 @@ def error_of(problem: Problem) -> FederatorError:
 def error_in(status: int, body: bytes, what: str) -> FederatorError:
     """The error in an answer: a problem, or whatever a proxy in between may have written."""
     try:
-        return error_of(msgspec.json.decode(body, type=Problem))
+        return error_of(read(body, Problem))
     except msgspec.DecodeError:
         said = body[:200].decode(errors="replace").strip()
         kind = BY_STATUS.get(status, Permanent if status < 500 else Bug)

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import aiohttp
-import msgspec
 
 from federator.client.transport import Transport
 from federator.kernel.errors import Bug, Transient
 from federator.model.events import Event
+from federator.wire.jsontext import Reader
 
 MAX_LINE_BYTES = 2**20
 OFFSET_HEADER = "X-Federator-Offset"
-_event = msgspec.json.Decoder(Event)
+_event: Reader[Event] = Reader(Event)
 
 
 class ServerEvent(NamedTuple):

@@ -18,11 +18,13 @@ from federator.model.events import Event
 from federator.model.plans import Explanation
 from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Preview, SubmitResult, Submitted
 from federator.wire.jobfile import BLOB_PREFIX
+from federator.wire.jsontext import Reader
 from federator.wire.yamltext import read_document
 
 PAGE = 500
 BATCH = 1000
 POLL_S = 0.5
+_results: Reader[SubmitResult] = Reader(SubmitResult)
 JobFile = Mapping[str, object]
 """A job file as decoded YAML or JSON."""
 
@@ -87,7 +89,7 @@ class JobVerbs:
         async def once() -> list[SubmitResult]:
             headers = {"Content-Type": "application/x-ndjson"}
             async with self.transport.open("POST", "/v1/jobs", body=body, headers=headers) as response:
-                return msgspec.json.Decoder(SubmitResult).decode_lines(await response.read())
+                return _results.decode_lines(await response.read())
 
         results = await self.transport.patiently(once)
         return [msgspec.structs.replace(result, line=first + at) for at, result in enumerate(results, 1)]

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from federator.kernel.errors import Invalid, NotSupported, Unauthenticated, Unavailable
 from federator.kernel.way import Way, is_loopback
+from federator.wire.jsontext import read
 from federator.wire.sign_in import Credential, SignInWay
 
 T = TypeVar("T")
@@ -211,17 +212,17 @@ class Provider:
             ) as answer:
                 body = await answer.content.read(LARGEST_ANSWER)
                 if answer.status in (400, 401, 403):
-                    refusal = msgspec.json.decode(body, type=_Refusal)
+                    refusal = read(body, _Refusal)
                     raise _Refused(refusal.error[:80], refusal.error_description[:200])
                 if answer.status != 200:
                     raise Unavailable(f"the provider at {host} answers with status {answer.status}")
-                return body if kind is bytes else msgspec.json.decode(body, type=kind)  # type: ignore[return-value]
+                return body if kind is bytes else read(body, kind)  # type: ignore[return-value]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             fault = self._reach.fault(error, url)
             raise fault or Unavailable(
                 f"cannot reach the provider at {host}: {str(error) or type(error).__name__}"
             ) from None
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.DecodeError:
             raise Unavailable(f"the provider at {host} answers with what is no answer") from None
 
 
@@ -249,8 +250,8 @@ def claims_in(token: str) -> dict[str, Any]:
     try:
         segment = parts[1] if len(parts) == 3 else ""
         padded = segment + "=" * (-len(segment) % 4)
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(padded))
-    except (ValueError, RecursionError):
+        claims = read(base64.urlsafe_b64decode(padded), object)
+    except ValueError:
         return {}
     return claims if isinstance(claims, dict) else {}
 

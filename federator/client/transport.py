@@ -22,6 +22,7 @@ import msgspec
 from federator.client.faults import error_in
 from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable, Untrusted
 from federator.kernel.way import Way
+from federator.wire.jsontext import read
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -247,7 +248,7 @@ def decode(body: bytes, answer: type[T], what: str) -> T:
     if answer is type(None) and not body.strip():
         return None
     try:
-        return msgspec.json.decode(body, type=answer)
+        return read(body, answer)
     except msgspec.DecodeError as error:
         raise Bug(
             f"{what} was answered with something unexpected: {error}",

@@ -63,7 +63,7 @@ def decode(text: str | link.Up) -> link.Up:
         return text
     try:
         return link.decode_up(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except msgspec.MsgspecError as error:
         remedy = f"where the agent is newer than this dispatcher ({__version__}), upgrade the dispatcher"
         raise invalid(f"{error}; {remedy}") from None
 

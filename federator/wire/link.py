@@ -19,6 +19,7 @@ import msgspec
 
 from federator.model.placements import DesiredEntry, PlacementReport
 from federator.model.sites import SiteReport
+from federator.wire.jsontext import Reader
 
 PROTOCOL = 1
 MAX_MESSAGE_BYTES = 4 * 2**20
@@ -138,8 +139,8 @@ Up = Hello | Proof | Report | Statuses | DesiredAck
 Down = Challenge | Welcome | Heard | Desired | StatusAck | Refusal
 
 _encoder = msgspec.json.Encoder()
-_up: msgspec.json.Decoder[Up] = msgspec.json.Decoder(Up)
-_down: msgspec.json.Decoder[Down] = msgspec.json.Decoder(Down)
+_up: Reader[Up] = Reader(Up)
+_down: Reader[Down] = Reader(Down)
 
 
 def encode(message: Up | Down) -> bytes:
@@ -148,12 +149,12 @@ def encode(message: Up | Down) -> bytes:
 
 
 def decode_up(data: bytes | str) -> Up:
-    """What an agent said. Raises msgspec.ValidationError with the path of the fault."""
+    """What an agent said. Raises `msgspec.DecodeError` with the path of the fault."""
     return _up.decode(data)
 
 
 def decode_down(data: bytes | str) -> Down:
-    """What the dispatcher said. Raises msgspec.ValidationError with the path of the fault."""
+    """What the dispatcher said. Raises `msgspec.DecodeError` with the path of the fault."""
     return _down.decode(data)
 
 

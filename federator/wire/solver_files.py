@@ -28,6 +28,7 @@ from federator.model.snapshot import (
 )
 from federator.wire import records
 from federator.wire import solver_problem as told
+from federator.wire.jsontext import read
 from federator.wire.solver_parts import (
     FreeHosts,
     InputData,
@@ -86,12 +87,12 @@ def write(file: ProblemFile | PlanFile, *, packed: bool = False) -> bytes:
 def _read(content: bytes, kind: type[T]) -> T:
     text = unpacked(content)
     try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return read(text, kind)
+    except msgspec.DecodeError:
         pass  # said below, with what would be right
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        value = read(text, object)
+    except msgspec.DecodeError as error:
         raise Invalid(f"this is not JSON: {error}", field="$", remedy=DESCRIBED) from None
     wanted = _FORMATS[kind]
     if isinstance(value, dict) and value.get("format") != wanted:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from federator.api.exchange import decode_json
 from federator.hub.belief import check_report, check_statuses
 from federator.hub.frames import Ended, believe
 from federator.hub.frames import decode as decode_frame
@@ -24,6 +23,7 @@ from federator.kernel.quantities import parse_duration_s, parse_instant, parse_s
 from federator.wire import link
 from federator.wire.http import JobPatch, TokenRequest
 from federator.wire.jobfile import read_job, read_job_text
+from federator.wire.jsontext import decode_json
 from federator.wire.records import decode
 from federator_agent.config import SITE_KEYS
 from federator_agent.config import parse as parse_site

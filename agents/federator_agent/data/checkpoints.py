@@ -21,6 +21,7 @@ import msgspec
 
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.quantities import format_bytes
+from federator.wire.jsontext import read
 from federator_agent import archives, clearing
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import Sources
@@ -77,9 +78,7 @@ class Kept:
 
     async def _pointer(self, name: str) -> Pointer:
         try:
-            pointer = msgspec.json.decode(
-                await self._sources.of(self._base).read(self.at(name)), type=Pointer
-            )
+            pointer = read(await self._sources.of(self._base).read(self.at(name)), Pointer)
         except NotFound:
             raise Unavailable(f"{self.at(name)} has just been replaced") from None
         except msgspec.MsgspecError as error:
@@ -214,7 +213,7 @@ class Checkpoints:
 
     def _known(self, job: str) -> Note | None:
         try:
-            return msgspec.json.decode((self._directory / f"{job}.json").read_bytes(), type=Note)
+            return read((self._directory / f"{job}.json").read_bytes(), Note)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

@@ -8,12 +8,13 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
+from federator.wire.jsontext import read
 from federator_agent.kube.settings import KubeSettings
 
 PATIENCE_S = 60.0
@@ -25,6 +26,7 @@ ANSWER_S = 60.0
 GOODBYE_S = 0.25
 """TLS takes leave in the background, after its connection counts as closed."""
 EXEC_PROTOCOL = "v4.channel.k8s.io"
+T = TypeVar("T")
 _UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 
 
@@ -192,6 +194,14 @@ def _options(connected: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
+def decoded(data: bytes | str, kind: type[T]) -> T:
+    """What the API server has said. Raises `Unavailable` for what cannot be read."""
+    try:
+        return read(data, kind)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"the API server says what cannot be read: {error}") from None
+
+
 class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
@@ -199,7 +209,7 @@ class _Status(msgspec.Struct):
 
 def _error(answer: aiohttp.ClientResponse, body: bytes) -> FederatorError:
     try:
-        message = msgspec.json.decode(body, type=_Status).message
+        message = read(body, _Status).message
     except msgspec.MsgspecError:
         message = body.decode(errors="replace")[:500]
     message = message or f"the API server answers {answer.status}"

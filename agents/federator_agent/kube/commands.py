@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
-from federator_agent.kube.api import Api
+from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.manifests import SIDE
 
 CHUNK_BYTES = 64 * 1024
@@ -138,7 +138,7 @@ class Command:
         raise Unavailable("the connection to a command in the pod was cut")
 
     def _judge(self, data: bytes) -> None:
-        status = msgspec.json.decode(data, type=_Status)
+        status = decoded(data, _Status)
         if status.status == "Success":
             return
         said = self._complaints.decode(errors="replace").strip()

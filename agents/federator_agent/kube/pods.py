@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from federator.kernel.errors import Conflict, Forbidden, NotFound
-from federator_agent.kube.api import Api
+from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.lots import Lot
 from federator_agent.kube.manifests import FINALIZER
@@ -114,7 +114,7 @@ class Pods:
             data = await self._api.ask("POST", f"{self._base}/pods", body=manifest)
         except Conflict:
             data = await self._api.ask("GET", self.path(manifest["metadata"]["name"]))
-        pod = msgspec.json.decode(data, type=Pod)
+        pod = decoded(data, Pod)
         if pod.metadata.name not in self.mirror.items:
             self.mirror.put(pod.metadata.name, pod)
 
@@ -141,7 +141,7 @@ class Pods:
     async def look(self, name: str, uid: str = "") -> Pod | None:
         """A pod as the API server has it now; None: there is none, or another of that name."""
         try:
-            pod = msgspec.json.decode(await self._api.ask("GET", self.path(name)), type=Pod)
+            pod = decoded(await self._api.ask("GET", self.path(name)), Pod)
         except NotFound:
             return None
         return pod if pod.metadata.uid == uid or not uid else None
@@ -162,9 +162,7 @@ class Pods:
     async def of(self, placement: str) -> tuple[Pod, ...]:
         """All of a placement's pods, as the API server has them now."""
         query = {"labelSelector": f"{PLACEMENT_LABEL}={placement},{SITE_LABEL}={self._site}"}
-        return msgspec.json.decode(
-            await self._api.ask("GET", f"{self._base}/pods", query=query), type=_PodList
-        ).items
+        return decoded(await self._api.ask("GET", f"{self._base}/pods", query=query), _PodList).items
 
     async def delete(self, pod: Pod, grace_s: int = 1) -> None:
         """Have its kubelet end it. Its object stays, held by the finalizer."""

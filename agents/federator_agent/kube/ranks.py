@@ -12,15 +12,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from federator.kernel.errors import Conflict, FederatorError, NotFound, Unavailable
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, outputs
-from federator_agent.kube.api import Api
+from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.following import LogFollower
 from federator_agent.kube.judging import End, end_of
 from federator_agent.kube.manifests import MAIN, OUTPUTS_NOTE, PORT, pod_name
@@ -259,7 +257,7 @@ class Ranks:
 
     async def _fetch(self, placement: str, rank: int, pod: Pod) -> None:
         archive, path = self.archive(placement, rank), self._pods.path(pod.metadata.name)
-        patterns = msgspec.json.decode(pod.metadata.annotations[OUTPUTS_NOTE], type=tuple[str, ...])
+        patterns = decoded(pod.metadata.annotations.get(OUTPUTS_NOTE, "[]"), tuple[str, ...])
         archive.parent.mkdir(parents=True, exist_ok=True)
         for attempt in range(FETCH_TRIES):
             try:

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
+from federator.wire.jsontext import Reader, read
 from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.objects import Struct
 
@@ -66,10 +67,10 @@ class Mirror(Generic[Seen, Kept]):
         """`keep`: the name of an object and what is kept of it."""
         self._api, self._path, self._query = api, path, dict(query or {})
         self._keep, self._changed = keep, changed
-        self._object = msgspec.json.Decoder(kind)
-        self._change = msgspec.json.Decoder(_Change)
+        self._object: Reader[Seen] = Reader(kind)
+        self._change: Reader[_Change] = Reader(_Change)
 
-        self._page = msgspec.json.Decoder(_Page[kind])  # type: ignore[valid-type]
+        self._page: Reader[_Page[Seen]] = Reader(_Page[kind])  # type: ignore[valid-type]
         self.items: dict[str, Kept] = {}
         self.synced = asyncio.Event()
         """Set once the whole has been listed."""
@@ -134,7 +135,7 @@ class Mirror(Generic[Seen, Kept]):
         async with self._api.stream(self._path, query, silence_s=SILENCE_S) as body:
             async for line in _lines(body):
                 change = self._change.decode(line)
-                about = msgspec.json.decode(change.object, type=_Version)
+                about = read(change.object, _Version)
                 if change.type == "ERROR":
                     raise TooOld(about.message) if about.code == 410 else Unavailable(about.message)
                 version = about.metadata.resource_version

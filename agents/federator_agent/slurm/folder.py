@@ -9,7 +9,7 @@ import msgspec
 
 from federator_agent import clearing, opening
 from federator_agent.slurm.script import RANK_SCRIPT
-from federator_agent.spool import write_durably
+from federator_agent.spool import kept, write_durably
 
 MOST_OF_A_MARK = 4096
 """Bytes."""
@@ -72,7 +72,7 @@ class Folder:
     def intent(self) -> Intent | None:
         """What Slurm has been, or may have been, asked for."""
         try:
-            return msgspec.json.decode(self._intent.read_bytes(), type=Intent)
+            return kept(self._intent, Intent)
         except FileNotFoundError:
             return None
 

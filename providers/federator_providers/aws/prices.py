@@ -13,6 +13,7 @@ import msgspec
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Transient
 from federator.model.capacity import Market, Offer
+from federator.wire.jsontext import read
 from federator_providers.aws.calls import Api
 from federator_providers.aws.catalogue import AS_OF
 from federator_providers.aws.settings import AwsConfiguration
@@ -151,7 +152,7 @@ def _usd_h(entries: Sequence[str]) -> float | None:
     prices = []
     for entry in entries:
         try:
-            product = msgspec.json.decode(entry, type=_Product)
+            product = read(entry, _Product)
             prices += [
                 float(dimension.usd["USD"])
                 for term in product.terms.on_demand.values()

@@ -101,7 +101,7 @@ def test_all_that_is_wrong_with_many_lines_is_told(
     assert [f"{file}, line {line}: " in text for line, text in zip((2, 4, 1), told, strict=True)] == [
         True
     ] * 3
-    assert "line 4: this is not JSON: Expecting ':' delimiter, column 7" in told[1]
+    assert "line 4: this is not JSON: JSON is malformed: expected ':' (byte 6)" in told[1]
     assert fake.heard == []
 
 
