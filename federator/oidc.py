@@ -187,8 +187,8 @@ def usable(document: Mapping[str, Any]) -> dict[str, jwk.Key]:
         }
         try:
             key = jwk.import_key(public)
-        except (JoseError, ValueError, TypeError):
-            continue
+        except (JoseError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+            continue  # what is no key makes the library stumble in many ways
         found[str(each.get("kid", ""))] = key
     return found
 

@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -28,7 +29,7 @@ def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
         with archive.open("rb") as file:
             for tar, member in members(file, most_bytes=MAX_BYTES if limited else math.inf):
                 _place(tar, member, target)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise Invalid(f"the work directory is not a readable gzipped tar: {error}") from None
@@ -45,7 +46,12 @@ def _inside(name: str, member: str) -> PurePosixPath:
     """A member's path, normalized. Raises `Invalid` when it leads out of the archive's own directory."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise Invalid(f"the work directory's archive has a member that leads outside: {member!r}")
+        raise Invalid(f"the work directory's archive has a member that leads outside: {member[:200]!r}")
+    if len(path.parts) > clearing.MOST_LEVELS:
+        raise Invalid(
+            f"the work directory's archive nests folders more than {clearing.MOST_LEVELS} deep: {member[:200]!r}",
+            remedy="nest them less",
+        )
     return path
 
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -21,6 +22,8 @@ from federator.kernel.errors import Invalid, TooLarge
 
 IGNORE_FILES = (".gitignore", ".federatorignore")
 ALWAYS_LEFT_OUT = (".git",)
+MOST_LEVELS = 256
+"""Folders nested deeper are not unpacked; no agent packs them."""
 GZIP_LEVEL = 6
 
 
@@ -160,7 +163,7 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
                 else:
                     _write(tar, entry, target)
                     written.append(target)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise Invalid(f"the archive is damaged: {error}", remedy="download it again") from None
     for target, leads_to in links:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -172,6 +175,8 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
 def _target(root: Path, entry: tarfile.TarInfo) -> Path:
     """Where an entry goes, if it stays below `root`, links that are already there considered."""
     path = PurePosixPath(entry.name)
+    if len(path.parts) > MOST_LEVELS:
+        raise Invalid(f"the archive nests folders more than {MOST_LEVELS} deep: {entry.name[:200]}")
     target = root / path
     outside = path.is_absolute() or ".." in path.parts or not target.parent.resolve().is_relative_to(root)
     strange = not (entry.isfile() or entry.isdir() or entry.issym())

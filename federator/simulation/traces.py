@@ -7,6 +7,7 @@ clusters, Chronus' mixes of Philly, and Alibaba's GPU pods of 2023.
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def read_trace(path: Path, *, gpus_per_node: int = GPUS_PER_NODE) -> list[TraceJ
         reader = csv.DictReader(io.StringIO(text))
         read = _reader(path, frozenset(reader.fieldnames or ()))
         jobs = list(_rows(reader, read, path, gpus_per_node))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise unreadable(path, error, "--trace") from None
     if not jobs:
         raise Invalid(f"{path.name} has no jobs", field="--trace")
@@ -55,7 +56,7 @@ def _rows(rows: "csv.DictReader[str]", read: Reader, path: Path, gpus_per_node: 
     for row in rows:
         try:
             job = read(row, gpus_per_node)
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise Invalid(
                 f"line {rows.line_num} is not a job: {in_words(error)}",
                 field=path.name,

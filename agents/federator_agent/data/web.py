@@ -102,7 +102,11 @@ class WebSource:
 
     def _next(self, uri: str, url: str, location: str) -> str:
         """Where a server sends on to. Raises `Forbidden` for what the job could not have named."""
-        to = urldefrag(urljoin(url, location)).url
+        try:
+            to = urldefrag(urljoin(url, location)).url
+            URL(to)
+        except ValueError:
+            raise Forbidden(f"{uri}: the server sends on to what is no address", remedy=ASK) from None
         if not location or urlsplit(to).scheme not in {"https", urlsplit(url).scheme}:
             raise Forbidden(f"{uri}: the server sends on to {to[:200]!r}, which is not followed", remedy=ASK)
         if self._addresses is not None and not any(below(to, address) for address in self._addresses):
@@ -151,9 +155,10 @@ def _length(answer: aiohttp.ClientResponse) -> int:
     """Of the whole; -1 when the server does not say."""
     whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
     if answer.status in (206, 416):
-        return int(whole) if whole.isdigit() else -1
+        return int(whole) if whole.isascii() and whole.isdigit() and len(whole) < 19 else -1
     return answer.content_length if answer.content_length is not None else -1
 
 
 def _tag(answer: aiohttp.ClientResponse) -> str:
-    return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+    return tag.encode(errors="backslashreplace").decode()  # a header may hold bytes that are no text

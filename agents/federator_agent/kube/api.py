@@ -215,7 +215,9 @@ def _error(answer: aiohttp.ClientResponse, body: bytes) -> FederatorError:
     message = message or f"the API server answers {answer.status}"
     if answer.status in (401, 408, 429) or answer.status >= 500:
         after = answer.headers.get("Retry-After", "")
-        return Unavailable(message, retry_after_s=float(after) if after.isdigit() else 0.0)
+        return Unavailable(
+            message, retry_after_s=float(after) if after.isascii() and after.isdigit() else 0.0
+        )
     families = {403: Forbidden, 404: NotFound, 409: Conflict, 410: TooOld}
     return families.get(answer.status, Invalid)(message)
 

@@ -7,6 +7,8 @@ from datetime import datetime
 import msgspec
 
 _QUANTITY = re.compile(r"([0-9.]+(?:[eE][0-9]+)?)([numkMGTPE]|[KMGTPE]i)?")
+MOST = 2.0**63
+"""Of anything, in its unit."""
 _FACTORS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0} | {
     f"{unit}{kind}": float(base**power)
     for kind, base in (("", 1000), ("i", 1024))
@@ -15,12 +17,16 @@ _FACTORS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0} | {
 
 
 def quantity(text: str) -> float:
-    """What Kubernetes writes as `100m`, `2`, `16Gi` or `1e3`; 0 for what is not one."""
+    """What Kubernetes writes as `100m`, `2`, `16Gi` or `1e3`; 0 for what is not one. Labels of nodes are read so too, and anything may stand there."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return 0.0
     number, suffix = match.groups()
-    return float(number) * _FACTORS[suffix or ""]
+    try:
+        found = float(number) * _FACTORS[suffix or ""]
+    except ValueError:
+        return 0.0
+    return found if found <= MOST else 0.0
 
 
 def milli(text: str) -> int:
@@ -34,8 +40,11 @@ def mib(text: str) -> int:
 
 
 def instant_at(text: str) -> float:
-    """Seconds since the epoch; 0 for an empty text."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
+    """Seconds since the epoch; 0 for an empty text, and for what is no time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

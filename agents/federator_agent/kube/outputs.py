@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
@@ -44,7 +45,7 @@ def _check(archive: Path) -> None:
         with tarfile.open(archive, "r:gz", ignore_zeros=True) as tar:
             for _ in tar:
                 pass
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise Unavailable(f"the outputs did not come whole: {error}") from None
 
 
