@@ -252,6 +252,21 @@ async def test_nothing_is_rented_for_whom_the_queue_gives_no_right_to(world: Wor
     assert [lease.evidence.job for lease in world.leases() if lease.evidence] == [other]
 
 
+async def test_an_approval_that_could_change_nothing_is_refused_and_says_what_would_help(world: World) -> None:
+    """The job would wait on, and whoever approved it would think that it rents."""
+    job = await world.submit(ADA, queue=VISION, resources={"gpus": 4}, max_duration="1h")
+    before = world.job(job)
+    error = await refused(world.core.desk.approve(PAT, job, 100.0, "the paper is due"))
+    assert error.describe() == (
+        "ada has no right to rent in queue research/vision, so an approval would change nothing (give the right (`rent` in `allow` of "
+        f"queue research/vision) and have the job submitted again, or move it to a queue where ada has it: federator update {job} --queue QUEUE)"
+    )
+    assert world.job(job) == before
+    other = await world.submit(CY, queue=VISION, resources={"gpus": 4}, max_duration="1h")
+    await world.core.desk.approve(PAT, other, 100.0, "the paper is due")
+    assert world.job(other).approved_usd == 100.0
+
+
 # -- advice ---------------------------------------------------------------------------------------------------------------
 
 

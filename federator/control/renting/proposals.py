@@ -33,7 +33,7 @@ async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
 async def approve(
     records: Records, scribe: Scribe, caller: Caller, job_id: str, *, usd: float, reason: str
 ) -> None:
-    """Let one rental for this job cost so much in the worst case. Raises `NotFound`, or `Conflict` for a job that does not wait."""
+    """Let one rental for this job cost so much in the worst case. Raises `NotFound`, or `Conflict` for a job that does not wait, or that may not rent."""
     caller.require(Role.PLATFORM)
 
     def compute() -> Changes:
@@ -42,6 +42,12 @@ async def approve(
             raise NotFound(f"no job {job_id!r}")
         if job.status is not JobStatus.PENDING:
             raise Conflict(f"the job is {job.status}: it waits for no rental")
+        if not job.may_rent:
+            raise Conflict(
+                f"{job.owner} has no right to rent in queue {job.queue}, so an approval would change nothing",
+                remedy=f"give the right (`rent` in `allow` of queue {job.queue}) and have the job submitted again, "
+                f"or move it to a queue where {job.owner} has it: federator update {job_id} --queue QUEUE",
+            )
         changes = Changes()
         # Should it turn out to be too little, that is told as a new proposal, with the new amount.
         approved = msgspec.structs.replace(job, approved_usd=usd, proposed="", proposed_usd=0.0)
