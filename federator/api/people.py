@@ -1,11 +1,12 @@
-"""Signing in: where, and as whom."""
+"""Signing in: where, and as whom; and the teams that people are in."""
 
 import asyncio
 from pathlib import Path
 
 from federator.api.exchange import Call
-from federator.control.showing.rows import rights_row
+from federator.control.showing.rows import rights_row, team_rows
 from federator.kernel.errors import NotFound
+from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 
 
@@ -44,3 +45,8 @@ async def whoami(call: Call) -> WhoAmI:
         open=not authority.closed,
         queues=tuple(rights_row(authority, caller, queue) for queue in authority.usable(caller)),
     )
+
+
+async def teams(call: Call) -> list[TeamRow]:
+    """Which teams there are, who is in them, and what they may do."""
+    return team_rows(call.core.authority.now, call.caller)

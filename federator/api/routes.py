@@ -28,7 +28,7 @@ from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import decisions, governing, http, link, sign_in
+from federator.wire import decisions, governing, http, link, rights, sign_in
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, JOB, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.JOB, Gate.AGENT, Gate.SESSION
@@ -108,6 +108,7 @@ ROUTES = (
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),
     Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Change a token for a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201, cost=PLAIN),
     Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
+    Route("GET", "/v1/teams", people.teams, PERSON, "List teams, who is in them, and what they may do", answer=list[rights.TeamRow]),
     Route("GET", "/v1/sign-in", people.sign_in, OPEN, "Where people sign in", answer=sign_in.SignInWay),
     # Service
     Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),

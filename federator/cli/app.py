@@ -56,6 +56,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "drain": sites.drain,
         "undrain": sites.undrain,
         "queues": capacity.queues,
+        "teams": capacity.teams,
     },
     "Rented capacity": {
         "offers": capacity.offers,

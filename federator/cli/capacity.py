@@ -1,10 +1,10 @@
-"""Queues and what can be, is and was rented."""
+"""Queues, teams, and what can be, is and was rented."""
 
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from federator.cli.columns import lease_columns, offer_columns, queue_columns
+from federator.cli.columns import lease_columns, offer_columns, queue_columns, team_columns
 from federator.cli.money_columns import budget_columns, burst_columns, proposal_columns
 from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import plain, when
@@ -19,6 +19,12 @@ def queues(*, output: Output = "table", connection: Connection = HERE) -> None:
     """List the queues: use against guarantee and limit."""
     rows, _ = ask(connection, lambda client: client.queues())
     show_rows(rows, queue_columns(), output, empty="no queues: apply a policy of kind Queue")
+
+
+def teams(*, output: Output = "table", connection: Connection = HERE) -> None:
+    """List the teams: who is in them, and where they may submit. `whoami` tells your own rights."""
+    rows, _ = ask(connection, lambda client: client.teams())
+    show_rows(rows, team_columns(), output, empty="no teams: apply a policy of kind Team")
 
 
 def offers(*, output: Output = "table", connection: Connection = HERE) -> None:

@@ -26,6 +26,7 @@ from federator.wire.http import (
     StatementRow,
     TokenRow,
 )
+from federator.wire.rights import TeamRow
 
 RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
 
@@ -229,6 +230,27 @@ def queue_columns() -> tuple[Column[QueueRow], ...]:
         Column("WEIGHT", lambda row: f"{row.weight:g}", wide=True, right=True),
         Column("INTERACTIVE", lambda row: "yes" if row.interactive else "", wide=True),
         Column("OPEN TO", lambda row: row.open_to, wide=True, flow="cut"),
+    )
+
+
+def team_columns() -> tuple[Column[TeamRow], ...]:
+    """Teams: who is in them, and what that gives."""
+    return (
+        Column("TEAM", lambda row: row.team),
+        Column("YOU", lambda row: "member" if row.yours else ""),
+        Column(
+            "MEMBERS",
+            lambda row: ", ".join((*row.members, *(f"group {name}" for name in row.groups))),
+            flow="cut",
+        ),
+        Column("ADMINS", lambda row: ", ".join(row.admins), flow="cut"),
+        Column("QUEUES", lambda row: ", ".join(each.queue for each in row.queues) or NONE, flow="cut"),
+        Column(
+            "RIGHTS",
+            lambda row: "; ".join(f"{each.queue}: {rights_in_words(each)}" for each in row.queues),
+            wide=True,
+            flow="cut",
+        ),
     )
 
 

@@ -32,6 +32,7 @@ from federator.wire.http import (
     TokenRotation,
     TokenRow,
 )
+from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 
 JSON = {"Content-Type": "application/json"}
@@ -67,6 +68,10 @@ class PlatformVerbs:
     async def whoami(self) -> WhoAmI:
         """Who the credential is taken for."""
         return await self.transport.call("GET", "/v1/whoami", WhoAmI)
+
+    async def teams(self) -> list[TeamRow]:
+        """Teams, who is in them, and what they may do."""
+        return await self.transport.call("GET", "/v1/teams", list[TeamRow])
 
     async def overview(self) -> Overview:
         """Sites, queues, leases, jobs and money at a glance."""

@@ -101,6 +101,7 @@ class SyncClient:
 
     sign_in_way = _runs(Client.sign_in_way)
     whoami = _runs(Client.whoami)
+    teams = _runs(Client.teams)
     overview = _runs(Client.overview)
     sites = _runs(Client.sites)
     site = _runs(Client.site)

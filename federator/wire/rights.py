@@ -23,3 +23,19 @@ class QueueRights(msgspec.Struct, frozen=True, kw_only=True):
     """whether with `value: must`;"""
     rent: bool = True
     """whether capacity may be rented for it, where a policy permits that."""
+
+
+class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `federator teams`: who is in a team, and what being in it gives."""
+
+    team: str
+    members: tuple[str, ...] = ()
+    """People and service accounts, by name."""
+    groups: tuple[str, ...] = ()
+    """Groups of the sign-in provider, whose members are members; who that is shows when they sign in."""
+    admins: tuple[str, ...] = ()
+    """Members who may change the jobs that run under the team."""
+    yours: bool = False
+    """Whether who asks is in it."""
+    queues: tuple[QueueRights, ...] = ()
+    """Where its members may submit under it, and within which limits."""

@@ -106,6 +106,7 @@ MATRIX = {
     "DELETE /v1/tokens/{name}": "r",
     "POST /v1/tokens/{name}/rotate": "or",
     "GET /v1/whoami": PERSON,
+    "GET /v1/teams": PERSON,
     "GET /v1/sign-in": ANYBODY,
     "GET /healthz": ANYBODY,
     "GET /readyz": ANYBODY,

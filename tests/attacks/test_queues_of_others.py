@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from federator.control.showing.rows import team_rows
 from federator.kernel.errors import FederatorError, Forbidden, Invalid
 from federator.model.identity import Caller, Role, Token
 from federator.model.jobs import Job, JobStatus
@@ -252,7 +253,9 @@ async def test_nothing_is_rented_for_whom_the_queue_gives_no_right_to(world: Wor
     assert [lease.evidence.job for lease in world.leases() if lease.evidence] == [other]
 
 
-async def test_an_approval_that_could_change_nothing_is_refused_and_says_what_would_help(world: World) -> None:
+async def test_an_approval_that_could_change_nothing_is_refused_and_says_what_would_help(
+    world: World,
+) -> None:
     """The job would wait on, and whoever approved it would think that it rents."""
     job = await world.submit(ADA, queue=VISION, resources={"gpus": 4}, max_duration="1h")
     before = world.job(job)
@@ -304,3 +307,15 @@ async def test_applying_policies_says_whether_they_are_open_or_closed(world: Wor
     assert verdict.access.startswith("closed: ")
     assert "default, research" in verdict.access
     assert world.core.desk.validate("").access.startswith("open: ")
+
+
+async def test_the_list_of_teams_says_who_is_in_them_and_what_that_alone_gives(world: World) -> None:
+    rows = {row.team: row for row in team_rows(world.core.authority.now, ADA)}
+    assert [(row.team, row.yours, row.members, row.groups, row.admins) for row in rows.values()] == [
+        ("speech", True, ("ben", "ada"), (), ()),
+        ("vision", True, ("ada", "ci-bot"), ("ml-research",), ("tess",)),
+    ]
+    (vision,), (speech,) = rows["vision"].queues, rows["speech"].queues
+    assert (vision.queue, vision.max_priority, vision.rent, vision.teams) == (VISION, 60, False, ("vision",))
+    assert (speech.queue, speech.max_priority, speech.rent) == ("research/speech", 100, True)
+    assert [row.yours for row in team_rows(world.core.authority.now, EVE)] == [False, False]

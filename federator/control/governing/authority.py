@@ -106,6 +106,16 @@ class Authority:
         """The same, and nothing where somebody has no right."""
         return tuple(self._found(caller, self.teams_of(caller), queue, ""))
 
+    @property
+    def teams(self) -> tuple[TeamRule, ...]:
+        """All of them, by name."""
+        return tuple(self._teams[name] for name in sorted(self._teams))
+
+    def of_team(self, team: str, queue: str) -> tuple[Right, ...]:
+        """What being in a team alone gives in a queue; nothing where it gives no right."""
+        member = Caller("", Role.USER)
+        return tuple(self._found(member, (team,), queue, team))
+
     def owners_rights(self, job: Job, queue: str) -> tuple[Right, ...]:
         """The same for a job's owner, who is not there to be asked: by name, and as a member of the job's team."""
         owner = Caller(job.owner, Role.USER)

@@ -1,12 +1,12 @@
 """Rows for people, made from records: pure functions beside `views`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from msgspec import UNSET
 
 from federator.control.accounts.money import outstanding_usd, spend, spend_rows
-from federator.control.governing.authority import Authority
+from federator.control.governing.authority import Authority, Right
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Offer, Pool, Shape
@@ -30,7 +30,7 @@ from federator.planning.explaining.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
 from federator.planning.rules.periods import period_end, period_start
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, OfferRow, PartRow, PoolRow, QueueRow, SiteRow
-from federator.wire.rights import QueueRights
+from federator.wire.rights import QueueRights, TeamRow
 
 EARLIEST_PACE = 0.02
 """Part of a period that must be over before what it will have cost is forecast."""
@@ -277,9 +277,32 @@ def queue_rows(records: Records, authority: Authority, caller: Caller) -> list[Q
     return rows
 
 
+def team_rows(authority: Authority, caller: Caller) -> list[TeamRow]:
+    """The teams, with what each may do. Who is in them stands in the policies, which everybody who is signed in may read."""
+    mine, paths = authority.teams_of(caller), [terms.queue for terms in authority.queues]
+    return [
+        TeamRow(
+            team=each.team,
+            members=each.members,
+            groups=each.groups,
+            admins=each.admins,
+            yours=each.team in mine,
+            queues=tuple(
+                _rights(queue, rights, administer=False)
+                for queue in paths
+                if (rights := authority.of_team(each.team, queue))
+            ),
+        )
+        for each in authority.teams
+    ]
+
+
 def rights_row(authority: Authority, caller: Caller, queue: str) -> QueueRights:
     """What somebody may do in a queue by the best of the rights."""
-    rights, administer = authority.found(caller, queue), authority.administers(caller, queue)
+    return _rights(queue, authority.found(caller, queue), administer=authority.administers(caller, queue))
+
+
+def _rights(queue: str, rights: Sequence[Right], *, administer: bool) -> QueueRights:
     if not rights:
         return QueueRights(queue=queue, submit=False, administer=administer, max_priority=0, rent=False)
     values = [right.max_value_usd for right in rights if right.max_value_usd is not None]

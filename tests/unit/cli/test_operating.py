@@ -32,6 +32,7 @@ from federator.wire.http import (
     TokenAnswer,
     TokenRow,
 )
+from federator.wire.rights import QueueRights, TeamRow
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.worlds import a_job, a_plan, a_pool, a_world, placed
 from tests.unit.cli.answers import NOW, TIME, row
@@ -82,6 +83,23 @@ def test_a_site_says_what_runs_its_work_and_what_of_its_own_is_in_the_way(
         ["1", "8", "waits in the site's own queue"],
         ["1", "1", "runs"],
     ]
+
+
+def test_the_list_of_teams(federator: Command, fake: FakeDispatcher) -> None:
+    rights = QueueRights(queue="research", max_priority=60, rent=False, teams=("vision",))
+    team = TeamRow(
+        team="vision", members=("ada",), groups=("ml",), admins=("tess",), yours=True, queues=(rights,)
+    )
+    fake.answer("GET /v1/teams", [team])
+    said = federator("teams", "-o", "wide").out
+    for word in (
+        "vision",
+        "member",
+        "ada, group ml",
+        "tess",
+        "research: priority to 60, no renting, as vision",
+    ):
+        assert word in said
 
 
 def test_lists_of_the_platform(federator: Command, fake: FakeDispatcher) -> None:
