@@ -209,8 +209,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")
     acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, shares, visibility)
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
+    absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
-    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares, visibility)
+    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares, visibility, absent_s)
     intake = Intake(records, scribe, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
@@ -227,7 +228,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         inventory=inventory,
         intake=intake,
         series=series,
-        series_runs=SeriesRuns(records, scribe, acceptance, intake),
+        series_runs=SeriesRuns(records, scribe, acceptance, intake, absent_s),
         progress=progress,
         sites=Sites(records, scribe, inventory, progress),
         views=_views(

@@ -287,6 +287,8 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file of the private authority behind the provider's certificate; empty: the system's."""
     proxy: str = ""
     """URL of the HTTP proxy on the way to the provider; empty: none."""
+    absent_s: float = 30 * 86400.0
+    """So long after its owner's last sign-in a series goes on that nobody's token made here stands for; then it is paused until they sign in again."""
     leeway_s: float = 30.0
     """So much may the provider's clock differ from ours."""
     refresh_s: float = 3600.0

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from federator.kernel.cron import first_after, last_until, parse_cron
 from federator.kernel.quantities import format_duration, format_instant
+from federator.model.identity import Role
 
 NOTES = 20
 """So much of what became of its times is kept with a series."""
@@ -118,7 +119,11 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     team: str = ""
     """The team under which its runs are submitted; empty: under none."""
     groups: tuple[str, ...] = ()
-    """Groups of the sign-in provider that its owner was in when its file was submitted: its runs are submitted as a member of these."""
+    """Groups of the sign-in provider that its owner was in at the last sign-in: its runs are submitted as a member of these."""
+    signed_in_at: float | None = None
+    """When its owner last signed in with the provider, to the hour; None: not that it is known."""
+    signed_in_as: Role | None = None
+    """The role of that sign-in."""
     created_at: float
     changed_at: float
     anchor_at: float

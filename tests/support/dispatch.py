@@ -21,7 +21,7 @@ from federator.model.placements import Cause, Order, Placement, PlacementReport,
 from federator.model.plans import Place, Plan
 from federator.model.sites import Member, Site, SiteKind, SiteReport
 from federator.model.snapshot import Problem, Snapshot
-from federator.settings import LinkSettings, ProviderSettings, Settings, TurnSettings
+from federator.settings import LinkSettings, OidcSettings, ProviderSettings, Settings, TurnSettings
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import Submitted
@@ -332,7 +332,11 @@ class World:
 
 
 async def make_world(
-    store: MemoryStore | None = None, clock: ManualClock | None = None, *, link: LinkSettings | None = None
+    store: MemoryStore | None = None,
+    clock: ManualClock | None = None,
+    *,
+    link: LinkSettings | None = None,
+    oidc: OidcSettings | None = None,
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
@@ -341,6 +345,7 @@ async def make_world(
         settings=Settings(
             turn=TurnSettings(solver=False),
             link=link or LinkSettings(),
+            oidc=oidc,
             providers={"cloudy": ProviderSettings(type="fake", site="cloud")},
         ),
         clock=clock,

@@ -6,13 +6,14 @@ is noted to the hour, and written beside the requests: a write with each request
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from federator.control.governing.admission import Admission
 from federator.control.governing.claims import caller_of, refused
 from federator.control.governing.tokens import digest_of
+from federator.control.record.holders import Held, Holder
 from federator.control.record.records import Changes
 from federator.kernel.errors import Unauthenticated
 from federator.model.identity import Caller
@@ -41,6 +42,10 @@ class SignIn:
         self._settings = settings
         self.identity = identity
         self._used: dict[str, float] = {}
+        self._met: dict[str, tuple[float, Caller]] = {}
+        """Sign-ins that are still to be noted, by name;"""
+        self._known: dict[str, tuple[float, Caller]] = {}
+        """and the last of each that was: only of people who have series, which are limited."""
         self._use = asyncio.Event()
         self._told_at = -TOLD_S
         self._untold = 0
@@ -55,10 +60,12 @@ class SignIn:
             if self._settings is None or self.identity is None:
                 raise refused("no OpenID Connect provider is in the settings")
             claims = self.identity.verify(bearer)
-            return caller_of(claims, self._settings, self._admission.clock.now())
+            caller = caller_of(claims, self._settings, self._admission.clock.now())
         except Unauthenticated as error:
             self._tell(error.why)
             raise refused(error.why) from None
+        self._note_sign_in(caller)
+        return caller
 
     async def run(self) -> None:
         """Write down last uses, again and again."""
@@ -74,7 +81,11 @@ class SignIn:
         due = list(used.items())
         for first in range(0, len(due), BATCH):
             await self._admission.records.transact(self._uses(due[first : first + BATCH]))
-        return len(due)
+        met, self._met = self._met, {}
+        series = [key for key, each in self._admission.records.series.items() if each.owner in met]
+        for first in range(0, len(series), BATCH):
+            await self._admission.records.transact(self._signs(series[first : first + BATCH], met))
+        return len(due) + len(series)
 
     def _uses(self, due: list[tuple[str, float]]) -> Callable[[], Changes]:
         def compute() -> Changes:
@@ -85,6 +96,30 @@ class SignIn:
             return changes
 
         return compute
+
+    def _signs(self, keys: list[str], met: Mapping[str, tuple[float, Caller]]) -> Callable[[], Changes]:
+        def compute() -> Changes:
+            changes, known = Changes(), self._admission.records.series
+            for series in (known[key] for key in keys if key in known):
+                at, caller = met[series.owner]
+                changes.put(replace(series, signed_in_at=at, signed_in_as=caller.role, groups=caller.groups))
+            return changes
+
+        return compute
+
+    def _note_sign_in(self, caller: Caller) -> None:
+        """Their series go on as what they are now, with the next hour of them or with other groups."""
+        records, now = self._admission.records, self._admission.clock.now()
+        if not records.holdings.of(Held.SERIES, Holder("user", caller.name)):
+            return
+        before = self._known.get(caller.name)
+        if (
+            before is None
+            or now - before[0] >= USE_S
+            or (before[1].groups, before[1].role) != (caller.groups, caller.role)
+        ):
+            self._known[caller.name] = self._met[caller.name] = now, caller
+            self._use.set()
 
     def _note_use(self, digest: str) -> None:
         now = self._admission.clock.now()

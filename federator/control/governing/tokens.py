@@ -250,12 +250,6 @@ class Tokens:
         return changes
 
 
-def tokenless(records: Records, now: float) -> set[str]:
-    """The people of whose tokens none is valid any more. Who never had one is none of them: where no tokens are asked for there are none."""
-    tokens = records.tokens.values()
-    return {token.name for token in tokens} - {token.name for token in tokens if is_valid(token, now)}
-
-
 def is_valid(token: Token | JoinToken, now: float) -> bool:
     """Whether it opens anything: it is neither revoked nor expired."""
     revoked = isinstance(token, Token) and token.revoked

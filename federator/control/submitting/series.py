@@ -4,18 +4,19 @@ Of an owner there is one series of a name. Its row says when the next run is due
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from federator.control.governing.authority import OVERSEERS
-from federator.control.governing.tokens import tokenless
 from federator.control.governing.visibility import Sight, Visibility
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.record.shares import Limit, Shares
 from federator.control.submitting.acceptance import Acceptance
+from federator.control.submitting.series_owners import series_owners
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
@@ -39,13 +40,16 @@ class SeriesDesk:
         limits: LimitSettings,
         shares: Shares,
         visibility: Visibility,
+        absent_s: float | None = None,
     ) -> None:
+        """`absent_s`: so long after its owner's last sign-in a series goes on; None: nobody signs in but with tokens."""
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
         self._limits = limits
         self._shares = shares
         self._visibility = visibility
+        self._absent_s = absent_s
 
     async def submit(self, caller: Caller, request: JobRequest) -> Submitted:
         """Begin a series, or give the one of that name another file, which counts from its next run on. The same file again changes nothing.
@@ -109,6 +113,7 @@ class SeriesDesk:
             queue=job.queue,
             team=job.team,
             groups=caller.groups,
+            **_signed_in(caller, now),
             file=file,
             every=every,
             created_at=now,
@@ -146,7 +151,8 @@ class SeriesDesk:
             self._acceptance.authority.rights(owner, series.queue, series.team)
 
         def resumed(now: float) -> dict[str, object]:
-            vouched_by = caller.name if series.owner in tokenless(self._records, now) else ""
+            owners = series_owners(self._records, now, self._absent_s)
+            vouched_by = caller.name if owners.shut_out(series) else ""
             return {
                 "paused_by": "",
                 "paused_because": "",
@@ -283,6 +289,11 @@ class SeriesDesk:
         return f"series {series.name}: " + said(
             series, self._scribe.clock.now(), running(self._records, series)
         )
+
+
+def _signed_in(caller: Caller, now: float) -> dict[str, Any]:
+    """What is noted of a sign-in; nothing of a token."""
+    return {} if caller.signed_in_by == "token" else {"signed_in_at": now, "signed_in_as": caller.role}
 
 
 def _is_shown(sight: Sight, series: Series) -> bool:

@@ -13,18 +13,17 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from federator.control.governing.authority import OVERSEERS
-from federator.control.governing.tokens import is_valid, tokenless
 from federator.control.record.records import Changes, Records
 from federator.control.record.scribe import Scribe
 from federator.control.submitting.acceptance import Acceptance, Asked
 from federator.control.submitting.intake import PART, Intake
 from federator.control.submitting.series import newest_run, running
+from federator.control.submitting.series_owners import series_owners
 from federator.kernel.errors import FederatorError, Forbidden, Transient
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event
-from federator.model.identity import Caller, Role, Token
+from federator.model.identity import Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.rules import PolicySet
 from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
@@ -44,14 +43,23 @@ AGAIN_S = 15.0
 class SeriesRuns:
     """Submits what is due."""
 
-    def __init__(self, records: Records, scribe: Scribe, acceptance: Acceptance, intake: Intake) -> None:
+    def __init__(
+        self,
+        records: Records,
+        scribe: Scribe,
+        acceptance: Acceptance,
+        intake: Intake,
+        absent_s: float | None = None,
+    ) -> None:
+        """`absent_s`: so long after its owner's last sign-in a series goes on; None: nobody signs in but with tokens."""
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
         self._intake = intake
         self._news = asyncio.Event()
-        self._tokenless: set[str] = set()
-        """People none of whose tokens is valid any more, as of the last look."""
+        self._absent_s = absent_s
+        self._owners = series_owners(records, scribe.clock.now(), absent_s)
+        """As of the last look."""
         records.subscribe(self._hear)
 
     def _hear(self, changes: Changes) -> None:
@@ -76,7 +84,7 @@ class SeriesRuns:
 
     async def look(self) -> float | None:
         """Submit what is due; returns when to look again, if ever."""
-        self._tokenless = tokenless(self._records, self._scribe.clock.now())
+        self._owners = series_owners(self._records, self._scribe.clock.now(), self._absent_s)
         times = [await self._see_to(key) for key in tuple(self._records.series)]
         return min((at for at in times if at is not None), default=None)
 
@@ -137,13 +145,16 @@ class SeriesRuns:
         """The series as it is now, with the run that it owes if that can start."""
         changes, now = Changes(), self._scribe.clock.now()
         former = self._records.series[key]
-        if former.status is SeriesStatus.ACTIVE and former.owner in self._tokenless and not former.vouched_by:
-            return self._paused(former, f"of {former.owner}'s tokens none is valid any more")
+        shut_out = self._owners.shut_out(former)
+        if former.status is SeriesStatus.ACTIVE and shut_out and not former.vouched_by:
+            return self._paused(former, shut_out)
         if former.status is SeriesStatus.PAUSED and former.paused_because and self._may_go_on(former):
             return self._let_go_on(former)
         series, submits = look(former, now, running(self._records, former))
-        if series.vouched_by and series.owner not in self._tokenless:
+        if series.vouched_by and not shut_out:
             series = replace(series, vouched_by="")
+        if self._owners.unknown(series):
+            series = replace(series, signed_in_at=now)
         if submits and series.owed_at is not None:
             run = series.run(series.runs + 1)
             try:
@@ -159,24 +170,17 @@ class SeriesRuns:
         return changes
 
     def _may_go_on(self, series: Series) -> bool:
-        """Whether what it was paused for is over: its owner is let in again, and has the right to its queue again."""
-        if series.owner in self._tokenless:
+        """Whether what it was paused for is over: its owner is let in, and has the right to its queue again."""
+        if self._owners.shut_out(series):
             return False
         try:
             self._acceptance.check_right(
-                self._owner(series),
+                self._owners.caller(series),
                 _request(series, series.runs + 1, Filling(series.file, self._scribe.clock.now())),
             )
         except FederatorError:
             return False
         return True
-
-    def _owner(self, series: Series) -> Caller:
-        """Whoever has submitted it, with the groups of that day and the highest role of the tokens that are valid now."""
-        now = self._scribe.clock.now()
-        roles = (t.role for t in self._records.tokens.values() if t.name == series.owner and is_valid(t, now))
-        role = next((role for role in sorted(roles, key=OVERSEERS.__contains__, reverse=True)), Role.USER)
-        return Caller(name=series.owner, role=role, groups=series.groups)
 
     def _paused(self, series: Series, because: str) -> Changes:
         """Whom nobody lets in any more, or who may not use its queue any more, has nothing submitted either."""
@@ -204,7 +208,7 @@ class SeriesRuns:
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:
         tasks = self._accept(changes, series, series.runs + 1, Filling(series.file, due_at))
-        self._acceptance.write(changes, self._owner(series), tasks[:PART])
+        self._acceptance.write(changes, self._owners.caller(series), tasks[:PART])
         filling = Filling(series.file, due_at) if len(tasks) > PART else None
         done = submitted(series, self._scribe.clock.now(), tuple(task.id for task in tasks))
         return replace(done, filling=filling)
@@ -213,7 +217,7 @@ class SeriesRuns:
         """The tasks of a run that are not written yet, under an id that no other run has."""
         request = _request(series, number, of)
         asked = Asked(request, f"{series.id}:{number}", content_hash(of.file.encode()))
-        accepted = self._acceptance.accept(changes, self._owner(series), asked)
+        accepted = self._acceptance.accept(changes, self._owners.caller(series), asked)
         return [replace(task, series=series.name, due_at=of.due_at) for task in accepted.tasks]
 
     async def _fill(self, key: str, filling: Filling) -> None:
@@ -236,7 +240,7 @@ class SeriesRuns:
             raise
         except FederatorError as error:
             series = series.noted(self._scribe.clock.now(), f"a part was refused: {error.describe()}")
-        self._acceptance.write(changes, self._owner(series), left[:PART])
+        self._acceptance.write(changes, self._owners.caller(series), left[:PART])
         changes.put(replace(series, filling=filling if left[PART:] else None))
         return changes
 
@@ -244,7 +248,7 @@ class SeriesRuns:
         """Cancel what is left of the newest run: another takes its place once it is gone."""
         for job in newest_run(self._records, series):
             if not job.terminal:
-                await self._intake.cancel(self._owner(series), job.id)
+                await self._intake.cancel(self._owners.caller(series), job.id)
 
 
 def _request(series: Series, number: int, of: Filling) -> JobRequest:
