@@ -3,6 +3,8 @@
 Both sets are simulated: production code on virtual time, with the true run times of the jobs that have ended. Nothing is applied.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -12,15 +14,20 @@ from federator.cli.contrasting import show_contrast, troubles, writable, write_c
 from federator.cli.exits import FAILED, OK
 from federator.cli.live import LIVE, take
 from federator.cli.output import say_error
-from federator.cli.phrases import plain
+from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
+from federator.control.governing.authority import DEFAULT_QUEUE, Authority
 from federator.kernel.errors import FederatorError, Invalid, Permanent
+from federator.model.identity import Caller, Role
 
 if TYPE_CHECKING:
     from federator.simulation.live import Live
+    from federator.simulation.work import TraceJob
 
+MOST_TOLD = 20
+"""So many of those are named who could no longer submit."""
 AND_NOTHING_ELSE = "give both files, or none of them for the dispatcher's own load"
 
 
@@ -100,8 +107,9 @@ def replay(
         runs=found.runs,
         summaries=summarised(found.runs),
     )
-    show_contrast(found.contrast, load.live.remarks)
-    write_contrast(found, study, load.live.remarks, json, report)
+    remarks = (*load.live.remarks, *_shut_out(where.policies, proposed, load.live.jobs))
+    show_contrast(found.contrast, remarks)
+    write_contrast(found, study, remarks, json, report)
     return FAILED if troubles(found) else OK
 
 
@@ -138,6 +146,34 @@ def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
     told += [f"{name} is gone" for name in old if name not in new]
     told += [f"{name} is another" for name, text in new.items() if name in old and old[name] != text]
     return tuple(told) or ("the same documents",)
+
+
+def _shut_out(in_force: str, proposed: str, jobs: Sequence["TraceJob"]) -> tuple[str, ...]:
+    """Who has submitted in that time and could not any more: a simulation takes all work that was admitted, whoever's it is."""
+    old, new = _authority(in_force), _authority(proposed)
+    if not new.closed:
+        return ()
+    load = Counter((job.owner, job.queue or DEFAULT_QUEUE) for job in jobs)
+    told = [
+        f"{owner} could no longer submit to {queue} ({counted(jobs, 'job')} of this load)"
+        for (owner, queue), jobs in sorted(load.items())
+        if _may_submit(old, owner, queue) and not _may_submit(new, owner, queue)
+    ]
+    more = [f"and {len(told) - MOST_TOLD} more like these"] if len(told) > MOST_TOLD else []
+    note = ["who may submit is judged by name alone: groups of the sign-in are not on record with jobs"]
+    return (*told[:MOST_TOLD], *more, *note) if told else ()
+
+
+def _may_submit(authority: Authority, owner: str, queue: str) -> bool:
+    """A queue that is gone from the set is another matter: jobs there are refused by the simulation itself."""
+    known = any(terms.queue == queue for terms in authority.queues)
+    return not known or bool(authority.found(Caller(owner, Role.USER), queue))
+
+
+def _authority(text: str) -> Authority:
+    from federator_policies.documents import compile_set, load
+
+    return Authority(compile_set(load(text)) if text.strip() else ())
 
 
 def _documents(text: str) -> dict[str, str]:

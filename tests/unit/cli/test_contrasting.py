@@ -120,6 +120,28 @@ def test_jobs_that_the_proposed_set_refuses_are_told(federator: Command, files: 
     assert "3 jobs are refused:" in ran.out
 
 
+TEAMS = """---
+apiVersion: federator/v1
+kind: Team
+metadata: {name: them}
+spec: {members: [MEMBER]}
+"""
+
+
+def test_a_set_with_teams_says_who_could_no_longer_submit(federator: Command, files: Path) -> None:
+    closed = QUEUE.replace("max_duration: 1d", "max_duration: 1d, allow: [{teams: [them]}]") + TEAMS
+    (files / "new" / "q.yaml").write_text(closed.replace("MEMBER", "eve"))
+    ran = federator("policy", "replay", str(files / "new"), *given(files))
+    assert ran.code == 0, ran.err
+    assert "Team/them is new" in ran.out
+    assert "user could no longer submit to q (3 jobs of this load)" in ran.out
+    assert "judged by name alone" in ran.out
+    (files / "new" / "q.yaml").write_text(closed.replace("MEMBER", "user"))
+    assert (
+        "could no longer submit" not in federator("policy", "replay", str(files / "new"), *given(files)).out
+    )
+
+
 def test_what_if_is_run_beside_what_is(federator: Command, files: Path) -> None:
     schedule = files / "s.csv"
     ran = federator(
