@@ -47,9 +47,19 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         call.relations = _relations(call)
         if route.method != "GET":
             _require_no_series(call.about, call.path("id"))
-    if route.gate is Gate.JOB and not call.relations & route.allows:
-        raise _not_yours(call)
+    if route.gate is Gate.JOB:
+        if not call.relations & route.allows:
+            raise _not_yours(call)
+        _only_while(request, lambda: bool(_relations(call) & route.allows))
     return call
+
+
+def _only_while(request: web.Request, related: Callable[[], bool]) -> None:
+    """What follows a job ends when the caller stands to it in no such way any more: who leaves a team reads no more of its logs."""
+    connection = connection_of(request)
+    if connection is not None:
+        signed_in = connection.still
+        connection.still = lambda: signed_in() and related()
 
 
 def _signed_in(request: web.Request, caller: str, still: Callable[[], bool]) -> None:
@@ -96,7 +106,8 @@ def bearer(request: web.Request) -> str:
 
 def _relations(call: Call) -> frozenset[Relation]:
     """How the caller stands to the job, wherever it is placed now."""
-    records, job = call.core.records, call.job
+    records = call.core.records
+    job = records.jobs.get(call.job.id, call.job)
     placement = records.placements.get(job.placement or "")
     site = placement.site if placement is not None else ""
     return call.core.authority.now.relations(call.caller, job, site)

@@ -16,6 +16,7 @@ from federator.api.connections import LEAST, Connection, Connections, places
 from federator.api.listening import serving
 from federator.api.server import build_app
 from federator.api.tally import EVERY_S, MOST_KEYS, OTHERS, Tally
+from federator.model.rights import TeamRule
 from federator.settings import ConnectionSettings
 from federator.telemetry import METRICS
 from federator.wire import link
@@ -305,3 +306,28 @@ async def test_a_token_that_ends_ends_what_is_open_by_it(rig: Rig, what: str, ho
         await ended(reader)
         again = await served.say(request.encode())
         assert b" 401 " in await again.readline()
+
+
+async def test_who_leaves_a_team_reads_no_more_of_its_logs(rig: Rig) -> None:
+    """A stream that a right has opened ends with the right, as with the token."""
+    row = await placed(rig, "north")
+    core = rig.world.core
+    team = TeamRule(policy="vision", team="vision", members=("ada", "bob"))
+    await rig.world.put(
+        msgspec.structs.replace(core.records.jobs[row.job], team="vision"),
+        msgspec.structs.replace(core.records.policies, rules=(team,)),
+    )
+    path = f"/v1/jobs/{row.job}/logs?follow=true"
+    async with port(rig) as served:
+        request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {rig.secrets['bob']}\r\n\r\n"
+        reader = await served.say(request.encode())
+        assert b"200 OK" in await reader.readline()
+        served.connections.look()
+        left = msgspec.structs.replace(
+            core.records.policies, rules=(msgspec.structs.replace(team, members=("ada",)),)
+        )
+        assert len(served.connections) == 1
+        await rig.world.put(left)
+        await ended(reader)
+        again = await served.say(request.encode())
+        assert b" 403 " in await again.readline()
