@@ -29,7 +29,7 @@ from federator_agent.joining import change_key, reason
 from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys, public
 from federator_agent.kube import checks as kube_checks
-from federator_agent.local.confinement import Launch, be_untraceable
+from federator_agent.local.confinement import Launch, be_untraceable, keep_descriptors
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
 from federator_agent.runtimes import keeping_apart
@@ -127,6 +127,7 @@ def _join(
 def serve(options: argparse.Namespace) -> int:
     """Run the agent until TERM or INT; what runs here goes on without it."""
     be_untraceable()
+    keep_descriptors()
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     spool.lock()

@@ -108,6 +108,10 @@ class LogUploads:
                     await self._send_chunk(key, upload)
                     if once:
                         return
+            except BlockingIOError as error:
+                # A job holds a lease of its log. It has none once it is over.
+                log.info("log of %s rank %d: %s", *key, error)
+                upload.refused = not once
             except (FederatorError, OSError) as error:
                 log.warning("log of %s rank %d: %s", *key, error)
                 upload.refused = True

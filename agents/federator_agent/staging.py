@@ -210,7 +210,7 @@ async def _follow(shared: SharedSetup, log_file: Path) -> None:
     while True:
         await asyncio.wait([shared.task], timeout=SHOW_EVERY_S)
         said.over = over = shared.task.done()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # a lease of it ends with the script
             with contextlib.suppress(OSError):  # a file system without holes
                 said.shorten()
             while shown < said.length() and (data := said.chunk(shown)):

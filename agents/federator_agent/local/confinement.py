@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import pwd
+import re
 import secrets as chance
 import shlex
 import shutil
@@ -47,6 +48,12 @@ RUN_STAYS = (
     "current-system", "opengl-driver",
 )  # fmt: skip
 """Of /run, what programs need and nobody's rights hang on. The sessions of users, and services such as docker, have sockets there by which a job could start programs outside."""
+_OUTPUTS = 2
+"""The last descriptor of a process that it is meant to have."""
+_NO_DEVICES = re.compile(
+    r"pts|ptmx|tty\d*|vcs.*|console|shm|mqueue|fd|std(in|out|err)|core|null|zero|full|u?random|log|initctl"
+)
+"""Of /dev: terminals, shared memory, ways to the host's programs, and what bubblewrap makes anew."""
 _SIGNALS = "HUP,INT,QUIT,USR1,USR2,TERM"
 """Those that a job may be sent. What stands round it lives on to tell of its end."""
 _TAKE_UP = (
@@ -233,7 +240,7 @@ class Confinement:
         view = ["--unshare-pid", "--unshare-ipc", "--die-with-parent"]
         if self.mode is Mode.SANDBOX:
             view += ["--unshare-user", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
-            view += ["--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev"]
+            view += ["--ro-bind", "/", "/", *_device_folder()]
         else:
             view += ["--dev-bind", "/", "/"]
         view += _of_its_own(OPEN_TO_ALL if self.mode is Mode.SANDBOX else (*_open_to_all(VAR), *OPEN_TO_ALL))
@@ -311,6 +318,14 @@ def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = 
 def be_untraceable() -> None:
     """From now on no other process of this user can trace this one, or read its memory, environment and descriptors. What it starts is not held to that."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def keep_descriptors() -> None:
+    """What this process was started with, beside its input and outputs, is passed on to nothing that it starts."""
+    for each in Path("/proc/self/fd").iterdir():
+        if int(each.name) > _OUTPUTS:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(each.name), False)
 
 
 def _owners(directory: Path) -> set[int]:
@@ -400,6 +415,15 @@ def _shown(kind: str, path: Path, top: Path) -> list[str]:
         if parent != top and parent.is_relative_to(top):
             view += ["--perms", "0755", "--dir", str(parent)]
     return [*view, kind, str(path), str(path)]
+
+
+def _device_folder() -> list[str]:
+    """A /dev with terminals of its own, and the devices that the agent's user may open. What this user's other terminals have would be open to a job of the same user."""
+    view = ["--dev", "/dev"]
+    for device in sorted(Path("/dev").iterdir()):
+        if not _NO_DEVICES.fullmatch(device.name) and os.access(device, os.R_OK):
+            view += ["--dev-bind-try", str(device), str(device)]
+    return view
 
 
 def _of_its_own(folders: Sequence[Path]) -> list[str]:
