@@ -85,6 +85,9 @@ def show_data(value: object, output: Format) -> None:
         yaml = YAML(typ="safe", pure=True)
         yaml.default_flow_style = False
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+        # Its writer leaves signs that turn the direction of letters, unless it escapes all that is not ASCII.
+        plain_json = msgspec.json.encode(value).decode()
+        yaml.allow_unicode = harmless_json(plain_json) == plain_json
         yaml.dump(msgspec.to_builtins(value), sys.stdout)
     else:
         print(harmless_json(msgspec.json.format(msgspec.json.encode(value)).decode()))

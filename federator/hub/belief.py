@@ -21,6 +21,8 @@ MAX_LOCAL = 65_536
 MAX_GPUS_PER_NODE = 1024
 MAX_AILING = 4096
 MAX_TEXT = 512
+MAX_WORDS = 2000
+"""Labels, queues, abilities, names of those whom it trusts: each is compared with every job that waits, and kept with every decision."""
 MAX_NUMBER = 2**53
 MAX_RANKS = 4096
 
@@ -44,8 +46,14 @@ def check_report(report: SiteReport) -> None:
     _at_most(len(report.ailing), MAX_AILING, "$.report.ailing")
     for gpu in report.ailing:
         _short(gpu.pool + gpu.host + gpu.why, "$.report.ailing")
+    for name in ("labels", "lends_to", "abilities", "trusts"):
+        _at_most(len(getattr(report, name)), MAX_WORDS, f"$.report.{name}")
+    for name in ("counted", "parts"):
+        _at_most(len(getattr(report, name) or ()), MAX_LOCAL, f"$.report.{name}")
     for key, value in report.labels.items():
         _short(key + value, "$.report.labels")
+    for word in (*report.lends_to, *report.abilities, *report.trusts):
+        _short(word, "$.report")
 
 
 def check_statuses(reports: Sequence[PlacementReport]) -> None:

@@ -10,7 +10,7 @@ from federator.control.turns.observation import take
 from federator.hub.belief import MAX_HOSTS, MAX_LOCAL, check_report
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Pool, Shape, coarser
-from federator.model.sites import LocalWork, SiteReport
+from federator.model.sites import GpuPart, LocalWork, SiteReport
 from federator.model.snapshot import PoolView
 from federator.planning.places import yard
 from tests.support.dispatch import make_world
@@ -37,6 +37,20 @@ def test_two_hundred_pools_of_many_hosts_are_refused() -> None:
 
 def test_an_honest_large_site_is_taken() -> None:
     check_report(SiteReport(taken_at=0.0, pools=pools_of(5_000, 8, pools=4)))
+
+
+@pytest.mark.parametrize("what", ["labels", "lends_to", "abilities", "trusts", "counted", "parts"])
+def test_lists_of_words_are_bounded(what: str) -> None:
+    """Each was bounded by the message alone: a hundred thousand queues, compared with each job in each turn."""
+    words = tuple(f"w{number}" for number in range(MAX_LOCAL + 1))
+    if what == "parts":
+        said: object = (GpuPart("p0", 0, "pl", 0, 1),) * len(words)
+    else:
+        said = dict.fromkeys(words, "x") if what == "labels" else words
+    report = msgspec.structs.replace(SiteReport(taken_at=0.0, pools=pools_of(8, 8)), **{what: said})
+    with pytest.raises(Invalid, match="there can be") as refused:
+        check_report(report)
+    assert refused.value.field == f"$.report.{what}"
 
 
 def test_local_work_is_bounded_in_all() -> None:
