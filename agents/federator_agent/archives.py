@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
 from federator_agent import clearing
 from federator_agent.opening import opened
@@ -107,8 +108,11 @@ def _check_link(member: tarfile.TarInfo, path: Path, target: Path) -> None:
         raise Invalid(f"the work directory's archive has a link that leads outside: {member.name!r}")
 
 
-def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
-    """Pack the plain files under `work` that match, into a gzipped tar; how many. Links are followed only inside `work`, which itself is none."""
+def pack(work: Path, patterns: tuple[str, ...], archive: Path, most_bytes: float = MAX_BYTES) -> int:
+    """Pack the plain files under `work` that match, into a gzipped tar; how many. Links are followed only inside `work`, which itself is none.
+
+    Raises `Invalid` for more than `most_bytes` in all, before what is over them is read: a file with holes takes no room and no end.
+    """
     held = _held(work)
     if held is None:
         tarfile.open(archive, "w:gz").close()
@@ -116,8 +120,9 @@ def pack(work: Path, patterns: tuple[str, ...], archive: Path) -> int:
     try:
         names = _names(held, patterns)
         with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
+            left = most_bytes
             for name in names:
-                _add(tar, held, name)
+                left -= _add(tar, held, name, left)
     finally:
         os.close(held)
     return len(names)
@@ -153,15 +158,22 @@ def _is_inside(root: Path, name: Path) -> bool:
     return False
 
 
-def _add(tar: tarfile.TarFile, held: int, name: str) -> None:
-    """One file, if it is there yet. A job may run while it is packed, and put a link in the place of what was looked at: then it is left out."""
+def _add(tar: tarfile.TarFile, held: int, name: str, most_bytes: float) -> int:
+    """One file, if it is there yet; its size. A job may run while it is packed, and put a link in the place of what was looked at: then it is left out."""
     at = Path(f"/proc/self/fd/{held}")
     root = at.readlink()
     with contextlib.suppress(FileNotFoundError, ValueError):
         inside = (root / name).resolve().relative_to(root)
         with opened(at, at / inside) as content:
             info = tar.gettarinfo(arcname=name, fileobj=content)
+            if info.size > most_bytes:
+                raise Invalid(
+                    f"what is collected is over {format_bytes(MAX_BYTES)} in all, with {name[:200]!r}",
+                    remedy="collect less",
+                )
             tar.addfile(info, content if info.isreg() else None)
+            return info.size
+    return 0
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

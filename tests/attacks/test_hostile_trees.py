@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from federator.kernel.errors import Invalid
 from federator_agent import archives, clearing
 from federator_agent.data.checkpoints import files_in
 from federator_agent.spool import Spool
@@ -130,3 +131,24 @@ def test_links_that_lead_round_are_not_followed_in_search_of_outputs(tmp_path: P
         (work / name).symlink_to(".")
     (work / "c").symlink_to("c")
     assert archives.pack(work, ("**", "**/*", "a/*"), tmp_path / "out") == 1
+
+
+def test_outputs_with_holes_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """A terabyte of nothing takes a job no room, and an agent hours to read."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a").write_text("small")
+    with (work / "b").open("wb") as file:
+        file.truncate(2**40)
+    archive = tmp_path / "outputs.tar.gz"
+    with pytest.raises(Invalid, match="in all, with 'b'"):
+        archives.pack(work, ("**",), archive)
+    assert archive.stat().st_size < 1000
+    assert archives.pack(work, ("a",), archive) == 1
+
+
+def test_many_outputs_are_bounded_together(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"x" * 500)
+    with pytest.raises(Invalid, match="'c'"):
+        archives.pack(tmp_path, ("?",), tmp_path / "outputs.tar.gz", 1000)

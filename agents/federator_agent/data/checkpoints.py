@@ -11,6 +11,7 @@ A site knows from its own note which attempt the directory on its disk comes fro
 import asyncio
 import contextlib
 import hashlib
+import math
 import os
 import re
 import stat
@@ -192,7 +193,7 @@ class Checkpoints:
                 / f".{job}-{epoch}-{len(self._begun)}-{self._begun.get((job, epoch), 0)}.leaving"
             )
             try:
-                await asyncio.to_thread(archives.pack, folder, ("**",), archive)
+                await asyncio.to_thread(archives.pack, folder, ("**",), archive, math.inf)
                 if not last and await asyncio.to_thread(files_in, folder) != files:
                     continue
                 number = (
