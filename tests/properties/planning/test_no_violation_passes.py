@@ -105,8 +105,8 @@ def _pools(dice: Random, number: int) -> list[PoolView]:
     fields: dict[str, Any] = {
         "pool": f"gpu-{number}", "model": dice.choice(MODELS), "gpus_per_node": each, "shared": shared, "cpus_milli_per_node": 8000,
         "memory_mib_per_node": 8192, "gpu_memory_mib": dice.choice([40_960, 81_920]), "labels": _maybe(dice, {"tier": "gold"}, {}, 0.3),
-        "lends_to": _maybe(dice, dice.choice([("research",), ("batch", "team:vision")]), ()),
-        "trusts": _maybe(dice, dice.choice([(), ("owner:ada",), ("queue:research",), ("team:vision",)]), None),
+        "lends_to": _maybe(dice, (("research",), ("batch", "team:vision"))[number % 2], ()),
+        "trusts": _maybe(dice, dice.choice([(), ("owner:ada",), (("queue:research",), ("team:vision",))[number % 2]]), None),
     }  # fmt: skip
     views: list[PoolView] = []
     for member in range(dice.choice([1, 1, 2])):
@@ -140,7 +140,7 @@ def _offer(dice: Random, number: int) -> OfferView:
 def _job(dice: Random, number: int) -> JobView:
     shared = dice.random() < 0.15
     return a_job(
-        f"job-{number}", revision=number + 1, queue=dice.choice(QUEUES), owner=dice.choice(["ada", "bob"]), team=dice.choice(["", "vision", "speech"]),
+        f"job-{number}", revision=number + 1, queue=dice.choice(QUEUES), owner=dice.choice(["ada", "bob"]), team=("", "vision", "speech")[number % 3],
         nodes=dice.choice([1, 1, 1, 2, 3]), gpus=dice.choice(PARTS if shared else (0, 1, 1, 2, 4)), shared=shared, cpus_milli=dice.choice([0, 1000, 3000]),
         memory_mib=dice.choice([0, 1024, 4096]), models=_maybe(dice, ("A100",), (), 0.2),
         gpu_memory_mib=_maybe(dice, 65_536, 0), max_duration_s=_maybe(dice, None, 2 * HOUR),
