@@ -6,40 +6,7 @@ from federator.api.exchange import Call
 from federator.model.sites import Site
 from federator.wire.governing import Approval, BurstStatus
 from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow, StatementRow
-
-
-class DeathNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the operator knows that nothing runs at the site any more, or at the one member that is named."""
-
-    reason: str
-    member: str = ""
-
-
-class DrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Until when what runs at the site may stay, a duration or an instant (empty: to its end), and why."""
-
-    by: str = ""
-    why: str = ""
-
-
-class EvictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which job leaves the site (its name or id; empty: all), by when (empty: with the grace that each asks for), and why."""
-
-    why: str
-    job: str = ""
-    by: str = ""
-
-
-class Evicted(msgspec.Struct, frozen=True):
-    """The jobs that leave, by id."""
-
-    jobs: tuple[str, ...]
-
-
-class GivenUp(msgspec.Struct, frozen=True):
-    """The placements that were given up with a site."""
-
-    placements: tuple[str, ...]
+from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
 
 
 async def sites(call: Call) -> list[SiteRow]:

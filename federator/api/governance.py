@@ -14,7 +14,7 @@ from federator.model.identity import Role
 from federator.model.rules import PolicySet
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
 from federator.wire.governing import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
-from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
+from federator.wire.http import Revoked, TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,12 +37,6 @@ class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`after`: a time such as 1h for which they still count."""
 
     after: str = ""
-
-
-class Revoked(msgspec.Struct, frozen=True):
-    """How many tokens are revoked by this."""
-
-    tokens: int
 
 
 async def policies(call: Call) -> PolicySet:
@@ -105,7 +99,8 @@ async def replay(call: Call) -> ReplayResult:
 
 async def ledger(call: Call) -> list[LedgerEntry]:
     """Who did what, what was used, and what it cost; oldest first. A site-admin sees what is of his site."""
-    query, site = call.query(LedgerQuery), call.query(LedgerQuery).site
+    query = call.query(LedgerQuery)
+    site = query.site
     if call.caller.role is Role.SITE_ADMIN:
         site = site or call.caller.site or ""
         call.core.sites.allow(call.caller, site)

@@ -28,7 +28,7 @@ from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import decisions, governing, http, link, rights, sign_in
+from federator.wire import decisions, governing, http, link, rights, sign_in, sites
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 
 OPEN, PERSON, JOB, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.JOB, Gate.AGENT, Gate.SESSION
@@ -72,10 +72,10 @@ ROUTES = (
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
     Route("GET", "/v1/sites/{name}/statement", fleet.statement, PERSON, "What was used at a site, by owner, queue and GPU model", SITE_ADMIN, query=fleet.StatementQuery, answer=list[http.StatementRow], cost=HEAVY),
-    Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=fleet.DrainRequest, answer=Site),
+    Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=sites.DrainRequest, answer=Site),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
-    Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=fleet.EvictRequest, answer=fleet.Evicted),
-    Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=fleet.DeathNotice, answer=fleet.GivenUp),
+    Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=sites.EvictRequest, answer=sites.Evicted),
+    Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=sites.DeathNotice, answer=sites.GivenUp),
     Route("POST", "/v1/sites/{name}/members/{member}/revoke", fleet.revoke_key, PERSON, "Trust a member's key no more", SITE_ADMIN, status=204),
     Route("POST", "/v1/sites/{name}/members/{member}/trust", fleet.trust_member, PERSON, "Let work start again at a member of which two agents were seen", SITE_ADMIN, status=204),
     Route("DELETE", "/v1/sites/{name}/members/{member}", fleet.remove_member, PERSON, "Forget a host that is gone", (Role.ADMIN,), status=204),
@@ -105,7 +105,7 @@ ROUTES = (
     Route("GET", "/v1/ledger/export", governance.export_ledger, PERSON, "Read the whole ledger with its seals, to be verified or kept", PLATFORM, content=NDJSON),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
-    Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=governance.Revoked),
+    Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=http.Revoked),
     Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Change a token for a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201, cost=PLAIN),
     Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
     Route("GET", "/v1/teams", people.teams, PERSON, "List teams, who is in them, and what they may do", answer=list[rights.TeamRow]),

@@ -25,6 +25,7 @@ from federator.wire.http import (
     OfferRow,
     Overview,
     QueueRow,
+    Revoked,
     SiteRow,
     StatementRow,
     TokenAnswer,
@@ -34,26 +35,9 @@ from federator.wire.http import (
 )
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
+from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
 
 JSON = {"Content-Type": "application/json"}
-
-
-class GivenUp(msgspec.Struct, frozen=True):
-    """The placements that were given up with a site."""
-
-    placements: tuple[str, ...]
-
-
-class Evicted(msgspec.Struct, frozen=True):
-    """The jobs that leave a site, by id."""
-
-    jobs: tuple[str, ...]
-
-
-class Revoked(msgspec.Struct, frozen=True):
-    """How many tokens a revocation has ended."""
-
-    tokens: int
 
 
 class PlatformVerbs:
@@ -87,12 +71,12 @@ class PlatformVerbs:
 
     async def drain(self, name: str, *, by: str = "", why: str = "") -> Site:
         """Start nothing new at a site; what runs there goes on, or with `by` (`2h`, or an instant) until then."""
-        body = msgspec.json.encode({"by": by, "why": why})
+        body = msgspec.json.encode(DrainRequest(by, why))
         return await self.transport.call("POST", _site(name, "/drain"), Site, body=body, headers=JSON)
 
     async def evict(self, name: str, *, why: str, job: str = "", by: str = "") -> tuple[str, ...]:
         """Have one job (its name or id), or all, leave a site: each saves itself and waits for another place. Answers which."""
-        body = msgspec.json.encode({"why": why, "job": job, "by": by})
+        body = msgspec.json.encode(EvictRequest(why, job, by))
         path = _site(name, "/evict")
         return (await self.transport.call("POST", path, Evicted, body=body, headers=JSON)).jobs
 
@@ -102,7 +86,7 @@ class PlatformVerbs:
 
     async def declare_dead(self, name: str, reason: str, *, member: str = "") -> tuple[str, ...]:
         """Swear that nothing runs at a site any more, or at one host of it; answers the attempts that are given up. Audited."""
-        body = msgspec.json.encode({"reason": reason} | ({"member": member} if member else {}))
+        body = msgspec.json.encode(DeathNotice(reason, member))
         path = _site(name, "/declare-dead")
         return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
 

@@ -363,6 +363,12 @@ class TokenRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_in: str = ""
 
 
+class Revoked(msgspec.Struct, frozen=True):
+    """How many tokens a revocation has ended."""
+
+    tokens: int
+
+
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `federator token list`: a person's token, or an agent's that was not used yet. Never the secret."""
 
