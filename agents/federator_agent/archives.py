@@ -6,19 +6,18 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 
 import contextlib
 import errno
-import fnmatch
 import math
 import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
 from federator_agent import clearing
+from federator_agent.globs import matching
 from federator_agent.opening import opened
 
 
@@ -140,15 +139,8 @@ def _held(work: Path) -> int | None:
 
 def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
     root = Path(f"/proc/self/fd/{held}").readlink()
-    wanted = [PurePosixPath(pattern) for pattern in patterns]
-    wanted = [each for each in wanted if not each.is_absolute() and ".." not in each.parts]
-    found = []
-    for level in clearing.walk(root):
-        for file in level.files:
-            name = level.path / file
-            if any(_matches(name.parts, each.parts) for each in wanted) and _is_inside(root, name):
-                found.append(str(name))
-    return sorted(found)
+    names = (str(level.path / file) for level in clearing.walk(root) for file in level.files)
+    return [name for name in matching(names, patterns) if _is_inside(root, Path(name))]
 
 
 def _is_inside(root: Path, name: Path) -> bool:
@@ -174,27 +166,3 @@ def _add(tar: tarfile.TarFile, held: int, name: str, most_bytes: float) -> int:
             tar.addfile(info, content if info.isreg() else None)
             return info.size
     return 0
-
-
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path is what the pattern says, or lies below that: `*` and its like within a name, `**` any number of folders.
-
-    Each pair of places in the two is looked at once, so no pattern takes long.
-    """
-    reached = {0}  # how much of the pattern may be behind us
-    for part in (*parts, None):
-        open_ = list(reached)
-        for at in open_:  # `**` may stand for nothing
-            if at < len(pattern) and pattern[at] == "**" and at + 1 not in reached:
-                reached.add(at + 1)
-                open_.append(at + 1)
-        if len(pattern) in reached:
-            return True
-        if part is None:
-            return False
-        reached = {
-            at + (pattern[at] != "**")
-            for at in reached
-            if pattern[at] == "**" or fnmatch.fnmatchcase(part, pattern[at])
-        }
-    return False

@@ -13,7 +13,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.wire.jobfile import read_job
-from federator_agent.kube.outputs import matching
+from federator_agent.globs import matching
 from tests.support.patterns import slow_word
 
 HERE = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ FROM_EACH_PLACE = {"search", "sub", "subn", "split", "findall", "finditer"}
 FROM_THE_START = {"match", "fullmatch"}
 FLAGS = {"DOTALL", "IGNORECASE", "MULTILINE", "VERBOSE", "ASCII"}
 BUILT = {
-    "agents/federator_agent/kube/outputs.py": "made by fnmatch, which writes each star so that it is not gone back to"
+    "agents/federator_agent/globs.py": "made by fnmatch, which writes each star so that it is not gone back to"
 }
 """Where a pattern is put together as the program runs, and why that is no way in."""
 

@@ -6,14 +6,13 @@ rank counts. Only plain files are taken; what a link points to is taken under it
 
 import asyncio
 import os
-import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
-from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Unavailable
+from federator_agent.globs import matching
 from federator_agent.kube import commands
 from federator_agent.kube.api import Api
 from federator_agent.spool import write_durably
@@ -63,47 +62,3 @@ def merge(archives: Iterable[Path], into: Path) -> int:
                         names.add(name)
                         target.addfile(member.replace(name=name, deep=False), tar.extractfile(member))
     return len(names)
-
-
-def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """The names that a pattern matches, or that lie in a folder that one matches. `**` stands for any number of folders, none included."""
-    found = [_Steps(pattern) for pattern in patterns if _inside(pattern) and PurePosixPath(pattern).parts]
-    return sorted(name for name in names if name and any(each.lead_to(name) for each in found))
-
-
-def _inside(pattern: str) -> bool:
-    path = PurePosixPath(pattern)
-    return not path.is_absolute() and ".." not in path.parts
-
-
-class _Steps:
-    """A pattern, step by step: a name is gone along once, however many stars there are."""
-
-    def __init__(self, pattern: str) -> None:
-        # A shell takes both for `none of these`.
-        parts = PurePosixPath(pattern).parts
-        self._steps = [
-            None if part == "**" else re.compile(translate(part.replace("[^", "[!"))) for part in parts
-        ]
-
-    def lead_to(self, name: str) -> bool:
-        """Whether they lead to the name, or to a folder that it lies in."""
-        last = len(self._steps) - 1
-        at = self._beyond({0})
-        for part in PurePosixPath(name).parts:
-            ahead = set()
-            for place in at:
-                step = self._steps[place]
-                if step is None or step.match(part):
-                    if place == last:
-                        return True
-                    ahead.add(place if step is None else place + 1)
-            at = self._beyond(ahead)
-        return False
-
-    def _beyond(self, at: set[int]) -> set[int]:
-        """With the places that lie behind a `**` of no folder. At the end it wants something in the folder."""
-        for place in range(len(self._steps) - 1):
-            if place in at and self._steps[place] is None:
-                at.add(place + 1)
-        return at
