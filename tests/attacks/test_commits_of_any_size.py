@@ -20,22 +20,9 @@ from federator.model.plans import Plan, Rent
 from federator.model.snapshot import Problem
 from federator.planning.plans.greedy import plan_greedily
 from federator.ports import Transaction
-from tests.support.dispatch import ADMIN, OFFER, World, make_world
+from tests.support.dispatch import ADMIN, OFFER, World, make_world, renting
 
-POLICIES = """
-apiVersion: federator/v1
-kind: Queue
-metadata: {name: default}
-spec: {max_duration: 4h, met_deadline_usd_per_gpu_hour: 50}
----
-apiVersion: federator/v1
-kind: BurstPolicy
-metadata: {name: deadlines}
-spec:
-  who: {queues: [default]}
-  when: {mode: economic}
-  limits: {usd: {per_day: 1000000}}
-"""
+POLICIES = renting(max_duration="4h", deadline_usd=50, usd_per_day=1_000_000)
 
 
 @pytest.fixture

@@ -50,6 +50,21 @@ OFFER = Offer(
 )
 
 
+def renting(*, max_duration: str, deadline_usd: float, usd_per_day: float) -> str:
+    """Policies by which deadlines in the queue `default` are worth so much a GPU-hour, and may rent for so much a day."""
+    return f"""
+apiVersion: federator/v1
+kind: Queue
+metadata: {{name: default}}
+spec: {{max_duration: {max_duration}, met_deadline_usd_per_gpu_hour: {deadline_usd}}}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {{name: deadlines}}
+spec: {{who: {{queues: [default]}}, when: {{mode: economic}}, limits: {{usd: {{per_day: {usd_per_day}}}}}}}
+"""
+
+
 SNAPSHOT = Snapshot(taken_at=0.0, incarnation="", revision=0)
 PLAN = Plan(decision="dec-1", taken_at=0.0, seed=0, winner="test", winner_because="", objective_usd=0.0)
 

@@ -1,13 +1,11 @@
 """Podman on this machine, with storage of its own and an image made of a static busybox: no registry is asked for anything."""
 
-import io
 import os
 import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 
-from tests.testbeds.kubernetes.image import BUSYBOX
+from tests.testbeds.kubernetes.image import BUSYBOX, busybox_root
 
 IMAGE = "localhost/federator-test:1"
 REMEDY = "on Debian and Ubuntu: apt-get install podman catatonit crun busybox-static"
@@ -44,7 +42,7 @@ exec unshare -m /bin/sh -c '{script}' {shutil.which("podman")} "$@"
 """
         )
         (self.programs / "podman").chmod(0o755)
-        (folder / "root.tar").write_bytes(_root())
+        (folder / "root.tar").write_bytes(busybox_root())
         self("import", "--quiet", str(folder / "root.tar"), IMAGE)
 
     def __call__(self, *words: str) -> str:
@@ -60,21 +58,3 @@ exec unshare -m /bin/sh -c '{script}' {shutil.which("podman")} "$@"
         """Remove what is left."""
         self("rm", "--all", "--force", "--time=0")
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _root() -> bytes:
-    applets = subprocess.run([BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for folder in ("bin", "etc", "tmp", "dev", "proc", "sys"):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-            tar.addfile(entry)
-        program = tarfile.TarInfo("bin/busybox")
-        program.size, program.mode = BUSYBOX.stat().st_size, 0o755
-        tar.addfile(program, io.BytesIO(BUSYBOX.read_bytes()))
-        for applet in sorted({*applets, "sh"} - {"busybox"}):
-            entry = tarfile.TarInfo(f"bin/{applet}")
-            entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(entry)
-    return buffer.getvalue()

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 IMAGE = "federator.test/busybox:1"
 PYTHON = b'#!/bin/sh\nexec "$FEDERATOR_TEST_PYTHON" "$@"\n'
@@ -40,6 +42,16 @@ def write_image(archive: Path) -> None:
 
 
 def _layer() -> bytes:
+    return busybox_root(
+        {
+            "etc/passwd": (b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n", 0o644),
+            "bin/python3": (PYTHON, 0o755),
+        }
+    )
+
+
+def busybox_root(files: Mapping[str, tuple[bytes, int]] = MappingProxyType({})) -> bytes:
+    """A tar of a file system with busybox, all its applets, and these files, each with its content and mode."""
     applets = subprocess.run([BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -47,9 +59,9 @@ def _layer() -> bytes:
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)
-        _add(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
         _add(tar, "bin/busybox", BUSYBOX.read_bytes(), 0o755)
-        _add(tar, "bin/python3", PYTHON, 0o755)
+        for name, (content, mode) in files.items():
+            _add(tar, name, content, mode)
         for applet in sorted({*applets, "sh"} - {"busybox"}):
             entry = tarfile.TarInfo(f"bin/{applet}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"

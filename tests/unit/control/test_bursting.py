@@ -12,24 +12,9 @@ from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.plans import Rent
 from federator.wire.http import JobPatch
-from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world
+from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world, renting
 
-POLICIES = """
-apiVersion: federator/v1
-kind: Queue
-metadata: {name: default}
-spec:
-  max_duration: 2h
-  met_deadline_usd_per_gpu_hour: 20
----
-apiVersion: federator/v1
-kind: BurstPolicy
-metadata: {name: deadlines}
-spec:
-  who: {queues: [default]}
-  when: {mode: economic}
-  limits: {usd: {per_day: 100}}
-"""
+POLICIES = renting(max_duration="2h", deadline_usd=20, usd_per_day=100)
 JOB: dict[str, Any] = {"resources": {"gpus": 4}, "estimate": "1h"}
 
 
@@ -215,7 +200,7 @@ async def test_a_job_that_its_machine_boots_for_is_said_to_start_when_that_is_th
 
 
 async def test_the_daily_cap_stops_a_rental_with_its_name(world: World) -> None:
-    await world.policies(POLICIES.replace("per_day: 100", "per_day: 10"))
+    await world.policies(renting(max_duration="2h", deadline_usd=20, usd_per_day=10))
     job = await world.submit(**JOB, finish_within="2h")
     await world.core.turn.once()
     explanation = await world.core.views.explain(world.job(job))
