@@ -359,7 +359,6 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         expectations=expectations,
         scribe=scribe,
         series=series,
-        authority=visibility.authority,
         visibility=visibility,
         providers=settings.providers,
     )

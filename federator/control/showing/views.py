@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from federator.control.governing.authority import AuthorityInForce
 from federator.control.governing.visibility import ANOTHERS, Sight, Visibility, told_of
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
@@ -69,7 +68,6 @@ class Views:
         expectations: Expectations,
         scribe: Scribe,
         series: SeriesDesk,
-        authority: AuthorityInForce,
         visibility: Visibility,
         providers: dict[str, ProviderSettings],
     ) -> None:
@@ -81,7 +79,6 @@ class Views:
         self._expectations = expectations
         self._scribe = scribe
         self._series = series
-        self._authority = authority
         self._visibility = visibility
         self._providers = providers
 
@@ -117,7 +114,7 @@ class Views:
 
     def _may_read(self, caller: Caller | None, job: Job) -> bool:
         """Whether what the job keeps to itself may be shown; None stands for its owner."""
-        return caller is None or bool(self._authority.now.relations(caller, job) & MAY_READ)
+        return caller is None or bool(self._visibility.authority.now.relations(caller, job) & MAY_READ)
 
     def page(  # noqa: PLR0913 - each is a filter of the query
         self,
@@ -217,7 +214,7 @@ class Views:
 
     def queues(self, caller: Caller) -> list[QueueRow]:
         """All queues, by path, with what the caller may do there."""
-        return queue_rows(self._records, self._authority.now, caller)
+        return queue_rows(self._records, self._visibility.authority.now, caller)
 
     def offers(self) -> list[OfferRow]:
         """What could be rented, cheapest first."""
