@@ -60,7 +60,7 @@ async def remove_member(call: Call) -> None:
 
 
 async def revoke_key(call: Call) -> None:
-    """Trust a member's key no more: its session ends, and what runs there goes on."""
+    """Revoke a member's key: its session ends, and what runs there goes on."""
     member = call.path("member")
     await call.core.sites.revoke(call.caller, call.path("name"), member)
     call.core.hub.dismiss(member, "an administrator has revoked this agent's key")

@@ -76,7 +76,7 @@ ROUTES = (
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=sites.EvictRequest, answer=sites.Evicted),
     Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=sites.DeathNotice, answer=sites.GivenUp),
-    Route("POST", "/v1/sites/{name}/members/{member}/revoke", fleet.revoke_key, PERSON, "Trust a member's key no more", SITE_ADMIN, status=204),
+    Route("POST", "/v1/sites/{name}/members/{member}/revoke", fleet.revoke_key, PERSON, "Revoke a member's key", SITE_ADMIN, status=204),
     Route("POST", "/v1/sites/{name}/members/{member}/trust", fleet.trust_member, PERSON, "Let work start again at a member of which two agents were seen", SITE_ADMIN, status=204),
     Route("DELETE", "/v1/sites/{name}/members/{member}", fleet.remove_member, PERSON, "Forget a host that is gone", (Role.ADMIN,), status=204),
     Route("DELETE", "/v1/sites/{name}", fleet.remove_site, PERSON, "Forget a site that is gone", (Role.ADMIN,), status=204),

@@ -22,7 +22,11 @@ from federator.cli.phrases import NONE, counted, duration, instant_at, plain, wh
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
-app = App(name="site", help="Look at one site, declare it dead, forget it, or trust a host's key no more.")
+app = App(
+    name="site",
+    help="Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
+)
+SiteName = Annotated[str, Parameter(help="Name of the site.")]
 
 
 def list_sites(*, output: Output = "table", connection: Connection = HERE) -> None:
@@ -36,13 +40,11 @@ def list_sites(*, output: Output = "table", connection: Connection = HERE) -> No
     )
 
 
-def drain(site: str, *, by: str = "", why: str = "", connection: Connection = HERE) -> None:
+def drain(site: SiteName, *, by: str = "", why: str = "", connection: Connection = HERE) -> None:
     """Start nothing new at a site. What runs there goes on to its end, or until a deadline.
 
     Parameters
     ----------
-    site:
-        Its name.
     by:
         When the last work has to be gone: 2h, or 2026-12-01T18:00:00Z. It is told in time to save itself, and waits for another place.
     why:
@@ -51,11 +53,11 @@ def drain(site: str, *, by: str = "", why: str = "", connection: Connection = HE
     drained, now = ask(connection, lambda client: client.drain(site, by=by, why=why))
     rest = "what runs there goes on to its end"
     if drained.drain_by_at is not None:
-        rest = f"what still runs is stopped by {when(drained.drain_by_at, now)}"
+        rest = f"what still runs is stopped {when(drained.drain_by_at, now)} at the latest"
     print(f"{plain(site)} is draining: nothing new starts there; {rest}")
 
 
-def undrain(site: str, *, connection: Connection = HERE) -> None:
+def undrain(site: SiteName, *, connection: Connection = HERE) -> None:
     """Let a drained site take work again."""
     ask(connection, lambda client: client.undrain(site))
     print(f"{plain(site)} takes work again")
@@ -63,7 +65,7 @@ def undrain(site: str, *, connection: Connection = HERE) -> None:
 
 @app.command
 def evict(
-    site: str,
+    site: SiteName,
     job: str = "",
     *,
     every: Annotated[bool, Parameter(name="--all", negative=())] = False,
@@ -77,8 +79,6 @@ def evict(
 
     Parameters
     ----------
-    site:
-        Its name.
     job:
         The job that is to leave, by name or id.
     every:
@@ -101,7 +101,7 @@ def evict(
 
 
 @app.command(name="show")
-def show_site(site: str, *, output: Output = "table", connection: Connection = HERE) -> None:
+def show_site(site: SiteName, *, output: Output = "table", connection: Connection = HERE) -> None:
     """Show one site and its pools."""
     row, now = ask(connection, lambda client: client.site(site))
     if output in ("json", "yaml"):
@@ -117,7 +117,7 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
                 ("lends to", row.lends_to),
                 ("status", status("DRAINING" if row.draining else row.status)),
                 ("because", row.because),
-                ("empty by", "" if row.drain_by_at is None else when(row.drain_by_at, now)),
+                ("empty at the latest", "" if row.drain_by_at is None else when(row.drain_by_at, now)),
                 (
                     "gpus",
                     f"{row.busy} of {row.gpus} busy, largest gang that fits: {row.largest_gang or NONE}",
@@ -142,15 +142,13 @@ def show_site(site: str, *, output: Output = "table", connection: Connection = H
 
 
 @app.command
-def remove(site: str, *, member: str = "", connection: Connection = HERE) -> None:
+def remove(site: SiteName, *, member: str = "", connection: Connection = HERE) -> None:
     """Forget a site that is gone for good, with its members; or one host of it. Ended jobs stay on record.
 
     Refused while it is connected, or while something of the federation may still run there.
 
     Parameters
     ----------
-    site:
-        Its name.
     member:
         The one host that is gone, where the others stay.
     """
@@ -162,15 +160,13 @@ def remove(site: str, *, member: str = "", connection: Connection = HERE) -> Non
 
 
 @app.command
-def revoke(site: str, *, member: str, connection: Connection = HERE) -> None:
-    """Trust the key of a host's agent no more, as when it was copied. Its session ends; what runs there goes on, and counts.
+def revoke(site: SiteName, *, member: str, connection: Connection = HERE) -> None:
+    """Revoke the key of a host's agent, for example when it was copied. Its session ends; what runs there goes on, and counts.
 
     The host comes back by token create --site SITE --member MEMBER and federator-agent join --new-key. If it is lost, declare it dead.
 
     Parameters
     ----------
-    site:
-        Its name.
     member:
         The host.
     """
@@ -180,7 +176,7 @@ def revoke(site: str, *, member: str, connection: Connection = HERE) -> None:
 
 @app.command
 def statement(
-    site: str,
+    site: SiteName,
     *,
     since: str = "",
     until: str = "",
@@ -191,8 +187,6 @@ def statement(
 
     Parameters
     ----------
-    site:
-        Its name.
     since:
         From this instant on, such as 2026-11-01T00:00:00Z; without it, all that the ledger holds.
     until:
@@ -205,15 +199,13 @@ def statement(
 
 
 @app.command
-def trust(site: str, *, member: str, connection: Connection = HERE) -> None:
+def trust(site: SiteName, *, member: str, connection: Connection = HERE) -> None:
     """Let work start again at a host of which two agents were seen at once, after you have looked which of them is the right one.
 
     If the key may have been stolen, revoke it instead and let the host join again with a new one.
 
     Parameters
     ----------
-    site:
-        Its name.
     member:
         The host.
     """
@@ -222,15 +214,15 @@ def trust(site: str, *, member: str, connection: Connection = HERE) -> None:
 
 
 @app.command(name="declare-dead")
-def declare_dead(site: str, *, reason: str = "", member: str = "", connection: Connection = HERE) -> None:
-    """Swear that nothing runs at a site any more, or at one host of it, so that its jobs start elsewhere.
+def declare_dead(
+    site: SiteName, *, reason: str = "", member: str = "", connection: Connection = HERE
+) -> None:
+    """Declare that nothing runs at a site any more, or at one host of it, so that its jobs start elsewhere.
 
     If something does still run there, it runs twice: look first. Who said so, and why, is kept in the ledger.
 
     Parameters
     ----------
-    site:
-        Its name.
     reason:
         How you know.
     member:

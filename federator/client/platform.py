@@ -85,7 +85,7 @@ class PlatformVerbs:
         return await self.transport.call("POST", _site(name, "/undrain"), Site)
 
     async def declare_dead(self, name: str, reason: str, *, member: str = "") -> tuple[str, ...]:
-        """Swear that nothing runs at a site any more, or at one host of it; answers the attempts that are given up. Audited."""
+        """Declare that nothing runs at a site any more, or at one host of it; answers the attempts that are given up. Audited."""
         body = msgspec.json.encode(DeathNotice(reason, member))
         path = _site(name, "/declare-dead")
         return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
@@ -99,7 +99,7 @@ class PlatformVerbs:
         await self.transport.call("DELETE", _site(name, f"/members/{quote(member, safe='')}"), type(None))
 
     async def revoke_key(self, name: str, member: str) -> None:
-        """Trust a member's key no more. What runs there goes on; its host may join again by a token that is made for it."""
+        """Revoke a member's key. What runs there goes on; its host may join again by a token that is made for it."""
         path = _site(name, f"/members/{quote(member, safe='')}/revoke")
         await self.transport.call("POST", path, type(None))
 

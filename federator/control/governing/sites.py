@@ -200,7 +200,7 @@ class Sites:
             self._inventory.forget(each)
 
     async def revoke(self, caller: Caller, name: str, member: str) -> None:
-        """Trust the member's key no more. What runs there goes on, and counts, until it is declared dead or its host joins again."""
+        """Revoke the member's key. What runs there goes on, and counts, until it is declared dead or its host joins again."""
         self.allow(caller, name)
 
         def compute() -> Changes:
