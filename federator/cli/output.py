@@ -80,15 +80,11 @@ def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Forma
 def show_data(value: object, output: Format) -> None:
     """A value as JSON or YAML."""
     if output == "yaml":
-        from ruamel.yaml import YAML
+        from federator.wire.yamltext import write_document
 
-        yaml = YAML(typ="safe", pure=True)
-        yaml.default_flow_style = False
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        # Its writer leaves signs that turn the direction of letters, unless it escapes all that is not ASCII.
-        plain_json = msgspec.json.encode(value).decode()
-        yaml.allow_unicode = harmless_json(plain_json) == plain_json
-        yaml.dump(msgspec.to_builtins(value), sys.stdout)
+        plain_value = msgspec.to_builtins(value)
+        text = write_document(plain_value)
+        print(text if text == harmless(text) else write_document(plain_value, ascii_only=True), end="")
     else:
         print(harmless_json(msgspec.json.format(msgspec.json.encode(value)).decode()))
 

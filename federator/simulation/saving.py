@@ -5,15 +5,13 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from federator.model.capacity import Offer
 from federator.model.jobs import Input
 from federator.simulation.clouds import Mood
 from federator.simulation.traces import PLAIN_COLUMNS
 from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
-from federator.wire.yamltext import read_document
+from federator.wire.yamltext import read_document, write_document
 from federator_agent.core.lending import HostPool
 
 
@@ -36,11 +34,7 @@ def world_yaml(world: World, policies: str = "") -> str:
             told.setdefault("datasets", []).append(document["spec"])
     if policies:
         told["policies"] = policies
-    yaml, out = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(told, out)
-    return out.getvalue()
+    return write_document(told)
 
 
 def trace_csv(jobs: Iterable[TraceJob]) -> str:

@@ -54,6 +54,25 @@ _INT = re.compile(r"[-+]?[0-9]{1,400}|0o[0-7]{1,400}|0x[0-9a-fA-F]{1,400}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C is twenty times as fast; where it is missing, a thread is kept busy for longer."""
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Quotes each text that YAML 1.1 or 1.2 would read as something else; writes no anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML asks of each value
+        """Whether a value that comes again is written again."""
+        return True
+
+
+class _Numbers:
+    """What the reader takes for a number, in the form in which PyYAML asks."""
+
+    def match(self, text: str) -> bool:
+        """Whether the whole text is one."""
+        return bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text))
+
+
+_Dumper.add_implicit_resolver("number", _Numbers(), list("-+.0123456789"))
 _STR_TAG = "tag:yaml.org,2002:str"
 
 
@@ -98,6 +117,14 @@ def read_document(text: str) -> Document:
             remedy="remove the lines '---'",
         )
     return documents[0] if documents else Document({}, {"$": 1})
+
+
+def write_document(value: object, *, ascii_only: bool = False) -> str:
+    """A value of plain lists, mappings, texts, finite numbers, truth values and None as YAML that `read_document` reads back as the same. `ascii_only`: other characters are escaped."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=not ascii_only
+    )
+    return text
 
 
 def _events(text: str) -> Iterator[object]:

@@ -19,6 +19,7 @@ from federator.cli.series import series_columns
 from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.telemetry import configure_logging, get_logger
 from federator.wire.http import JobRow, MemberRow, QueueRow, SeriesRow, SiteRow
+from federator.wire.yamltext import read_document
 
 HOSTILE = (
     "x\x1b[2J\x1b]0;owned\x07\x9b31m\r\x08\x7f\u202e[red]y[/red][link=http://evil]z[/link]\ninfo: forged"
@@ -115,7 +116,9 @@ def test_json_and_errors_hold_nothing_that_steers(capsys: pytest.CaptureFixture[
     assert not STEERS & set(said)
     assert json.loads(said)["name"] == HOSTILE
     show_data({"name": HOSTILE}, "yaml")
-    assert not STEERS & set(capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert not STEERS & set(said)
+    assert read_document(said).value == {"name": HOSTILE}
     show_data({"name": "größer"}, "yaml")
     assert capsys.readouterr().out == "name: größer\n"
     say_error(f"no job {HOSTILE}")

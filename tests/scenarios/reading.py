@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from ruamel.yaml import YAML
+import yaml
 
 from federator.kernel.quantities import parse_duration_s, parse_size_mib
 from federator.model.capacity import Market, Offer, Shape
@@ -33,7 +33,7 @@ class Scenario(NamedTuple):
 def scenarios() -> Iterator[Scenario]:
     """Every story in this folder, each followed by its variants."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        told = YAML(typ="safe", pure=True).load(path)
+        told = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         yield Scenario(path.stem, _problem(told), told["expect"])
         for number, variant in enumerate(told.get("variants", ())):
             changed = _merge(told, variant.get("change", {}))

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
+import yaml
 
 from federator.wire.yamltext import read_document
 from federator_agent.kube.settings import KubeData, KubeVolume
@@ -67,7 +67,7 @@ def testbed() -> Bed:
 def manifests() -> list[dict[str, Any]]:
     """What an administrator applies."""
     text = MANIFEST.read_text()
-    return [dict(document) for document in YAML(typ="safe").load_all(text)]
+    return [dict(document) for document in yaml.safe_load_all(text)]
 
 
 def install(admin: Admin, folder: Path) -> Path:
