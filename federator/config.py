@@ -145,7 +145,7 @@ def _check_shares(limits: LimitSettings) -> None:
         raise Invalid("must be above 0", field="$.limits.person_rate")
     for name in ("person_share", "team_share"):
         if not 0 < getattr(limits, name) <= 1:
-            raise Invalid("is a part of a whole: above 0, at most 1", field=f"$.limits.{name}")
+            raise Invalid("must be above 0 and at most 1", field=f"$.limits.{name}")
 
 
 def _check_server(server: ServerSettings) -> None:
@@ -207,12 +207,12 @@ def _check_ledger(ledger: LedgerSettings) -> None:
         field = f"$.ledger.export[{number}]"
         read_address(text, field)
         if text in ledger.export[:number]:
-            raise Invalid("is there twice", field=field, remedy="remove one")
+            raise Invalid("is listed twice", field=field, remedy="remove one")
 
 
 def _check_oidc(oidc: OidcSettings, clock: str) -> None:
     if clock != "system":
-        raise Invalid("needs clock: system: a provider lives in real time", field="$.oidc")
+        raise Invalid("needs the real time", field="$.oidc", remedy="write clock: system")
     url = urlsplit(oidc.issuer)
     if not url.hostname or url.query or url.fragment:
         raise Invalid(f"{oidc.issuer!r} is not a URL", field="$.oidc.issuer", remedy="write https://HOST/…")
@@ -222,7 +222,7 @@ def _check_oidc(oidc: OidcSettings, clock: str) -> None:
         if not getattr(oidc, field):
             raise Invalid("is empty", field=f"$.oidc.{field}")
     if "openid" not in oidc.scopes:
-        raise Invalid("lacks openid", field="$.oidc.scopes", remedy="write [openid, …]")
+        raise Invalid("must contain openid", field="$.oidc.scopes", remedy="write [openid, …]")
     if oidc.leeway_s > MOST_LEEWAY_S:
         what = f"is over {MOST_LEEWAY_S:g} s: expired tokens would be good for so long"
         raise Invalid(what, field="$.oidc.leeway_s", remedy="set both clocks right instead")
@@ -233,7 +233,7 @@ def _check_oidc(oidc: OidcSettings, clock: str) -> None:
 def _check_roles(oidc: OidcSettings) -> None:
     if not oidc.roles:
         remedy = "write for example {platform-team: admin, '*': user}"
-        raise Invalid("gives nobody a role", field="$.oidc.roles", remedy=remedy)
+        raise Invalid("is empty, so nobody would have a role", field="$.oidc.roles", remedy=remedy)
     for group, role in oidc.roles.items():
         try:
             read_role(role)

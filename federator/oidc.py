@@ -146,7 +146,7 @@ class OidcKeys:
 
     def _check(self, found: _Discovery) -> None:
         if found.issuer != self._settings.issuer:
-            raise ValueError("it calls itself by another issuer than $.oidc.issuer")
+            raise ValueError("its issuer is not $.oidc.issuer")
         parts = urlsplit(found.jwks_uri)
         here = urlsplit(self._settings.issuer).scheme == "http" and is_loopback(parts.hostname or "")
         if parts.scheme != "https" and not (parts.scheme == "http" and here):

@@ -210,10 +210,10 @@ def notes(images: Images | None, path: str) -> list[str]:
     if images is None:
         if not found:
             return [
-                "ok    jobs that name an image go past this site: neither podman, apptainer nor enroot is here"
+                "ok    jobs that name an image are not taken: neither podman, apptainer nor enroot is installed"
             ]
         return [
-            f"ok    jobs that name an image go past this site; {', '.join(found)} is here: write 'images: {found[0]}' to take them"
+            f"ok    jobs that name an image are not taken; to take them, write 'images: {found[0]}' ({', '.join(found)} is installed)"
         ]
     if images.engine not in found:
         return [
@@ -221,5 +221,5 @@ def notes(images: Images | None, path: str) -> list[str]:
         ]
     places = f"{path}:/usr/libexec/podman:/usr/lib/podman"
     if images.engine is Engine.PODMAN and shutil.which("catatonit", path=places) is None:
-        return ["images: podman finds no init for containers; install catatonit"]
+        return ["images: podman needs an init for containers; install catatonit"]
     return [f"ok    jobs that name an image run in it, by {images.engine}"]

@@ -118,7 +118,7 @@ def _not_yours(call: Call) -> Forbidden:
     job = call.job
     return Forbidden(
         f"{job.name} belongs to {job.owner}",
-        remedy=f"ask them, who administers queue {job.queue}, or somebody with the role platform",
+        remedy=f"ask them, an administrator of queue {job.queue}, or somebody with the role platform",
     )
 
 

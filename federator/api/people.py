@@ -15,7 +15,7 @@ async def sign_in(call: Call) -> SignInWay:
     oidc = call.core.settings.oidc
     if oidc is None:
         raise NotFound(
-            "nobody signs in here with OpenID Connect",
+            "sign-in with OpenID Connect is not set up here",
             remedy="ask an admin for a token: federator token create",
         )
     return SignInWay(

@@ -20,11 +20,11 @@ from federator.wire.jsontext import read
 from federator.wire.sign_in import Credential
 
 EARLY_S = 30.0
-"""So long before its end a token is changed for the next one."""
+"""Seconds before its end at which a token is refreshed."""
 LOCK_S = 60.0
 PAUSE_S = 0.05
 CURRENT = "current"
-"""Names the dispatcher that somebody has signed in to last."""
+"""The file that names the dispatcher of the newest sign-in."""
 
 
 class SignIns:
@@ -57,13 +57,13 @@ class SignIns:
             self._write(self._folder / CURRENT, credential.server.encode() + b"\n")
 
     def forget(self, server: str) -> None:
-        """As if nobody had signed in there."""
+        """Remove the sign-in at a dispatcher."""
         self._file(server).unlink(missing_ok=True)
         if self.current() == server:
             (self._folder / CURRENT).unlink(missing_ok=True)
 
     async def bearer(self, server: str) -> str:
-        """A token that is good for a while, refreshed if need be. Raises `Unauthenticated` when only a person can help."""
+        """A token that is valid for at least `EARLY_S` more, refreshed if need be. Raises `Unauthenticated` when a person has to sign in again, `Unavailable` when the provider or another command does not answer."""
         held = self._held(server)
         if _fresh(held):
             return held.token
@@ -80,7 +80,7 @@ class SignIns:
         from federator.client.signing_in import Provider, credential
 
         if not held.refresh_token:
-            raise Unauthenticated("the sign-in has ended", remedy="sign in again: federator login")
+            raise Unauthenticated("your sign-in has expired", remedy="sign in again: federator login")
         async with aiohttp.ClientSession() as session:
             tokens = await Provider(held.way, session, self._environ).again(held.refresh_token)
         return credential(held.server, held.server_ca, held.way, tokens, old=held.refresh_token)
@@ -88,7 +88,7 @@ class SignIns:
     def _held(self, server: str) -> Credential:
         held = self.find(server)
         if held is None:
-            raise Unauthenticated(f"nobody is signed in at {server}", remedy=f"federator login {server}")
+            raise Unauthenticated(f"you are not signed in at {server}", remedy=f"federator login {server}")
         return held
 
     @asynccontextmanager
@@ -103,7 +103,10 @@ class SignIns:
                     break
                 except BlockingIOError:
                     if time.monotonic() > until:
-                        raise Unavailable("another command refreshes the sign-in and does not end") from None
+                        raise Unavailable(
+                            f"another command has been refreshing this sign-in for {LOCK_S:g} s",
+                            remedy="end it, or sign in again: federator login",
+                        ) from None
                     await asyncio.sleep(PAUSE_S)
             yield
         finally:

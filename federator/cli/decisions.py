@@ -1,4 +1,4 @@
-"""Recorded decisions and the ledger: what was decided on which grounds, and what it came to."""
+"""Recorded decisions: what was decided, and from what."""
 
 from pathlib import Path
 from typing import Annotated, Any

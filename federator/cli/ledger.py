@@ -154,7 +154,7 @@ def _read(file: Path, verifier: Verifier) -> None:
                 verifier.take(part)
     except msgspec.MsgspecError as error:
         raise Invalid(
-            f"{file} is no export of a ledger: {error}", remedy="make one with federator ledger export"
+            f"{file} is not an export of a ledger: {error}", remedy="make one with federator ledger export"
         ) from None
 
 

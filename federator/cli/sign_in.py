@@ -17,7 +17,7 @@ from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.way import is_loopback
 
 WAIT_S = 300.0
-"""For so long a browser is waited for."""
+"""Seconds for which the browser is waited for."""
 
 
 def login(
@@ -75,13 +75,15 @@ async def _login(named: str, *, device: bool, browser: bool, port: int, ca: str)
     SignIns(os.environ).keep(made, current=True)
     print(f"signed in at {settings.server} as {who.name}, {who.role}")
     if not made.refresh_token:
-        say("the provider gives no refresh token: sign in again when this one has ended")
+        say("the provider gave no refresh token: sign in again when this sign-in expires")
     if settings.token_source:
-        say(f"a token in {settings.token_source} goes before this sign-in; remove it to use this one")
+        say(
+            f"a token in {settings.token_source} is used instead of this sign-in; remove it to use the sign-in"
+        )
 
 
 def logout(server: Annotated[str, Parameter(name="SERVER")] = "", /) -> None:
-    """Sign out: the provider is told, and what is kept here is forgotten.
+    """Sign out: the provider revokes the sign-in, and it is removed from this machine.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ def logout(server: Annotated[str, Parameter(name="SERVER")] = "", /) -> None:
     kept = SignIns(os.environ)
     held = kept.find(settings.server)
     if held is None:
-        print(f"nobody is signed in at {settings.server}")
+        print(f"you are not signed in at {settings.server}")
         return
     kept.forget(settings.server)
 
@@ -113,7 +115,7 @@ def logout(server: Annotated[str, Parameter(name="SERVER")] = "", /) -> None:
 
 
 def whoami(*, output: Output = "table", connection: Connection = HERE) -> None:
-    """Tell who the dispatcher takes you for, with which role and groups, and until when."""
+    """Show who you are to the dispatcher: name, role, groups, teams, queues, and until when."""
     who, now = ask(connection, lambda client: client.whoami())
     if output in ("json", "yaml"):
         show_data(who, output)
@@ -132,7 +134,7 @@ def whoami(*, output: Output = "table", connection: Connection = HERE) -> None:
         if fact:
             print(f"{name:<8} {fact}")
     if who.open:
-        print("queues   all: the policies name nobody")
+        print("queues   all: no policy limits who may submit")
     for number, rights in enumerate(who.queues if not who.open else ()):
         print(f"{'queues' if number == 0 else '':<8} {rights.queue}: {rights_in_words(rights)}")
     if not (who.open or who.queues):

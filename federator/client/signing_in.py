@@ -96,7 +96,11 @@ class Provider:
             _check_safe(self._way.issuer, self._way.issuer)
             found = await self._ask("GET", self._way.issuer.rstrip("/") + DISCOVERY, Places)
             if found.issuer != self._way.issuer:
-                raise Invalid(f"{self._way.issuer} calls itself {found.issuer[:200]}", field="issuer")
+                raise Invalid(
+                    f"the provider at {self._way.issuer} names itself {found.issuer[:200]}",
+                    field="issuer",
+                    remedy="have the dispatcher's oidc.issuer set to that",
+                )
             for url in (found.authorization_endpoint, found.token_endpoint):
                 _check_safe(url, self._way.issuer)
             self._known = found
@@ -142,7 +146,7 @@ class Provider:
         place = (await self.places()).device_authorization_endpoint
         if not place:
             raise NotSupported(
-                "the provider knows no device codes", remedy="sign in by a browser: federator login"
+                "the provider does not support device codes", remedy="sign in by a browser: federator login"
             )
         _check_safe(place, self._way.issuer)
         form = {
@@ -172,7 +176,7 @@ class Provider:
         try:
             return await self._tokens("refresh_token", {"refresh_token": refresh_token})
         except _Refused as refusal:
-            raise Unauthenticated(f"the sign-in has ended ({refusal.code})", remedy=AGAIN) from None
+            raise Unauthenticated(f"your sign-in has expired ({refusal.code})", remedy=AGAIN) from None
 
     async def revoke(self, refresh_token: str) -> bool:
         """Have the provider forget the sign-in; whether it was asked."""
@@ -195,7 +199,7 @@ class Provider:
         ours = self._way.client_id in (audience if isinstance(audience, list) else [audience])
         told = str(claims.get("nonce", ""))
         if claims.get("iss") != self._way.issuer or not ours or not hmac.compare_digest(told, nonce):
-            raise Unauthenticated("the provider's answer is not to this sign-in", remedy=AGAIN)
+            raise Unauthenticated("the provider's answer belongs to another sign-in", remedy=AGAIN)
 
     async def _tokens(self, grant: str, given: Mapping[str, str]) -> _Tokens:
         form = {"grant_type": grant, "client_id": self._way.client_id, **given}
@@ -223,7 +227,9 @@ class Provider:
                 f"cannot reach the provider at {host}: {str(error) or type(error).__name__}"
             ) from None
         except msgspec.DecodeError:
-            raise Unavailable(f"the provider at {host} answers with what is no answer") from None
+            raise Unavailable(
+                f"the provider at {host} did not answer with the JSON that was expected"
+            ) from None
 
 
 def credential(server: str, server_ca: str, way: SignInWay, tokens: _Tokens, old: str = "") -> Credential:

@@ -29,7 +29,7 @@ def read_address(text: str, field: str = "") -> Address:
         url = urlsplit(text)
         port = url.port
     except ValueError:
-        raise _invalid(text, "is no address", field) from None
+        raise _invalid(text, "is not an address", field) from None
     if url.username or url.password or url.query or url.fragment:
         # Neither repeated nor kept: it may be a secret.
         raise _invalid("", "has a user, a query or a fragment, which no target takes", field)

@@ -135,11 +135,11 @@ async def test_a_server_sends_on_only_to_what_the_job_could_have_named(
             await bring(tmp_path, f"{server.url}/moved", WebRules(LOOPBACK))
     allowed = WebRules(LOOPBACK, (f"{server.url}/moved", f"{server.url}/data"))
     server.sends_to = f"{server.url}/private/x"
-    with pytest.raises(Forbidden, match="of which this site moves no data") as refused:
+    with pytest.raises(Forbidden, match="from which this site fetches no data") as refused:
         await bring(tmp_path, f"{server.url}/moved", allowed)
     assert "data_addresses" in (refused.value.remedy or "")
     server.sends_to = f"{server.url}/data/%2e%2e/private"
-    with pytest.raises(Forbidden, match="moves no data"):
+    with pytest.raises(Forbidden, match="fetches no data"):
         await bring(tmp_path, f"{server.url}/moved", allowed)
     server.sends_to = "file:///etc/passwd"
     with pytest.raises(Forbidden, match="not followed"):
@@ -151,7 +151,7 @@ async def test_a_server_sends_on_only_to_what_the_job_could_have_named(
 
 async def test_servers_that_send_on_for_ever_are_left(server: Server, tmp_path: Path) -> None:
     server.sends_to = "/moved"
-    with pytest.raises(Invalid, match="sent on 5 times"):
+    with pytest.raises(Invalid, match="5 redirects"):
         await bring(tmp_path, f"{server.url}/moved", WebRules(LOOPBACK))
     assert len(server.asked) == 5
 

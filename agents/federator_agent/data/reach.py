@@ -65,7 +65,7 @@ class Reach:
             ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             raise Forbidden(
-                f"{host} is no address in the usual way of writing",
+                f"{host} is not an IP address in the usual notation",
                 remedy="write all four numbers, or a name",
             ) from None
         self.check(host, host)

@@ -19,7 +19,7 @@ from federator.kernel.errors import Invalid, NotSupported, TooLarge
 Moved = Callable[[int], None]
 """Is told of bytes as they arrive."""
 READ_BYTES = 2**20
-"""What is read at once is small."""
+"""Most that `read` takes: it is for small files, such as the notes of a checkpoint."""
 MOST_ITEMS = 2_000_000
 """Files that one address may name."""
 T = TypeVar("T")

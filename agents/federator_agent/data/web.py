@@ -21,7 +21,7 @@ from federator_agent.data.sources import READ_BYTES, Item, Moved, WebRules
 
 CHUNK_BYTES = 2**20
 MOST_STEPS = 5
-"""So often a server may send on to another address."""
+"""Redirects that are followed."""
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
 MOVED = (301, 302, 303, 307, 308)
 ASK = "name the file's own address, or have the site's owner allow that one under data_addresses"
@@ -81,7 +81,7 @@ class WebSource:
                     url = self._next(uri, url, answer.headers.get("Location", ""))
         except TROUBLE as error:
             raise _unavailable(uri, error) from None
-        raise Invalid(f"{uri}: servers have sent on {MOST_STEPS} times", remedy="name the file's own address")
+        raise Invalid(f"{uri}: there were {MOST_STEPS} redirects", remedy="name the file's own address")
 
     @contextlib.asynccontextmanager
     async def _once(self, url: str, headers: dict[str, str] | None) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -106,12 +106,12 @@ class WebSource:
             to = urldefrag(urljoin(url, location)).url
             URL(to)
         except ValueError:
-            raise Forbidden(f"{uri}: the server sends on to what is no address", remedy=ASK) from None
+            raise Forbidden(f"{uri}: it redirects to what is not an address", remedy=ASK) from None
         if not location or urlsplit(to).scheme not in {"https", urlsplit(url).scheme}:
-            raise Forbidden(f"{uri}: the server sends on to {to[:200]!r}, which is not followed", remedy=ASK)
+            raise Forbidden(f"{uri}: it redirects to {to[:200]!r}, which is not followed", remedy=ASK)
         if self._addresses is not None and not any(below(to, address) for address in self._addresses):
             raise Forbidden(
-                f"{uri}: the server sends on to {to[:200]!r}, of which this site moves no data", remedy=ASK
+                f"{uri}: it redirects to {to[:200]!r}, from which this site fetches no data", remedy=ASK
             )
         return to
 

@@ -113,9 +113,12 @@ def _role(name: str, groups: tuple[str, ...], settings: OidcSettings) -> tuple[R
     """The highest role of the groups; of two sites, that which the settings name first."""
     if settings.required_groups and not set(groups) & set(settings.required_groups):
         raise Forbidden(
-            f"{name} is in none of the groups that are let in here", remedy="ask who administers the groups"
+            f"{name} is in none of the groups that are let in here",
+            remedy="ask an administrator of your sign-in provider",
         )
     of_groups = [read_role(role) for group, role in settings.roles.items() if group in (EVERYBODY, *groups)]
     if not of_groups:
-        raise Forbidden(f"no group of {name} has a role here", remedy="ask who administers the groups")
+        raise Forbidden(
+            f"no group of {name} has a role here", remedy="ask an administrator of your sign-in provider"
+        )
     return min(of_groups, key=lambda found: HIGHEST_FIRST.index(found[0]))

@@ -72,7 +72,7 @@ def _must(right: Right, wanted: bool) -> bool:  # noqa: FBT001 - the value that 
         raise Invalid(
             f"queue {right.queue} does not allow {f'{right.whom} ' if right.whom else ''}'must'",
             field="$.value",
-            remedy="give an amount, or ask who administers the queue",
+            remedy="give an amount, or ask an administrator of the queue",
         )
     return wanted
 

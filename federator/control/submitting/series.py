@@ -200,7 +200,7 @@ class SeriesDesk:
         if not self._relations(caller, series) & MAY_CHANGE:
             raise Forbidden(
                 f"series {series.name} belongs to {series.owner}",
-                remedy=f"ask them, or who administers queue {series.queue}",
+                remedy=f"ask them, or an administrator of queue {series.queue}",
             )
 
     def _relations(self, caller: Caller, series: Series) -> frozenset[Relation]:

@@ -177,7 +177,7 @@ async def test_a_sign_in_that_the_provider_has_ended_says_what_to_do(scene: Scen
     scene.expire()
     code, told = await scene.said("whoami")
     assert code != 0
-    assert "the sign-in has ended" in told
+    assert "your sign-in has expired" in told
     assert "federator login" in told
 
 
