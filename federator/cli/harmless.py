@@ -34,7 +34,7 @@ def _sign(found: re.Match[str]) -> str:
     return "\u2421" if number == 0x7F else f"<U+{number:04X}>"
 
 
-class Output:
+class LogOutput:
     """Where bytes of jobs go: standard output as they are, or harmless where that is a terminal and `raw` was not asked for."""
 
     def __init__(self, *, raw: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.harmless import Output
+from federator.cli.harmless import LogOutput
 from federator.cli.jobs import JobName
 from federator.cli.output import say
 from federator.cli.phrases import plain
@@ -46,13 +46,13 @@ def logs(
     raw:
         Give a terminal all bytes as they are, colours too: for jobs that you trust.
     """
-    asyncio.run(_logs(connection, job, Output(raw=raw), follow=follow, node=node, index=index, tail=tail))
+    asyncio.run(_logs(connection, job, LogOutput(raw=raw), follow=follow, node=node, index=index, tail=tail))
 
 
 async def _logs(
     connection: Connection,
     job: str,
-    out: Output,
+    out: LogOutput,
     *,
     follow: bool,
     node: int,

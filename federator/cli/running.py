@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
-from federator.cli.harmless import Output
+from federator.cli.harmless import LogOutput
 from federator.cli.jobfiles import PLACEHOLDER
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
@@ -253,7 +253,7 @@ class _Watched:
 
     async def _stream(self, node: int) -> None:
         """Pass a node's output on; a gang's lines carry the rank."""
-        rest, out = b"", Output()
+        rest, out = b"", LogOutput()
         try:
             async for chunk in self._client.logs(self._job, node=node, follow=True):
                 if self._nodes == 1:

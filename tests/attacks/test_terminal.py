@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from federator.cli import columns
-from federator.cli.harmless import Output, harmless
+from federator.cli.harmless import LogOutput, harmless
 from federator.cli.layout import table
 from federator.cli.output import say_error, show_data
 from federator.cli.series import series_columns
@@ -52,7 +52,7 @@ def stdout(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> Terminal:
 def test_a_log_cannot_steer_the_terminal_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch, terminal=True)
     log = (HOSTILE + "\r\nplain\ttext, größer\n").encode()
-    shown = Output()
+    shown = LogOutput()
     for at in range(len(log)):  # letters of several bytes are cut wherever a chunk ends
         shown.write(log[at : at + 1])
     text = out.sent.decode()
@@ -68,13 +68,13 @@ def test_pipes_and_those_who_ask_for_it_get_all_bytes(
 ) -> None:
     out = stdout(monkeypatch, terminal=terminal)
     log = HOSTILE.encode() + b"\xff\xfe\x00"
-    Output(raw=raw).write(log)
+    LogOutput(raw=raw).write(log)
     assert out.sent == log
 
 
 def test_bytes_that_are_no_text_are_shown_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     out = stdout(monkeypatch, terminal=True)
-    Output().write(b"\x9b2J\xff\x00 end\n")
+    LogOutput().write(b"\x9b2J\xff\x00 end\n")
     assert not STEERS & set(out.sent.decode())
     assert out.sent.endswith(b" end\n")
 
