@@ -79,7 +79,7 @@ async def operator(tmp_path: Path) -> AsyncIterator[Operator]:
             job = {
                 "name": f"quick-{number % 2}",
                 "run": "sleep 1",
-                "env": {"PASSWORD": "hunter2"},
+                "env": {"GREETING": "hunter2"},
                 "queue": ("default", "night")[number % 2],
                 "resources": {"gpus": 2},
                 "estimate": "20s",

@@ -12,7 +12,7 @@ from tests.testbeds.slurm import Slurm
 async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
     settings = SlurmSettings(shared_dir=tmp_path, partitions=("main",), conf=east.configuration)
     lines = await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state")
-    assert all(line.startswith("ok ") for line in lines), lines
+    assert not _wrong(lines), lines
     assert "ok    pool main: 4 hosts, each 8 GPUs A100" in lines
     assert "ok    all others: Slurm takes jobs in partition main" in lines
 
@@ -24,11 +24,7 @@ async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
         queues={"a": Account(partition="nowhere")},
         conf=east.configuration,
     )
-    wrong = [
-        line
-        for line in await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state")
-        if not line.startswith("ok ")
-    ]
+    wrong = _wrong(await check(settings, {"PATH": east.environment["PATH"]}, tmp_path / "state"))
     assert len(wrong) == 3, wrong
     assert "shared_dir" in wrong[0]
     assert wrong[1].startswith("partition mian is not in the cluster")
@@ -40,11 +36,16 @@ async def test_a_directory_of_another_agents(east: Slurm, tmp_path: Path) -> Non
     owning.claim(tmp_path, state, "here", "$.slurm.shared_dir")
     settings = SlurmSettings(shared_dir=tmp_path, conf=east.configuration)
     environment = {"PATH": east.environment["PATH"]}
-    [wrong] = [line for line in await check(settings, environment, tmp_path / "another") if line[:2] != "ok"]
+    [wrong] = _wrong(await check(settings, environment, tmp_path / "another"))
     assert wrong.startswith(f"shared_dir: {tmp_path} belongs to the agent of site here")
-    assert all(line.startswith("ok ") for line in await check(settings, environment, state))
+    assert not _wrong(await check(settings, environment, state))
 
 
 async def test_what_is_not_there(tmp_path: Path) -> None:
     [line] = await check(SlurmSettings(shared_dir=tmp_path), {"PATH": str(tmp_path)}, tmp_path / "state")
     assert line.startswith("sbatch, squeue, scontrol, scancel cannot be found")
+
+
+def _wrong(lines: list[str]) -> list[str]:
+    """What keeps it from working: that jobs run as whoever runs these tests is only warned of."""
+    return [line for line in lines if not line.startswith(("ok ", "WARN "))]
