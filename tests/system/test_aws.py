@@ -125,6 +125,7 @@ class Machine:
             "PATH": os.environ["PATH"],
             "FEDERATOR_BOOT_DIR": str(self.folder / "boot"),
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.metadata.url,
+            "FEDERATOR_ISOLATION": "shared",  # its jobs leave word in the test's folder
         }
         with (self.folder / "machine.log").open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
