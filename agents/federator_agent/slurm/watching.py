@@ -94,7 +94,7 @@ class Watch:
         if look is None:
             return
         job = next((each for each in look.get(self._placement, ()) if each.id == self.slurm_job), None)
-        if job is None or job.over or job.state in WAITING:
+        if job is None or job.over or _waits_again(job):
             self._over_since_s = self._over_since_s or now_s
             if ended == self._left or now_s - self._over_since_s > SETTLE_S:
                 state = _state(job) or last_words(self._folder.said()) or FORGOTTEN
@@ -125,10 +125,15 @@ class Watch:
         return self._clock.now() - ago_s / (self._clock.real_delay_s(1.0) or 1.0)
 
 
+def _waits_again(job: Job) -> bool:
+    """Whether Slurm has ended what ran of it, and put it back. One that waits and was never put back may run: a slurmctld has lost its latest state."""
+    return job.restarts > 0 and job.state in WAITING
+
+
 def _state(job: Job | None) -> str:
     """Slurm says FAILED of a job that ends by itself when it is preempted, within its grace. One that was requeued waits until it is told to go, or fails at what it finds begun."""
     if job is None:
         return ""
-    if job.restarts or job.state in WAITING:
+    if job.restarts:
         return REQUEUED
     return "PREEMPTED" if job.preempted else job.state

@@ -4,10 +4,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.model.placements import Cause
+from federator_agent.kube.manifests import pod_name
+from federator_agent.kube.objects import Pod
 from federator_agent.kube.preparing import Preparing
+from federator_agent.runtime import StagingError, StagingLost
 
 MANIFESTS = [{"name": "p-0"}, {"name": "p-1"}]
 
@@ -72,3 +77,26 @@ async def test_one_pod_that_is_refused_does_not_hide_those_that_still_come() -> 
     with pytest.raises(Invalid, match="quota"):
         await making
     assert pods.made == ["p-1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "raised", "cause"),
+    [
+        ({}, StagingError, Cause.SETUP),
+        ({"deletionTimestamp": "2026-11-21T10:00:00Z"}, StagingLost, Cause.EVICTED),
+    ],
+    ids=["by-itself", "after-its-pod-was-deleted"],
+)
+@pytest.mark.parametrize("code", [1, 137, 143])
+def test_a_set_up_that_the_cluster_ends_has_not_failed(
+    code: int, more: dict[str, Any], raised: type[StagingError], cause: Cause
+) -> None:
+    """Whatever it makes of that: a drained node is no fault of the job's."""
+    terminated = {"exitCode": code, "finishedAt": "2026-11-21T10:00:05Z", "message": "set-up\n"}
+    status = {"containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]}
+    pod = msgspec.convert({"metadata": more, "spec": {"nodeName": "n1"}, "status": status}, Pod)
+    pods: Any = SimpleNamespace(mirror=SimpleNamespace(items={pod_name("p", 0): pod}))
+    record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
+    with pytest.raises(StagingError) as failed:
+        _preparing(pods)._live(record, 0)
+    assert (type(failed.value), failed.value.cause) == (raised, cause)
