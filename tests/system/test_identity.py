@@ -88,11 +88,15 @@ async def test_two_live_agents_of_one_identity(world: World) -> None:
     # When the dispatcher comes back, the one that was turned away does not get in before the other.
     world.federation.kill_dispatcher()
     await world.federation.start_dispatcher()
+    await until(told, "the first agent to be back, and the doubt with it")
+    processes.kill("copy")
+    await world.federation.admin.trust_member("north", "north")
 
-    async def back() -> bool:
+    async def trusted() -> bool:
         return (await _site(world)).status == "READY"
 
-    await until(back, "the first agent to be back")
+    await until(trusted, "the site to take work again")
+    assert "refused" not in _said(world, "north")
     assert (await world.row("north")).status == JobStatus.RUNNING
     assert len(world.traces("north")) == 1, "the job has been running all the time, once"
 

@@ -20,6 +20,7 @@ from tests.integration.agent.conftest import entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.integration.kube.conftest import PODS, POOL, KubeAgent, tight
 from tests.support.waiting import until
+from tests.testbeds.kubernetes.cluster import NAMESPACE
 from tests.testbeds.kubernetes.node import NODE
 from tests.testbeds.kubernetes.shared import Bed
 
@@ -155,7 +156,7 @@ async def test_a_gang_that_does_not_fit_is_refused_with_the_schedulers_words_and
     ):
         await world.prepare(world.record(spec), spec)
     assert testbed.admin.ask("GET", PODS)["items"] == []
-    assert testbed.admin.ask("GET", "/api/v1/namespaces/federator/services")["items"] == []
+    assert testbed.admin.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/services")["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ async def test_a_watch_that_is_too_old_lists_again(testbed: Bed) -> None:
     try:
         await until(lambda: len(versions) > 1, "the second list")
         container = {"name": "c", "image": testbed.image, "command": ["true"]}
-        pod = {"metadata": {"name": "new", "namespace": "federator"}, "spec": {"containers": [container]}}
+        pod = {"metadata": {"name": "new", "namespace": NAMESPACE}, "spec": {"containers": [container]}}
         testbed.admin.apply({"apiVersion": "v1", "kind": "Pod", **pod})
         await until(lambda: "new" in mirror.items, "the watch to go on")
         testbed.admin.remove(f"{PODS}/new")

@@ -71,9 +71,11 @@ async def test_a_node_keeps_what_was_brought_for_the_next_job(
     world: RuntimeWorld, testbed: Bed, tmp_path: Path
 ) -> None:
     """From a web server that is itself a pod: nothing else can be reached from there."""
-    (tmp_path / "word").write_text("word")
-    serve = f"cd {tmp_path} && exec httpd -f -p 8080 -h {tmp_path}"
-    server = await world.run(world.spec(serve, inputs=(Input(f"file://{tmp_path}"),)))
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "word").write_text("word")
+    serve = f"cd {pages} && exec httpd -f -p 8080 -h {pages}"
+    server = await world.run(world.spec(serve, inputs=(Input(f"file://{pages}"),)))
     pod = testbed.admin.find(f"{PODS}/{server.entry.placement}-0")
     assert pod is not None
     uri = f"http://{pod['status']['podIP']}:8080/word"

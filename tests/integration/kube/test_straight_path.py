@@ -11,6 +11,7 @@ from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.integration.kube.conftest import PODS, POOL, KubeAgent
 from tests.support.waiting import until
 from tests.testbeds.kubernetes import shared
+from tests.testbeds.kubernetes.cluster import NAMESPACE
 from tests.testbeds.kubernetes.shared import Bed
 
 SMALL = Resources(cpus_milli=10)
@@ -99,7 +100,7 @@ async def test_local_pods_make_the_shapes_smaller(
         "resources": {"limits": {"nvidia.com/gpu": "3", "cpu": "100m"}},
     }
     spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    metadata = {"name": "theirs", "namespace": "federator"}
+    metadata = {"name": "theirs", "namespace": NAMESPACE}
     testbed.admin.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
     def gpus_free() -> set[int]:
