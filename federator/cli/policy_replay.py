@@ -18,11 +18,11 @@ from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
-from federator.control.governing.authority import DEFAULT_QUEUE, Authority
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.model.identity import Caller, Role
 
 if TYPE_CHECKING:
+    from federator.control.governing.authority import Authority
     from federator.simulation.live import Live
     from federator.simulation.work import TraceJob
 
@@ -150,6 +150,8 @@ def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
 
 def _shut_out(in_force: str, proposed: str, jobs: Sequence["TraceJob"]) -> tuple[str, ...]:
     """Who has submitted in that time and could not any more: a simulation takes all work that was admitted, whoever's it is."""
+    from federator.control.governing.authority import DEFAULT_QUEUE
+
     old, new = _authority(in_force), _authority(proposed)
     if not new.closed:
         return ()
@@ -164,13 +166,14 @@ def _shut_out(in_force: str, proposed: str, jobs: Sequence["TraceJob"]) -> tuple
     return (*told[:MOST_TOLD], *more, *note) if told else ()
 
 
-def _may_submit(authority: Authority, owner: str, queue: str) -> bool:
+def _may_submit(authority: "Authority", owner: str, queue: str) -> bool:
     """A queue that is gone from the set is another matter: jobs there are refused by the simulation itself."""
     known = any(terms.queue == queue for terms in authority.queues)
     return not known or bool(authority.found(Caller(owner, Role.USER), queue))
 
 
-def _authority(text: str) -> Authority:
+def _authority(text: str) -> "Authority":
+    from federator.control.governing.authority import Authority
     from federator_policies.documents import compile_set, load
 
     return Authority(compile_set(load(text)) if text.strip() else ())
