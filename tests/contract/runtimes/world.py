@@ -81,7 +81,9 @@ class RuntimeWorld:
         self.runtime: Runtime
         self.records: dict[str, Record] = {}
         self.allowed: tuple[Allowed, ...] | None = None
-        """Which data its next life moves."""
+        """Which data its next life moves,"""
+        self.networks: tuple[str, ...] = ()
+        """and the private networks from which it does."""
 
     def begin(self) -> None:
         """A life of the agent begins: it knows what it has written down."""
@@ -92,7 +94,7 @@ class RuntimeWorld:
             CLOCK,
             self._spool,
             cast("Bulk", self.bulk),
-            Carrier(self._spool.directory, CLOCK, None, self.allowed),
+            Carrier(self._spool.directory, CLOCK, None, self.allowed, networks=self.networks),
             self._tasks,
             self.told.append,
         )

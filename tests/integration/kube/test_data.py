@@ -20,6 +20,9 @@ from tests.support.waiting import until
 from tests.testbeds.kubernetes import shared
 from tests.testbeds.kubernetes.shared import Bed
 
+PODS_NETWORK = "10.213.7.0/24"
+"""Of `tests.testbeds.kubernetes.node`."""
+
 
 @pytest.fixture
 async def world(testbed: Bed, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[RuntimeWorld]:
@@ -71,6 +74,8 @@ async def test_a_node_keeps_what_was_brought_for_the_next_job(
     world: RuntimeWorld, testbed: Bed, tmp_path: Path
 ) -> None:
     """From a web server that is itself a pod: nothing else can be reached from there."""
+    world.networks = (PODS_NETWORK,)
+    await world.restart()
     pages = tmp_path / "pages"
     pages.mkdir()
     (pages / "word").write_text("word")
