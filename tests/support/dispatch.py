@@ -56,12 +56,17 @@ def renting(*, max_duration: str, deadline_usd: float, usd_per_day: float) -> st
 apiVersion: federator/v1
 kind: Queue
 metadata: {{name: default}}
-spec: {{max_duration: {max_duration}, met_deadline_usd_per_gpu_hour: {deadline_usd}}}
+spec:
+  max_duration: {max_duration}
+  met_deadline_usd_per_gpu_hour: {deadline_usd}
 ---
 apiVersion: federator/v1
 kind: BurstPolicy
 metadata: {{name: deadlines}}
-spec: {{who: {{queues: [default]}}, when: {{mode: economic}}, limits: {{usd: {{per_day: {usd_per_day}}}}}}}
+spec:
+  who: {{queues: [default]}}
+  when: {{mode: economic}}
+  limits: {{usd: {{per_day: {usd_per_day}}}}}
 """
 
 
