@@ -84,7 +84,7 @@ class Intake:
             if group[0].request.after:
                 await asyncio.gather(*answers)
             if len(answers) >= AHEAD:
-                await asyncio.wait(answers[-AHEAD:][:1])
+                await asyncio.wait([answers[-AHEAD]])
             answers.append(asyncio.ensure_future(self._answers(caller, group)))
             await asyncio.sleep(0)
         return [answer for part in await asyncio.gather(*answers) for answer in part]

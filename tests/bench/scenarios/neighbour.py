@@ -36,6 +36,7 @@ async def run(bench: Bench) -> list[Figure]:
         figures += [
             Figure(f"{item}: answers, median", median(took_ms), "ms"),
             Figure(f"{item}: answers, p99", percentile(took_ms, 99), "ms", 100.0, Better.LESS),
+            Figure(f"{item}: answers, longest", max(took_ms), "ms"),
         ]
     return figures
 
