@@ -36,7 +36,7 @@ def limited(rig: Rig, **limits: Any) -> None:
 def kept(rig: Rig, **limits: Any) -> None:
     """Put these limits of retention in force."""
     retention = rig.world.core.sweeper.retention
-    retention._settings = msgspec.structs.replace(retention._settings, **limits)
+    retention.configure(msgspec.structs.replace(retention._settings, **limits))
 
 
 async def submitted(rig: Rig, who: str, **fields: object) -> Answer:

@@ -75,8 +75,8 @@ class Retention:
         self._blobs = blobs
         self._decisions = decisions
         self._clock = clock
-        self._settings = settings
         self._shares = shares
+        self.configure(settings)
         self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
         self._bytes = BlobKeeping(records, blobs)
         self._ledger_lines: int | None = None
@@ -109,27 +109,30 @@ class Retention:
         self._bytes_kept = {Held.BLOB_BYTES: usage.blobs_bytes, Held.LOG_BYTES: usage.logs_bytes}
         measure(self._records, usage)
 
+    def configure(self, settings: RetentionSettings) -> None:
+        """Keep by these settings from now on. The limits are made here: each submission is held to all of them."""
+        self._settings = settings
+        promised = f"wait until they are {settings.promised_s / 86400:g} days old"
+        older = "wait until older ones are dropped"
+        self._ended = (
+            Limit(Held.FINISHED, settings.jobs, "retention.jobs", promised),
+            Limit(Held.BLOB_BYTES, settings.blobs_mib * MIB, "retention.blobs_mib", older),
+            Limit(Held.LOG_BYTES, settings.logs_mib * MIB, "retention.logs_mib", older),
+        )
+        self._lines = Limit(Held.LEDGER_LINES, settings.ledger_lines, "retention.ledger_lines", promised)
+
     def refuse_over_share(self, holders: Iterable[Holder]) -> None:
         """Raise `TooMany` when one of them has as much of what has ended as one may: others are still taken in."""
         people = tuple(holders)
-        for limit in self._limits():
+        for limit in self._ended:
             self._shares.refuse_over(limit, people)
-        self._shares.refuse_over(self._lines_limit(), people)
+        self._shares.refuse_over(self._lines, people)
 
     def refuse_line(self, owner: str) -> None:
         """Raise `TooMany` when the ledger has no room for another act of that person. What ends work, and what administrators do, is not asked for."""
-        self._shares.refuse_over(self._lines_limit(), holders_of(owner))
+        self._shares.refuse_over(self._lines, holders_of(owner))
         if full := self._full_ledger():
             raise self._full(full)
-
-    def _lines_limit(self) -> Limit:
-        days = self._settings.promised_s / 86400
-        return Limit(
-            Held.LEDGER_LINES,
-            self._settings.ledger_lines,
-            "retention.ledger_lines",
-            f"wait until they are {days:g} days old",
-        )
 
     def _full_ledger(self) -> str:
         most = self._settings.ledger_lines
@@ -137,30 +140,7 @@ class Retention:
 
     def refuse_bytes_over_share(self, owner: str, more: int = 0) -> None:
         """Raise `TooMany` when that person has as many work directories and outputs as one may, by bytes."""
-        self._shares.refuse_over(self._limits()[1], holders_of(owner), more)
-
-    def _limits(self) -> tuple[Limit, Limit, Limit]:
-        settings = self._settings
-        return (
-            Limit(
-                Held.FINISHED,
-                settings.jobs,
-                "retention.jobs",
-                f"wait until they are {settings.promised_s / 86400:g} days old",
-            ),
-            Limit(
-                Held.BLOB_BYTES,
-                settings.blobs_mib * MIB,
-                "retention.blobs_mib",
-                "wait until older ones are dropped",
-            ),
-            Limit(
-                Held.LOG_BYTES,
-                settings.logs_mib * MIB,
-                "retention.logs_mib",
-                "wait until older ones are dropped",
-            ),
-        )
+        self._shares.refuse_over(self._ended[1], holders_of(owner), more)
 
     def refuse_if_full(self) -> None:
         """Raise `TooMany` when one more submission could only be kept by dropping what is younger than its promise."""
@@ -233,7 +213,7 @@ class Retention:
     def _excess(self) -> dict[Holder, int]:
         """How many finished jobs of those are to go who have more than their share: theirs go before anybody else's."""
         holdings, found = self._records.holdings, dict[Holder, int]()
-        for limit in self._limits():
+        for limit in self._ended:
             for holder, amount in holdings.all(limit.what):
                 most = self._shares.most(holder, limit)
                 if amount >= most:

@@ -117,7 +117,7 @@ async def test_a_repeat_hides_nothing(world: World) -> None:
 async def test_lines_that_retention_dropped_are_named_as_dropped(world: World) -> None:
     """An export that begins later verifies from there on."""
     retention = world.core.sweeper.retention
-    retention._settings = type(retention._settings)(ledger_lines=3, promised_s=0.0)
+    retention.configure(type(retention._settings)(ledger_lines=3, promised_s=0.0))
     world.clock.advance(86400.0)
     await retention.sweep()
     assert world.core.chain.state.first == 2
