@@ -25,6 +25,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     team: str = ""
     """The team under which it was admitted; empty: under none."""
     submitted_at: float
+    waits_since_at: float | None = None
+    """When it began to wait, where that is later: it had to make room, or followed other jobs."""
     priority: int = 50
     nodes: int = 1
     gpus: int = 0
@@ -125,6 +127,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of one whose nodes are all to be on one host: so many. It is planned as one node that asks for all of them."""
 
     @property
+    def waits_since(self) -> float:
+        """When it began to wait."""
+        return self.submitted_at if self.waits_since_at is None else self.waits_since_at
+
+    @property
     def whose(self) -> Whose:
         """Whose work it is, as sites name it."""
         return Whose(self.queue, self.owner, self.team)
@@ -187,6 +194,10 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It saves itself so often while it runs."""
     startup_s: float = 0.0
     """What starting it took, and would take again."""
+    grace_s: float = 0.0
+    """How long it may go on after it is told to stop."""
+    stopping: bool = False
+    """It has been told to."""
     displaced_at: float | None = None
     """When it had to make room for another job last."""
     shared: bool = False

@@ -114,7 +114,7 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_weights: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1000)]] = {}
     """An hour on a GPU of such a model counts so many times there, such as `{H100: 2, T4: 0.2}`; once on others. By the model that the work really ran on."""
     reclaim_within: str | None = None
-    """Within what time a guarantee is back, such as `5m`; at least the grace of those who must leave."""
+    """Within what time a guarantee is back, such as `5m`, counted from when a job of the queue began to wait; at least the grace of those who must leave."""
     max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Highest priority that a job may claim here."""
     max_value: float | str | None = None

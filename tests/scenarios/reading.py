@@ -165,6 +165,9 @@ def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
         priority=told.get("priority", 50),
         started_at=NOW - parse_duration_s(told.get("ran", "1h")),
         displaced_at=NOW - parse_duration_s(told["displaced"]) if "displaced" in told else None,
+        overdue=told.get("overdue", False),
+        stopping=told.get("stopping", False),
+        grace_s=parse_duration_s(told.get("grace", "30s")),
         shared=shared,
     )
 

@@ -80,7 +80,6 @@ class Holding(NamedTuple):
     member: str
     placement: Placement
     view: BusyView
-    grace_s: float
     pace: float = 1.0
     """Of its job's work, seconds of form 0 at speed 1 in one second here."""
     runs: "_Runs | None" = None
@@ -98,7 +97,7 @@ class Holding(NamedTuple):
     def seen(self, now: float) -> BusyView:
         """The view at that moment: ended as planned; a while from now, once that is past; after its grace, once it is told to stop."""
         if self.placement.order is Order.STOP:
-            return replace(self.view, ends_at=now + self.grace_s, waits_as=None)
+            return replace(self.view, ends_at=now + self.view.grace_s, waits_as=None, stopping=True)
         if self.view.waits_as is not None and now > self.view.started_at:
             return self._elastic(self.view.waits_as, now)
         return self._rigid(now)
@@ -244,14 +243,14 @@ class Holdings:
             saves=spec.checkpoint is not None,
             saves_every_s=spec.checkpoint.every_s if spec.checkpoint else None,
             startup_s=max(0.0, part.started_at - part.assigned_at) if part.started_at else 0.0,
+            grace_s=grace_s if part.grace_s is None else min(grace_s, part.grace_s),
             displaced_at=job.displaced_at,
             shared=part.shared,
             form=part.form,
             waits_as=self._waits_as(placement, job, spec) if leads else None,
         )
-        grace_s = grace_s if part.grace_s is None else min(grace_s, part.grace_s)
         pace = spec.pace(part.form, part.model)
-        return Holding(member, part, view, grace_s, pace, self._runs(placement, job, spec, pace))
+        return Holding(member, part, view, pace, self._runs(placement, job, spec, pace))
 
     def _runs(self, placement: Placement, job: Job, spec: JobSpec, pace: float) -> _Runs | None:
         """The forecast of a job that runs: not of one whose data is still on its way, or whose machine boots."""

@@ -140,6 +140,7 @@ class JobViews:
         limit = job_limit(self._records, job, spec.labels)
         return msgspec.structs.replace(
             _kept_to(view, job.form),
+            waits_since_at=self._waits_since_at(job),
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             speed=dict(speeds.factors),
@@ -149,6 +150,12 @@ class JobViews:
             may_rent=job.may_rent,
             usable_queues=self._authority.now.usable_by_owner(job),
         )
+
+    def _waits_since_at(self, job: Job) -> float | None:
+        """When it began to wait, where that was after its submission."""
+        ended = (before.finished_at or 0.0 for before in self._records.followed(job))
+        since_at = max(job.displaced_at or 0.0, job.not_before_at or 0.0, *ended, 0.0)
+        return since_at if since_at > job.submitted_at else None
 
     def _without_checkpoint(self, job: Job) -> tuple[str, ...]:
         """The hosts of the site where it resumes that have nothing of what it saved."""

@@ -13,6 +13,7 @@ after dropping all blamed actions is valid as it stands. No action may count on 
 | 3 gangs are whole | `capacity` | one member for every rank, all at one site in pools of one name and make; what is rented holds the whole gang |
 | 4 capacity | `capacity`, `packing` | each rank's pool known, open, ready, same session; CPU, memory and GPUs fit host by host after earlier actions |
 | 5 quotas | `quotas`, `preemption` | caps on GPUs and jobs, borrowing limits; a victim is one that a guarantee or rule gives up |
+| 5 in time | `owing` | nobody waits beyond the reclaim time while a borrower has his place (remark) |
 | 6 budgets | `money` | worst case recomputed from the offer; caps on USD, USD per hour and instances; the job's own `max_cost` |
 | 10 reasons | `completeness` | every job has an action or a reason (remark) |
 | 11 rentals pay | `completeness` | nobody is rented for while owned capacity would do in time (remark) |

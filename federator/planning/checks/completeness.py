@@ -1,4 +1,4 @@
-"""Promises 10, 11 and 13, as remarks: every job has a reason, no rental without need, and no idle GPU beside a job that fits it."""
+"""Promises 5, 10, 11 and 13, as remarks: guarantees are back in time, every job has a reason, no rental without need, and no idle GPU beside a job that fits it."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -8,6 +8,7 @@ from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks import reserving
 from federator.planning.checks.ground import Ground, Target, expected_run_s
 from federator.planning.checks.money import check_own_cap
+from federator.planning.checks.owing import overdue
 from federator.planning.checks.permission import check_constraints, check_filters
 from federator.planning.checks.quotas import check_borrowing, check_in_use
 from federator.planning.checks.reserving import Option, Starting
@@ -21,6 +22,7 @@ def remarks(ground: Ground) -> Iterator[Finding]:
     """What could be said against the plan as a whole, job by job, once all its actions are judged."""
     yield from _reasons(ground)
     yield from _idle(ground)
+    yield from overdue(ground)
 
 
 def _reasons(ground: Ground) -> Iterator[Finding]:

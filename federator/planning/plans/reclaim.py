@@ -1,27 +1,28 @@
 """Who must make room: guarantees that are owed, and rules that let some displace others. Nothing else preempts.
 
-A job within its queue's guarantee that would not start within the reclaim time takes its place back from borrowers: queues without a
-guarantee, or beyond theirs. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those who had not to leave a
+A job within its queue's guarantee takes its place back from borrowers: queues without a guarantee, or beyond theirs. The reclaim time counts from when the
+job began to wait. Borrowers are stopped as soon as it would start too late by the forecast, and, whatever is forecast, when no more is left of that time than their grace: work that has
+outrun its forecast is always about to end. The least is stopped that makes the whole gang fit on one place: lowest priority first, among those who had not to leave a
 while ago already, those whose stop loses least – the work since the last checkpoint, all of it where there is none, and the start that has to be done again; over several
-members only where no single one would do. What a stop frees is planned with in a later turn, when the site says so.
+members only where no single one would do. Nothing is stopped where what stops already makes room, or where a limit keeps the job. What a stop frees is planned with in a later turn, when the site says so.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
-from federator.model.snapshot import BusyView, JobView, PoolView
-from federator.planning.places.yard import Lot, Release, need_of
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.plans.room import Rooms, Victim
 from federator.planning.rules.rulebook import matches
 from federator.planning.rules.shares import Amount, of_work, widest
 from federator.planning.scheduling.objective import Scored
 from federator.planning.wording import guaranteed, span
 from federator.planning.world.problem import World, under
 
-LATELY_S = 3600.0
-"""Whoever had to leave so lately leaves after all others of his priority."""
+MOST_SERVED = 200
+"""Jobs for which others are stopped in one turn; whoever comes behind them is served in the next."""
 
 
 class Reclaim(NamedTuple):
@@ -31,17 +32,21 @@ class Reclaim(NamedTuple):
     text: str
 
 
-Victim = Callable[[BusyView, str], bool]
-"""Whether a running placement, on GPUs of that model, may be stopped."""
-
-
 class Claim(NamedTuple):
-    """What entitles a job to make others stop: how long it has to put up with waiting, in what forms it is entitled to start, who may be stopped, and the words."""
+    """What entitles a job to make others stop: by when it is to have room, in what forms it is entitled to start, who may be stopped, and the words."""
 
-    patience_s: float
+    due_at: float
+    promised: bool
+    """Whether it is to have its room by then, so that whoever has a grace is told sooner; else others are left alone until then."""
     covers: Callable[[JobView], bool]
     may_stop: Victim
     text: str
+
+    def is_due(self, booked_at: float | None, grace_s: float, now: float) -> bool:
+        """Whether it is time to stop work with so long a grace, where the job would start then otherwise. A forecast is no reason to go on waiting when time is up."""
+        if booked_at is None or booked_at > self.due_at:
+            return True
+        return now >= self.due_at - (grace_s if self.promised else 0.0)
 
 
 Used = dict[GuaranteeRow, Amount]
@@ -49,28 +54,71 @@ Used = dict[GuaranteeRow, Amount]
 
 
 def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
-    """For each job that may make others stop: what stops. A placement is stopped once, and never for two jobs."""
+    """For each job that may make others stop: what stops. A placement is stopped once, and its room is given once."""
     found: dict[str, Reclaim] = {}
-    stopped: dict[str, BusyView] = {}
+    rooms, served = Rooms(world, scored), 0
     used: Used = {row: world.in_use(row).plus(_started(world, scored, row)) for row in world.guarantees}
     for job in world.jobs:
-        if job.id in scored.starts or (job.not_before_at or 0.0) > world.now:
+        if served >= MOST_SERVED:
+            break
+        if not _waits(world, scored, job):
             continue
         for claim in _claims(world, job, used):
-            booking = scored.booking(job.id)
-            if booking is not None and booking.start_at <= world.now + claim.patience_s:
-                continue
-            victims = _least(world, scored, job, claim, stopped)
-            if victims:
-                for busy, model in victims:
-                    stopped[busy.placement or ""] = busy
-                    _give_up(used, busy, model)
-                found[job.id] = Reclaim(
-                    tuple(_stop(busy, job, claim.text) for busy, _ in victims),
-                    f"{claim.text}; {_stopping(len(victims))} for it",
-                )
+            answer = _room(rooms, job, claim, used)
+            if answer is None:
+                break
+            if answer.stops or answer.text:
+                served += bool(answer.stops)
+                found[job.id] = answer
                 break
     return found
+
+
+def claims_at(world: World, scored: Scored) -> list[float]:
+    """When time alone may let a job make others stop."""
+    graces = {0.0, *(busy.grace_s for busy in world.running.values())}
+    due: list[float] = []
+    for job in world.jobs:
+        if not _waits(world, scored, job):
+            continue
+        if job.id in world.owed:
+            rows = (row for row in world.guarantees if under(job.queue, row.queue))
+            due += [job.waits_since + row.reclaim_s - grace_s for row in rows for grace_s in graces]
+        due += [
+            job.waits_since + rule.patience_s for rule in world.book.preemptions if matches(rule.who, job)
+        ]
+    return due
+
+
+def _waits(world: World, scored: Scored, job: JobView) -> bool:
+    return job.id not in scored.starts and (job.not_before_at or 0.0) <= world.now
+
+
+def _room(rooms: Rooms, job: JobView, claim: Claim, used: Used) -> Reclaim | None:
+    """What the claim comes to now: stops, or words alone where what stops already makes room, or neither; None where the job has room, and waits for something else."""
+    world = rooms.world
+    choices = [choice for choice in world.home(job) if claim.covers(world.as_form(job, choice))]
+    given = rooms.given(job, choices)
+    if given is None:
+        return None
+    if given:
+        return Reclaim((), f"{claim.text}; what stops already makes room for it")
+    booking = rooms.scored.booking(job.id)
+    booked_at = None if booking is None else booking.start_at
+    if not claim.is_due(booked_at, _longest_grace_s(world), world.now):
+        return Reclaim((), "")
+    gap = rooms.least(job, choices, claim.may_stop)
+    if gap is None or not claim.is_due(booked_at, max(busy.grace_s for busy in gap.victims), world.now):
+        return Reclaim((), "")
+    rooms.make(job, gap)
+    for busy in gap.victims:
+        _give_up(used, busy, world.places[gap.place].model)
+    stops = tuple(_stop(busy, job, claim.text) for busy in gap.victims)
+    return Reclaim(stops, f"{claim.text}; {_stopping(len(stops))} for it")
+
+
+def _longest_grace_s(world: World) -> float:
+    return max((busy.grace_s for busy in world.running.values()), default=0.0)
 
 
 def _stopping(count: int) -> str:
@@ -84,11 +132,23 @@ def _claims(world: World, job: JobView, used: Used) -> Iterator[Claim]:
             text = (
                 f"queue {row.queue} is owed its guarantee of {guaranteed(row)} within {span(row.reclaim_s)}"
             )
-            yield Claim(row.reclaim_s, partial(_within, has, due), partial(_borrows, world, used, row), text)
+            yield Claim(
+                job.waits_since + row.reclaim_s,
+                True,
+                partial(_within, has, due),
+                partial(_borrows, world, used, row),
+                text,
+            )
     for rule in world.book.preemptions:
         if matches(rule.who, job):
             text = f"policy {rule.policy} lets it displace work of lower priority"
-            yield Claim(rule.patience_s, lambda _: True, partial(_yields, rule, job, world.now), text)
+            yield Claim(
+                job.waits_since + rule.patience_s,
+                False,
+                lambda _: True,
+                partial(_yields, rule, job, world.now),
+                text,
+            )
 
 
 def _within(has: Amount, due: Amount, view: JobView) -> bool:
@@ -104,19 +164,6 @@ def _yields(rule: PreemptRule, job: JobView, now: float, busy: BusyView, _model:
         and job.priority - busy.priority >= rule.minimum_priority_gap
         and (busy.displaced_at is None or now - busy.displaced_at >= rule.cool_down_s)
     )
-
-
-def _lately(busy: BusyView, now: float) -> bool:
-    """Whether it had to leave a while ago: whoever waits for it again and again gets nothing done."""
-    return busy.displaced_at is not None and now - busy.displaced_at < LATELY_S
-
-
-def lost_gpu_s(busy: BusyView, now: float) -> float:
-    """GPU time that stopping it now throws away: its work since it last saved itself, and the start that is to be done again."""
-    ran_s = max(0.0, now - busy.started_at)
-    if busy.saves:
-        ran_s = ran_s % busy.saves_every_s if busy.saves_every_s else 0.0
-    return busy.gpus_total * (ran_s + busy.startup_s)
 
 
 def _borrows(world: World, used: Used, owed: GuaranteeRow, busy: BusyView, model: str) -> bool:
@@ -145,108 +192,6 @@ def _started(world: World, scored: Scored, row: GuaranteeRow) -> Amount:
         if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):
             total = total.plus(of_work(job))
     return total
-
-
-def _least(
-    world: World, scored: Scored, job: JobView, claim: Claim, stopped: dict[str, BusyView]
-) -> list[tuple[BusyView, str]]:
-    """The cheapest set of placements, all on one owned place, whose end makes the job fit there; empty when there is none."""
-    best: tuple[float, list[tuple[BusyView, str]]] | None = None
-    for place in world.home(job):
-        at = world.places[place]
-        if not claim.covers(world.as_form(job, place)):
-            continue
-        for lots in _tries(world, scored, place):
-            for lot in lots:
-                running = [
-                    b
-                    for b in _running(world, lot)
-                    if b.placement not in stopped and claim.may_stop(b, at.model)
-                ]
-                victims = _enough(lot, world.as_form(job, place), running, world.now)
-                lost = sum(lost_gpu_s(busy, world.now) for busy in victims)
-                if victims and (best is None or lost < best[0]):
-                    best = (lost, [(busy, at.model) for busy in victims])
-            if best is not None:
-                break
-    return best[1] if best else []
-
-
-def _tries(world: World, scored: Scored, place: int) -> Iterator[Iterator[Lot]]:
-    """The lots of a place to look at, each after this decision's starts: of every member by itself, then all of it."""
-    at = world.places[place]
-    starts = [
-        (world.as_form(world.by_id[name], there), scored.schedule.bookings[name].members)
-        for name, there in scored.starts.items()
-        if world.place_of(there) == world.place_of(place)
-    ]
-    if len(at.views) > 1:
-        yield (_member_lot(world, view, number, starts) for number, view in enumerate(at.views))
-    lot = world.lot(place)
-    for job, members in starts:
-        _start(lot, job, len(members))
-    yield iter((lot,))
-
-
-def _member_lot(
-    world: World, view: PoolView, number: int, starts: Sequence[tuple[JobView, Sequence[int]]]
-) -> Lot:
-    lot = Lot.of_pool(view, world.now)
-    for job, members in starts:
-        _start(lot, job, members.count(number))
-    return lot
-
-
-def _start(lot: Lot, job: JobView, ranks: int) -> None:
-    if ranks:
-        lot.take(need_of(job), ranks)
-
-
-def _running(world: World, lot: Lot) -> list[BusyView]:
-    """Placements of ours that have ranks there, each once and whole, wherever else it has some."""
-    names = {
-        r.payload.placement: None
-        for r in lot.releases
-        if r.hosts and isinstance(r.payload, BusyView) and r.payload.placement
-    }
-    return [world.running[name] for name in names]
-
-
-def _enough(lot: Lot, job: JobView, candidates: list[BusyView], now: float) -> list[BusyView]:
-    """Stop in order until the gang fits, then spare whoever was not needed."""
-    need = need_of(job)
-    releases: dict[str, list[Release]] = {}
-    for release in lot.releases:
-        if isinstance(release.payload, BusyView) and release.payload.placement:
-            releases.setdefault(release.payload.placement, []).append(release)
-    order = sorted(
-        candidates,
-        key=lambda b: (b.priority, _lately(b, now), lost_gpu_s(b, now), -b.started_at, b.placement or ""),
-    )
-    chosen: list[BusyView] = []
-    for busy in order:
-        if lot.fits(need, job.nodes):
-            break
-        _shift(lot, releases[busy.placement or ""], 1)
-        chosen.append(busy)
-    if not lot.fits(need, job.nodes):
-        return []
-    for busy in list(chosen):
-        _shift(lot, releases[busy.placement or ""], -1)
-        if lot.fits(need, job.nodes):
-            chosen.remove(busy)
-        else:
-            _shift(lot, releases[busy.placement or ""], 1)
-    return chosen
-
-
-def _shift(lot: Lot, releases: Sequence[Release], sign: int) -> None:
-    """Give back (or take again) everything that a placement holds there."""
-    for release in releases:
-        if sign > 0:
-            lot.untake(release.need, release.hosts)
-        else:
-            lot.put(release.need, release.hosts)
 
 
 def _stop(busy: BusyView, job: JobView, text: str) -> Preempt:

@@ -8,14 +8,14 @@ Only who waits for room is helped with room: nobody narrows for a job that a lim
 counted on one copy of the caps, so that no two break a limit together.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate
 from federator.planning.places.yard import Lot, Room, need_of
+from federator.planning.plans.room import after_starts, count_out
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.feasibility import reject
 from federator.planning.scheduling.objective import Scored
@@ -88,7 +88,7 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
     for place, at in enumerate(world.places):
         if at.offer is not None or at.rented:
             continue
-        here = _Here(world, scored, place, _after_starts(world, scored, place), caps)
+        here = _Here(world, scored, place, after_starts(world, scored, place), caps)
         ours = {r.payload.placement for r in here.lot.releases if isinstance(r.payload, BusyView)}
         own = [busy for busy in running if busy.placement in ours and busy.placement not in changed]
         if own:
@@ -139,23 +139,6 @@ def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
     return busy.waits_as is not None and settled_at(busy) <= world.now and busy.placement not in stopped
 
 
-def _after_starts(world: World, scored: Scored, place: int) -> Lot:
-    """The hosts of the place as this decision leaves them."""
-    lot = world.lot(place).copy()
-    for name, choice in scored.starts.items():
-        booking = scored.booking(name)
-        if world.place_of(choice) == place and booking is not None:
-            need = need_of(world.as_form(world.by_id[name], choice))
-            for member, ranks in Counter(booking.members).items():
-                hosts = lot.choose(need, ranks, _of_member(lot, member))
-                lot.put(need, hosts or ())
-    return lot
-
-
-def _of_member(lot: Lot, member: int) -> Callable[[int], bool]:
-    return lambda host: lot.members[host] == member
-
-
 def _waits_here(here: _Here, job: JobView) -> bool:
     """Whether the job waits, and may run here."""
     if job.id in here.scored.starts or (job.not_before_at or 0.0) > here.world.now:
@@ -167,7 +150,7 @@ def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
     """Those that room would help: nothing that is free holds them, and no cap keeps them once others give back what they have."""
     freed = here.caps.copy()
     for busy in own:
-        _count_out(freed, here.at, busy)
+        count_out(freed, here.at, busy)
     known: dict[int, bool] = {}
     found = []
     for job in waiting:
@@ -187,7 +170,7 @@ def _apply(here: _Here, change: _Change) -> bool:
     held, used, view = _held(here.lot, change.busy), list(here.caps.used), change.view
     for need, hosts in held:
         here.lot.untake(need, hosts)
-    _count_out(here.caps, here.at, change.busy)
+    count_out(here.caps, here.at, change.busy)
     if here.caps.blocking(view, here.at) is None and here.lot.take(need_of(view), view.nodes) is not None:
         here.caps.take(view, here.at)
         return True
@@ -352,16 +335,8 @@ def _changes(here: _Here, busy: BusyView, forms: Sequence[int]) -> Iterator[_Cha
 def _within_caps(here: _Here, busy: BusyView, view: JobView) -> bool:
     """Whether no cap is in the way once what it has is given back: what is found out after the stop is found out too late."""
     caps = here.caps.copy()
-    _count_out(caps, here.at, busy)
+    count_out(caps, here.at, busy)
     return caps.blocking(view, here.at) is None
-
-
-def _count_out(caps: Caps, at: Candidate, busy: BusyView) -> None:
-    """What the placement has counts no more."""
-    for pool in at.views:
-        for part in pool.busy:
-            if part.placement == busy.placement:
-                caps.end_busy(part, pool)
 
 
 def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:

@@ -1,6 +1,7 @@
 """When to plan again although nothing happens."""
 
 from federator.model.snapshot import JobView
+from federator.planning.plans.reclaim import claims_at
 from federator.planning.plans.resizing import next_changes_at
 from federator.planning.rules.openings import changes_at
 from federator.planning.scheduling.objective import Scored
@@ -20,6 +21,7 @@ def wake_at(world: World, scored: Scored) -> float | None:
         times += [_threshold_at(world, job) for job in waiting]
     if waiting:
         times += [at for rule in world.book.openings if (at := changes_at(rule, world.now)) is not None]
+    times += claims_at(world, scored)
     times += next_changes_at(world.snapshot)
     return min((at for at in times if at > world.now), default=None)
 

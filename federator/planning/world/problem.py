@@ -40,7 +40,9 @@ ClassKey = int
 """The number of a class in its world."""
 LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 """Filters that say something of the job and not of the moment."""
-_NOT_IN_CLASS = frozenset({"id", "revision", "name", "submitted_at", "avoid_nodes", "behind_s", "of"})
+_NOT_IN_CLASS = frozenset(
+    {"id", "revision", "name", "submitted_at", "waits_since_at", "avoid_nodes", "behind_s", "of"}
+)
 _CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
 _class_fields = attrgetter(*_CLASS_FIELDS)
 

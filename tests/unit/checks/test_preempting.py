@@ -167,3 +167,30 @@ def test_who_was_displaced_is_left_alone_for_as_long_as_the_rule_says() -> None:
         victim = busy("pl-1", "job-1", gpus=4, displaced_at=NOW - ago_s)
         problem = world(replace(RULE, cool_down_s=600.0), victims=(victim,))
         assert blamed(problem, a_plan(STOP_1)) == (set() if permitted else {("job-1", 5)})
+
+
+def remarks(problem: Problem, plan: Plan) -> set[tuple[str, int]]:
+    return {(f.subject, f.promise) for f in check(problem, plan) if f.severity is Severity.REMARK} - {
+        ("job-a", 10)
+    }
+
+
+def borrower(number: int, **fields: Any) -> BusyView:
+    """Work of the size of the job that waits."""
+    return busy(f"pl-{number}", f"job-{number}", cpus_milli=1000, memory_mib=1024, **({"gpus": 4} | fields))
+
+
+def test_it_is_remarked_that_a_guarantee_is_late_while_a_borrower_has_its_place() -> None:
+    """The job has waited for ten minutes, of the five that its queue is to wait."""
+    runs = (borrower(1), borrower(2))
+    assert remarks(world(SHARE, victims=runs), a_plan()) == {("job-a", 5)}
+    assert remarks(world(SHARE, victims=runs), a_plan(STOP_1)) == set()
+    assert remarks(world(replace(SHARE, reclaim_s=1000.0), victims=runs), a_plan()) == set()
+    assert remarks(world(replace(SHARE, gpus=3), victims=runs), a_plan()) == set()
+
+
+def test_nobody_has_to_stop_besides_who_stops_already_or_is_no_borrower() -> None:
+    stops = (borrower(1, stopping=True), borrower(2))
+    assert remarks(world(SHARE, victims=stops), a_plan()) == set()
+    own = (borrower(1, queue="research/x"), borrower(2, gpus=3))
+    assert remarks(world(replace(SHARE, gpus=8), victims=own), a_plan()) == set()

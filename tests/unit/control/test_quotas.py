@@ -66,6 +66,26 @@ async def test_a_guarantee_of_a_model_is_reclaimed_on_that_model() -> None:
     assert statuses(world, [borrower, other, job]) == ["PENDING", "RUNNING", "RUNNING"]
 
 
+async def test_a_guarantee_is_back_in_time_though_its_borrower_has_outrun_its_forecast() -> None:
+    world = await a_world(queue("owner", "{guaranteed: {gpus: 4}, reclaim_within: 1m}"), hosts=1)
+    borrower = await world.submit(resources={"gpus": 4}, estimate="1m", checkpoint={"grace": "10s"})
+    await world.turn()
+    world.clock.advance(600)
+    asked_at = world.clock.now()
+    job = await world.submit(queue="owner", resources={"gpus": 4})
+    await world.turn()
+    while world.job(borrower).status is JobStatus.RUNNING:
+        plan = world.core.turn.plan
+        assert plan is not None
+        assert plan.wake_at is not None
+        world.clock.advance(plan.wake_at - world.clock.now())
+        await world.turn()
+    assert world.clock.now() - asked_at == pytest.approx(50)
+    world.clock.advance(10)
+    await world.turn()
+    assert statuses(world, [borrower, job]) == ["PENDING", "RUNNING"]
+
+
 async def test_what_a_queue_does_not_lend_stays_free_for_it() -> None:
     world = await a_world(queue("owner", "{guaranteed: {gpus: 6}, lending: 2}"))
     jobs = [await world.submit(resources={"gpus": 2}) for _ in range(4)]

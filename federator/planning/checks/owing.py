@@ -1,0 +1,65 @@
+"""Promise 5 in time, as a remark: who is owed a guarantee has waited for no longer than its queue is to wait, while work that borrows could have been stopped.
+
+It says only what is sure whatever lies where: one borrower has a rank there at least as large as the one rank of the job, and nothing there stops already.
+"""
+
+from collections.abc import Iterator
+
+from federator.model.plans import Finding, Preempt, Severity
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.checks.ground import Ground, Target
+from federator.planning.checks.permission import check_constraints, check_filters
+from federator.planning.checks.quotas import check_borrowing, check_in_use
+from federator.planning.checks.shares import beyond, covered
+
+LATE_S = 1.0
+"""Time that passes between the moment and the turn."""
+
+
+def overdue(ground: Ground) -> Iterator[Finding]:
+    """Jobs that are past their queue's reclaim time, with who could have been stopped for them."""
+    if not ground.guarantees:
+        return
+    served = {action.beneficiary for action in ground.plan.actions if isinstance(action, Preempt)}
+    moving = {
+        target.key for target, busy in ground.parts if busy.stopping or busy.placement in ground.stopped
+    }
+    for job in ground.snapshot.jobs:
+        if job.id in ground.acted or job.id in served or (job.not_before_at or 0.0) > ground.now:
+            continue
+        for target, busy in ground.parts:
+            late_s = _late_s(ground, job, target) if target.key not in moving else 0.0
+            if late_s > LATE_S and _makes_room(ground, job, target, busy):
+                text = f"is owed its guarantee since {late_s:.0f} s, and {busy.placement} borrows its place at {target.key}"
+                yield Finding(Severity.REMARK, 5, job.id, text)
+                break
+
+
+def _late_s(ground: Ground, job: JobView, target: Target) -> float:
+    """For how long it should have had its place there; nothing, where no guarantee covers it."""
+    rows = [
+        ground.guarantees[index].reclaim_s
+        for index in ground.guarantees_on(job, target)
+        if covered(job, ground.share_use[index], ground.dues[index])
+    ]
+    began_at = job.submitted_at if job.waits_since_at is None else job.waits_since_at
+    return max((ground.now - began_at - reclaim_s for reclaim_s in rows), default=0.0)
+
+
+def _makes_room(ground: Ground, job: JobView, target: Target, busy: BusyView) -> bool:
+    rank, held = (job.gpus, job.cpus_milli, job.memory_mib), (busy.gpus, busy.cpus_milli, busy.memory_mib)
+    if job.nodes > 1 or any(has < wants for has, wants in zip(held, rank, strict=True)):
+        return False
+    theirs, mine = set(ground.guarantees_on(busy, target)), set(ground.guarantees_on(job, target))
+    borrows = mine - theirs and all(
+        beyond(busy, ground.share_use[index], ground.dues[index]) for index in theirs
+    )
+    return bool(
+        borrows
+        and target.pool is not None
+        and target.pool.open
+        and not any(check_constraints(ground, job, target))
+        and not any(check_filters(ground, job, target))
+        and not any(check_in_use(ground, job, target))
+        and not any(check_borrowing(ground, job, target))
+    )
