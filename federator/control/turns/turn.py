@@ -15,7 +15,6 @@ Acting is not done here: desired sets and leases are projections of records, and
 import asyncio
 import contextlib
 import logging
-import math
 from typing import NamedTuple
 
 import msgspec
@@ -155,19 +154,26 @@ class Turn:
         await close_places(self._records, self._scribe)
         self._observer.notice_silence()
         problem = await self._observe()
-        at = problem.snapshot.taken_at
-        changes_at = next_changes_at(problem.snapshot)
-        if not problem.snapshot.jobs and min(changes_at, default=math.inf) > at:
-            later_at = min(changes_at, default=None)
-            self._show(problem, msgspec.structs.replace(empty_plan(problem), wake_at=later_at))
-            return None
-        if await self._fast_path(problem):
+        started = await self._fast_path(problem)
+        if started:
             problem = await self._observe()
+        plan = await self._decided(problem)
+        if started or plan is not None:
+            self.turns += 1
+            METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
+        return plan
+
+    async def _decided(self, problem: Problem) -> Plan | None:
+        """The phases from deciding on; None when nothing waits and nothing that runs is to change by now."""
+        changes_at = min(next_changes_at(problem.snapshot), default=None)
+        later = changes_at is None or changes_at > problem.snapshot.taken_at
+        if not problem.snapshot.jobs and later:
+            self._show(problem, msgspec.structs.replace(empty_plan(problem), wake_at=changes_at))
+            return None
         decision = await self._check(await self._decide(problem))
         committed = await self._committer.commit(decision.plan)
         await self._remember(decision, committed)
         await note_proposals(self._records, self._scribe, decision.plan)
-        METRICS.observe("federator_turn_seconds", asyncio.get_running_loop().time() - began_s)
         return decision.plan
 
     async def _observe(self) -> Problem:
@@ -268,7 +274,6 @@ class Turn:
         """Keep what the next turn, explanations and replays need."""
         self._show(decision.problem, decision.plan)
         self._warm_prices = decision.plan.prices
-        self.turns += 1
         await self._record(decision, committed)
 
     async def _record(self, decision: Decision, committed: Committed) -> None:
