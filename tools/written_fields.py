@@ -41,6 +41,7 @@ JOB_FILE = (
     Written("value", "`200 USD`, or `must`", "the queue's price", "What meeting the deadline is worth; `must`, where the queue allows it: any permitted price."),
     Written("max_cost", "`40 USD`", "none", "Hard cap on what this job may cost."),
     Written("spot_policy", "`auto`, `spot`, `on-demand`", "`auto`", "Which rented capacity it may use. `auto`: spot while the deadline survives an interruption at the very end, else on-demand; `spot` takes the risk."),
+    Written("patience", "`30m`", "the queue's, else `0s`", "For how long after its submission it may wait for a cheaper or better place while GPUs that fit it are free."),
     Written("checkpoint", "a mapping", "–", "How the job saves itself; see below. Without it, a preempted job starts over."),
     Written("retry", "a mapping", "`{on: [preemption], max: 3, backoff: 30s}`", "Which endings start it again; see below."),
     Written("on_disconnect", "`keep`, `{stop_within: 1h}`", "`keep`", "What happens when its site loses the dispatcher: the work goes on, and is never started elsewhere by the clock; or it is gone so long after the last answer, and starts elsewhere a little later. `stop_within` is at least `checkpoint.grace` and 30 s, and only for sites whose agent enforces it."),

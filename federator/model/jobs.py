@@ -184,6 +184,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """It may change its form while it runs, after a checkpoint. Unset: it keeps the form that it started in."""
     ordered: bool | msgspec.UnsetType = msgspec.UNSET
     """An entry of the list that stands earlier is taken where both could start now. Unset: the cheapest is."""
+    patience_s: float | msgspec.UnsetType = msgspec.UNSET
+    """It may let GPUs that are free and fit it go by, for a cheaper or better place that is free so long after it was submitted. Unset: as its queue says."""
 
     def as_form(self, form: int) -> "JobSpec":
         """The spec as it runs in this form: its nodes and resources, and no other forms. 0: itself. Raises `IndexError`."""

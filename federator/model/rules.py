@@ -289,6 +289,8 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     """Highest value of a deadline that a job may claim, in USD; left out: any."""
     allow_must: bool = False
     """Whether jobs may say that their deadline must be met."""
+    patience_s: float | None = None
+    """A job that does not say may let GPUs that are free and fit it go by, for a cheaper or better place that is free so long after it was submitted; None: as in the queue above."""
     usage_half_life_s: float | None = None
     """In its turn by weight, past use counts half after so long; None: only what is in use now counts."""
     usage_weights: dict[str, float] = {}

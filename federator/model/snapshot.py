@@ -57,6 +57,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     site_labels: dict[str, str] = {}
     labels: dict[str, str] = {}
     interactive: bool = False
+    patience_s: float = 0.0
+    """It may let free owned GPUs that fit it go by, for a cheaper place that is free so long after it was submitted."""
     not_before_at: float | None = None
     avoid_nodes: tuple[str, ...] = ()
     refused: tuple[tuple[str, float], ...] = ()

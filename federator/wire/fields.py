@@ -18,6 +18,7 @@ T = TypeVar("T")
 MAX_TEXT = 64 * 1024
 MAX_WORDS = 1000
 MAX_USD = 1e9
+MAX_PATIENCE_S = 7 * 86400.0
 MAX_ARRAY_TASKS = 100_000
 MAX_ARRAY_INDEX = 9_999_999
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -195,6 +196,14 @@ def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
     seconds = _parsed(parse_duration_s, text(value, path, limit=100), path)
     if seconds < low_s:
         raise Invalid(f"{value!r} is too short", field=path, remedy=f"write at least {low_s:g}s")
+    return seconds
+
+
+def read_patience_s(value: object, path: str) -> float:
+    """For how long a job may wait for a better place beside GPUs that fit it: `0s` to a week."""
+    seconds = duration_s(value, path, low_s=0.0)
+    if seconds > MAX_PATIENCE_S:
+        raise Invalid(f"{value!r} is longer than a week", field=path, remedy="write at most 7d")
     return seconds
 
 

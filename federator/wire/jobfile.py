@@ -38,7 +38,7 @@ KNOWN = (
     "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
     "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
     "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets", "min_nodes", "max_nodes", "scaling",
-    "every", "overlap", "team",
+    "every", "overlap", "team", "patience",
 )  # fmt: skip
 ELSEWHERE = {
     "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
@@ -187,6 +187,9 @@ def _spec(given: Mapping[str, object], asked: Asked) -> JobSpec:
         forms=asked.forms,
         elastic=asked.elastic,
         ordered=asked.ordered,
+        patience_s=fields.read_patience_s(given["patience"], "$.patience")
+        if "patience" in given
+        else msgspec.UNSET,
     )
 
 

@@ -101,6 +101,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The job's own, for rules."""
     interactive: bool = False
     """Somebody sits before it."""
+    patience_s: Seconds = 0.0
+    """It may let free owned GPUs that fit it go by, for a cheaper place that is free so long after it was submitted."""
     not_before_at: Moment | None = None
     """It may not start earlier."""
     avoid_nodes: tuple[str, ...] = ()

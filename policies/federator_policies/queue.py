@@ -20,7 +20,7 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.wire.fields import duration_s, money_usd, queue, size_mib
+from federator.wire.fields import duration_s, money_usd, queue, read_patience_s, size_mib
 from federator.wire.records import decode
 from federator_policies.whose import read_groups, read_users
 
@@ -125,6 +125,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A job without a deadline should be finished this long after it was submitted."""
     max_duration: str | None = None
     """A job that does not say is ended after this."""
+    patience: str | None = None
+    """For how long after it was submitted a job that does not say may wait for a cheaper or better place while GPUs that fit it are free, such as `30m`. As in the queue above when it is not said; where nobody says it, not at all."""
     met_deadline_usd_per_gpu_hour: Usd | None = None
     """What a met deadline is worth, per GPU-hour of the job."""
     waiting_usd_per_gpu_hour: Usd | None = None
@@ -172,6 +174,7 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         interactive=given.interactive,
         deadline_budget_s=_optional_s(given.deadline_budget, "deadline_budget"),
         max_duration_s=_optional_s(given.max_duration, "max_duration"),
+        patience_s=_patience_s(given.patience),
         max_priority=given.max_priority,
         max_value_usd=None if given.max_value is None else money_usd(given.max_value, "$.spec.max_value"),
         allow_must=given.allow_must,
@@ -315,6 +318,10 @@ def _prices(policy: str, path: str, given: QueueSpec) -> list[Rule]:
         for what, usd in prices
         if usd is not None
     ]
+
+
+def _patience_s(value: str | None) -> float | None:
+    return None if value is None else read_patience_s(value, "$.spec.patience")
 
 
 def _optional_s(value: str | None, field: str) -> float | None:

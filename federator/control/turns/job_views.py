@@ -4,10 +4,11 @@ A turn sees the same few hundred jobs again and again, and most of them have not
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from federator.control.accounts.money import job_limit
 from federator.control.governing.authority import AuthorityInForce
@@ -67,7 +68,7 @@ class JobViews:
         self._authority = AuthorityInForce(records)
         self._kept: dict[str, _Kept] = {}
         self._policies = -1
-        self._interactive: frozenset[str] = frozenset()
+        self._terms: dict[str, QueueTerms] = {}
         self._lasting: dict[tuple[str, str], float] = {}
         """By queue and name: how far a job that still runs is beyond its estimate, as ln(run / estimate)."""
 
@@ -134,13 +135,14 @@ class JobViews:
             revision=self._records.revision_of(job),
             runs=self._history.runs(job.queue, job.kin, speeds),
             errors=self._errors(job, spec),
-            interactive=job.queue in self._interactive_queues(),
+            interactive=self._interactive(job.queue),
             without_checkpoint=self._without_checkpoint(job),
         )
         limit = job_limit(self._records, job, spec.labels)
         return msgspec.structs.replace(
             _kept_to(view, job.form),
             waits_since_at=self._waits_since_at(job),
+            patience_s=self._patience_s(job, spec),
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             speed=dict(speeds.factors),
@@ -203,13 +205,26 @@ class JobViews:
                 found[key] = max(beyond, found.get(key, beyond))
         return found
 
-    def _interactive_queues(self) -> frozenset[str]:
+    def _terms_of(self, queue: str) -> Iterator[QueueTerms]:
+        """What is said of a queue and of those above it, the queue first."""
         policies = self._records.policies
         if self._policies != policies.version:
             self._policies = policies.version
-            terms = (rule for rule in policies.rules if isinstance(rule, QueueTerms))
-            self._interactive = frozenset(rule.queue for rule in terms if rule.interactive)
-        return self._interactive
+            self._terms = {rule.queue: rule for rule in policies.rules if isinstance(rule, QueueTerms)}
+        while queue:
+            if queue in self._terms:
+                yield self._terms[queue]
+            queue = queue.rpartition("/")[0]
+
+    def _interactive(self, queue: str) -> bool:
+        return any(terms.interactive for terms in self._terms_of(queue) if terms.queue == queue)
+
+    def _patience_s(self, job: Job, spec: JobSpec) -> float:
+        """How long it may wait for a better place beside what is free: as it says, or its queue, or the nearest one above."""
+        if spec.patience_s is not UNSET:
+            return spec.patience_s
+        said = (terms.patience_s for terms in self._terms_of(job.queue) if terms.patience_s is not None)
+        return next(said, 0.0)
 
 
 def view_of_job(

@@ -12,6 +12,7 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -274,6 +275,7 @@ class WaitingLine:
             spec.forms or (),
             bool(spec.elastic),
             bool(spec.ordered),
+            None if spec.patience_s is UNSET else spec.patience_s,
             tuple(sorted(spec.speed.items())),
             spec.spot_policy,
             tuple(sorted(where.labels.items())),

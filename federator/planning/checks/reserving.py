@@ -1,7 +1,7 @@
 """Whether GPUs may idle beside a job that fits them: what its reservation says is looked up, and reckoned again from the records alone.
 
 What cannot be known here is what the forecast of the line for a place is. So a moment is held against the ends of what runs there, which
-it may not be before, and against the half-day, which it may not be after; and a saving against the most that it could be.
+it may not be before, and against the job's patience, which it may not be after; and a saving against the most that it could be.
 """
 
 import math
@@ -17,8 +17,6 @@ from federator.planning.checks.ground import Ground, Target, concerns, selected,
 from federator.planning.checks.packing import Hosts
 from federator.planning.checks.permission import check_constraints, check_filters
 
-HALF_DAY_S = 12 * 3600.0
-"""Beside owned GPUs that idle nobody waits for a cheaper place beyond so long after he was submitted."""
 CENT_USD = 0.01
 MUST_USD = 1_000_000.0
 DEADLINE_USD_GPU_H = 12.0
@@ -82,11 +80,11 @@ def _faults(
 def _cheaper(
     ground: Ground, job: JobView, kept: Reservation, target: Target, free: Sequence[Option]
 ) -> Iterator[str]:
-    late_s = kept.until_at - job.submitted_at - HALF_DAY_S
+    late_s = kept.until_at - job.submitted_at - job.patience_s
     if not target.owned:
         yield f"waits for {target.key}, which is rented, because it is cheaper"
     if late_s > SLACK_S:
-        yield f"waits for {target.key} until {late_s:.0f} s after the half-day from its submission"
+        yield f"waits for {target.key} until {late_s:.0f} s after its patience ends"
     most = _here_usd(ground, job, free) - _run_usd(ground, job, target) + _at_stake_usd(ground, job)
     if not 0.0 < kept.saves_usd <= most + CENT_USD:
         yield f"waits for {target.key} to save {kept.saves_usd:.2f} USD, which can save at most {most:.2f}"

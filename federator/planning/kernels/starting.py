@@ -237,9 +237,10 @@ def cheaper_later(s, job, klass, at, start, usd, owned):
     """Whether waiting for another owned place costs less, all told, than starting at once by that way for so much, for the last of those that are alike."""
     kind, state, here = s.classes[klass], s.state[0], s.ways[start]
     best, best_at, alike = -1, 0.0, kind.last_member - kind.next
-    if alike >= MOST_ALIKE:
+    until = patient_until(s, kind) if owned else np.inf
+    if alike >= MOST_ALIKE or until <= at:
         return FREE
-    least_usd, until = least_here(s, job, klass, at, here, usd), patient_until(s, kind) if owned else np.inf
+    least_usd = least_here(s, job, klass, at, here, usd)
     best_usd = least_usd - LEAST_GAIN
     for number in range(kind.first_way, kind.last_way):
         way, place = s.ways[number], s.places[s.ways[number].place]

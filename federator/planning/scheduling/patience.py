@@ -4,8 +4,8 @@ The run, the data that has to be moved, the chance that the deadline is missed, 
 cheap and free soon. A schedule asks it for one job at a time, and what a job declines is offered to the next. Work that waits for a place speaks for its
 time there, so that no more waits than the place can serve.
 
-It ends. Beside owned GPUs that idle and that he fits nobody is patient for longer than half a day after it was submitted, so that no place whose end keeps moving, and no
-stream of others that take it first, holds a job for ever. Rented time, which is paid for, may be declined for longer. And nobody is patient for the end of work that is overdue: when that ends nobody knows.
+It is allowed, and it ends (delay scheduling). Beside owned GPUs that are free and fit it a job waits only as long after its submission as its `patience` allows, which is nothing
+where neither its user nor its queue says so. Rented time, which is paid for, may be declined for longer. No job waits for the end of overdue work: nobody knows when that ends.
 """
 
 import math
@@ -21,8 +21,6 @@ from federator.planning.world.problem import OPTION, World
 LEAST_GAIN_USD = 0.1
 """What waiting must save for a job not to start where it fits. With a dollar, small work filled the GPUs that are dear
 (`docs/explanation/schedulers-compared.md`)."""
-PATIENT_S = 12 * 3600.0
-"""What a job waits for must be free for it by so long after it was submitted, the line for that place and those before it that are alike included. Of a line at high load most have waited for hours anyway: with one hour a simulation at load 0.7 lost 14 % more."""
 MOST_ALIKE = 32
 """Nothing idles beside a longer line of work that is alike. A window shows as many behind those that could start, so it decides as the whole line does."""
 
@@ -35,6 +33,10 @@ class Patience:
         self.world, self.lots = world, lots
         self._awaited_s = [0.0] * len(lots)
 
+    def left(self, alike: Sequence[JobView], at: float) -> bool:
+        """Whether those that are alike may wait beside owned GPUs that are free at that moment."""
+        return _until(alike) > at
+
     def better(
         self, job: JobView, at: float, here: int, total: int, alike: Sequence[JobView], *, pays: bool
     ) -> Block | None:
@@ -45,7 +47,7 @@ class Patience:
 
         `pays`: it could start only on what is rented. Nothing owned idles for the wait then, so it may be of any length.
 
-        It is asked of the last of all that are `alike`, and the half-day is that of the first that was submitted: if that one is better off at once, this one may as well start. Fewer
+        It is asked of the last of all that are `alike`, and the patience is counted from the first that was submitted: if that one is better off at once, this one may as well start. Fewer
         than `MOST_ALIKE`, else it is not asked.
         """
         least = (
@@ -54,7 +56,7 @@ class Patience:
             else min(self._totals_here(job, here, at))
         )
         best, best_total, best_at = -1, least - LEAST_GAIN_USD * 1e9, 0.0
-        until = math.inf if pays else min(each.submitted_at for each in alike) + PATIENT_S
+        until = math.inf if pays else _until(alike)
         for place in self.world.home(job):
             if self._is_no_choice(job, place, here) or self._total(job, place, at) >= best_total:
                 continue
@@ -94,3 +96,7 @@ class Patience:
         """What a start there then costs."""
         view = self.world.as_form(job, place)
         return math.floor(cost(self.world.book, view, self.world.places[place], at).total * 1e9 + 0.5)
+
+
+def _until(alike: Sequence[JobView]) -> float:
+    return min(each.submitted_at + each.patience_s for each in alike)

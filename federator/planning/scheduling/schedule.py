@@ -211,9 +211,9 @@ class _Engine(Board):
             best = min(fitting)
             better = self._better_later(job, at) if best.late else None
             alike = self.lanes.alike(self.world.key(job), MOST_ALIKE)
-            if better is None and len(alike) < MOST_ALIKE:
+            pays = all(self.world.places[each.place].rented for each in fitting)
+            if better is None and len(alike) < MOST_ALIKE and (pays or self.patience.left(alike, at)):
                 self.result.attempts += len(self.world.home(job))
-                pays = all(self.world.places[each.place].rented for each in fitting)
                 better = self.patience.better(job, at, best.place, best.total, alike, pays=pays)
             if better is None:
                 self._start(job, best.place, at, best.hosts)

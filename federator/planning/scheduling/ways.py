@@ -23,7 +23,6 @@ from federator.planning.rules.calendars import closure
 from federator.planning.rules.caps import additional_worst_usd, busy_use
 from federator.planning.rules.permits import only_deadlines
 from federator.planning.rules.rulebook import matches
-from federator.planning.scheduling.patience import PATIENT_S
 from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import doubt_usd, longer_s
 from federator.planning.world.problem import OPTION, World, under
@@ -194,7 +193,7 @@ class Numbers:
         jobs = _table(t.JOBS_RECORD, len(world.jobs))
         jobs["klass"] = self.klass
         jobs["wait_usd_h"] = [world.book.wait_usd_h(job) for job in world.jobs]
-        jobs["patient_until"] = [job.submitted_at + PATIENT_S for job in world.jobs]
+        jobs["patient_until"] = [job.submitted_at + job.patience_s for job in world.jobs]
         jobs["behind_s"] = [job.behind_s for job in world.jobs]
         for name in ("forced", "way", "later"):
             jobs[name] = -1

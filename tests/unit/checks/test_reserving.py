@@ -33,7 +33,8 @@ HELD = Reservation(why=ReservedFor.GANG, place=DEAR, until_at=NOW + 600.0, for_j
 
 
 def two_places(*jobs: JobView, rules: tuple[Any, ...] = (), model: str = "A100", **cheap: Any) -> Problem:
-    """One host that is taken for ten more minutes, for a dollar per GPU-hour; one that is free, for five; and an offer."""
+    """Jobs that may wait for half a day. One host that is taken for ten more minutes, for a dollar per GPU-hour; one that is free, for five; and an offer."""
+    jobs = tuple(replace(job, patience_s=12 * HOUR) for job in jobs)
     home = a_pool("home", **({"nodes": 1, "free": (), "busy": (SOON,), "price_usd_gpu_h": 1.0} | cheap))
     away = a_pool("away", nodes=1, price_usd_gpu_h=5.0, model=model)
     return a_world(jobs, [home, away], [an_offer()], (bursting(), *rules))
@@ -52,6 +53,13 @@ def test_what_holds_is_not_remarked() -> None:
     assert said(two_places(a_job(gpus=4)), CHEAPER) == ""
 
 
+def test_a_job_without_patience_waits_for_no_cheaper_place() -> None:
+    world = two_places(a_job(gpus=4))
+    (job,) = world.snapshot.jobs
+    hasty = replace(world, snapshot=replace(world.snapshot, jobs=(replace(job, patience_s=0.0),)))
+    assert "after its patience ends" in said(hasty, CHEAPER)
+
+
 def test_words_alone_are_no_reservation() -> None:
     assert said(two_places(a_job(gpus=4)), None).startswith("waits, though away/away-1/gpu has free GPUs")
 
@@ -63,7 +71,7 @@ def test_words_alone_are_no_reservation() -> None:
         ({"place": DEAR}, "which is free for it"),
         ({"until_at": NOW - 60.0}, "until 60 s ago"),
         ({"until_at": NOW + 60.0}, "where too few GPUs are free by then"),
-        ({"until_at": NOW + 12 * HOUR}, "600 s after the half-day from its submission"),
+        ({"until_at": NOW + 12 * HOUR}, "600 s after its patience ends"),
         ({"saves_usd": 17.0}, "which can save at most 16"),
         ({"saves_usd": 0.0}, "to save 0.00 USD"),
         ({"place": OFFER}, "which is rented, because it is cheaper"),

@@ -30,6 +30,16 @@ spec: {limit: {gpus: 0}}
 ---
 apiVersion: federator/v1
 kind: Queue
+metadata: {name: calm}
+spec: {patience: 3h}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: below}
+spec: {path: calm/below}
+---
+apiVersion: federator/v1
+kind: Queue
 metadata: {name: urgent}
 spec: {allow_must: true, met_deadline_usd_per_gpu_hour: 0, max_duration: 2h}
 ---
@@ -186,6 +196,30 @@ async def _placement() -> bool:
     } == {JobStatus.RUNNING}
 
 
+async def _waits_for_cheaper(**fields: Any) -> bool:
+    """Whether it leaves free GPUs alone that cost more than those that are free in a while."""
+    world = await a_world()
+    await world.submit(**(FULL | {"placement": {"sites": ["lab"]}}))
+    await world.turn()
+    await world.put(Site(name="dear", kind=SiteKind.ONPREM), Member(id="dear", site="dear", public_key=""))
+    dear = world._connect("dear", 1, 4, "A100")
+    job = await world.submit(name="choosy", resources={"gpus": 4}, estimate="4h", **fields)
+    world.sites["lab"].report(price_usd_gpu_h=0.1)
+    dear.report(price_usd_gpu_h=5.0)
+    await world.turn()
+    return world.job(job).status is JobStatus.PENDING
+
+
+async def _patience() -> bool:
+    return (
+        not await _waits_for_cheaper()
+        and not await _waits_for_cheaper(patience="10m")
+        and await _waits_for_cheaper(patience="3h")
+        and await _waits_for_cheaper(queue="calm/below")
+        and not await _waits_for_cheaper(queue="calm/below", patience="0s")
+    )
+
+
 async def _checkpoint() -> bool:
     told = await environment(checkpoint={"signal": "USR1", "grace": "7s", "every": "10m"})
     return (told["signal"], told["grace"], told["FEDERATOR_CHECKPOINT_EVERY_S"]) == ("USR1", "7", "600")
@@ -278,6 +312,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "value": lambda: _differs(rents(), rents(value="1 USD")),
     "max_cost": lambda: _differs(rents(), rents(max_cost="5 USD")),
     "spot_policy": lambda: _differs(rents(), rents(spot_policy="spot")),
+    "patience": _patience,
     "checkpoint": _checkpoint,
     "retry": _retry,
     "on_disconnect": _on_disconnect,

@@ -1,5 +1,6 @@
-"""A job does not start where it fits if waiting for another owned place costs less, all told; it says which, and until when."""
+"""A job whose patience allows it does not start where it fits if waiting for another owned place costs less, all told; it says which, and until when."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,12 +21,16 @@ from federator.planning.scheduling import patience
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world import window
 from federator.planning.world.problem import World
-from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, bursting, busy
+from tests.support import worlds
+from tests.support.worlds import HOUR, NOW, a_lease, a_pool, a_world, bursting, busy
 
 SOON = {"ends_at": NOW + 600.0, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144}
 
 
-def two_places(*jobs: Any, dear: float = 5.0) -> Problem:
+a_job = partial(worlds.a_job, patience_s=12 * HOUR)
+
+
+def two_places(*jobs: JobView, dear: float = 5.0) -> Problem:
     """One host at home, taken for ten more minutes, for a dollar per GPU-hour; two hosts that are free and cost more."""
     home = a_pool("home", nodes=1, free=(), busy=(busy("place-1", "job-old", **SOON),), price_usd_gpu_h=1.0)
     return a_world(jobs, [home, a_pool("away", nodes=2, price_usd_gpu_h=dear)])
@@ -43,6 +48,14 @@ def test_it_waits_for_the_cheaper_place_and_says_so() -> None:
     assert (waiting.kind, waiting.expected_start_at) == ("later", NOW + 600.0)
     assert "home" in waiting.because
     assert check(world, plan) == ()
+
+
+@pytest.mark.parametrize(("patience_s", "goes"), [(0.0, ["job-a"]), (599.0, ["job-a"]), (600.0, [])])
+def test_whom_nobody_allows_to_wait_starts_on_what_is_free(patience_s: float, goes: list[str]) -> None:
+    world = two_places()
+    jobs = (a_job(gpus=4, patience_s=patience_s, submitted_at=NOW),)
+    asked = replace(world, snapshot=replace(world.snapshot, jobs=jobs))
+    assert starts(plan_greedily(asked)) == goes
 
 
 def test_a_little_is_not_worth_waiting_for() -> None:
@@ -72,13 +85,13 @@ def test_work_of_others_takes_what_a_job_declines() -> None:
 
 
 @pytest.mark.parametrize("waited_s", [0.0, 11 * HOUR, 12 * HOUR - 599.0, 240 * HOUR])
-def test_it_waits_until_half_a_day_after_it_was_submitted_and_no_longer(waited_s: float) -> None:
+def test_it_waits_until_its_patience_ends_and_no_longer(waited_s: float) -> None:
     world = two_places(a_job(gpus=4, submitted_at=NOW - waited_s))
     assert starts(plan_greedily(world)) == ([] if waited_s + 600.0 <= 12 * HOUR else ["job-a"])
 
 
 @pytest.mark.parametrize(("others_run_s", "goes"), [(5 * HOUR, []), (10 * HOUR, ["job-c"])])
-def test_the_line_for_the_place_counts_towards_half_a_day(others_run_s: float, goes: list[str]) -> None:
+def test_the_line_for_the_place_counts_towards_its_patience(others_run_s: float, goes: list[str]) -> None:
     """Home is free in ten minutes, but two hours have passed, and others are to run there first."""
     first = a_job("job-b", gpus=4, run_s=others_run_s, submitted_at=NOW - 3 * HOUR)
     second = a_job("job-c", gpus=4, submitted_at=NOW - 2 * HOUR)

@@ -48,7 +48,8 @@ def _by_job(plan: PlanFile) -> dict[str, Assignment]:
 def test_what_gpus_idle_for_is_in_the_file_and_the_judge_looks_into_it() -> None:
     soon = busy("place-1", "job-old", gpus=4, cpus_milli=64_000, memory_mib=262_144, ends_at=NOW + 600.0)
     home = a_pool("home", nodes=1, free=(), busy=(soon,), price_usd_gpu_h=1.0)
-    problem = a_world([a_job(gpus=4)], [home, a_pool("away", nodes=1, price_usd_gpu_h=5.0)])
+    job = a_job(gpus=4, patience_s=12 * HOUR)
+    problem = a_world([job], [home, a_pool("away", nodes=1, price_usd_gpu_h=5.0)])
     plan = read_plan(write(_run(problem)))
     (told,) = plan.assignments
     assert told.reserved is not None

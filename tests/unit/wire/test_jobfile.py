@@ -48,6 +48,7 @@ resources:
   shm: 16GiB
 max_duration: 4h
 estimate: 3h
+patience: 30m
 speed: {{A100: 1.0, H100: 1.9}}
 deadline: 2026-12-01T08:00:00Z
 value: 200 USD
@@ -93,6 +94,7 @@ def test_the_documented_example_is_read_whole() -> None:
                 shm_mib=16 * 1024,
             ),
             estimate_s=10800.0,
+            patience_s=1800.0,
             speed={"A100": 1.0, "H100": 1.9},
             spot_policy="spot",
             checkpoint=Checkpoint(signal="USR1", grace_s=60.0, every_s=600.0, uri="s3://team/saved"),
@@ -266,6 +268,8 @@ def test_nodes_may_be_together_by_any_label(label: str) -> None:
         ({"priority": 101}, "$.priority", "from 0 to 100"),
         ({"max_duration": 3600}, "$.max_duration", "has no unit"),
         ({"max_duration": "0s"}, "$.max_duration", "too short"),
+        ({"patience": 600}, "$.patience", "has no unit"),
+        ({"patience": "8d"}, "$.patience", "longer than a week"),
         ({"estimate": "soon"}, "$.estimate", "not a duration"),
         ({"estimate": "2h", "max_duration": "1h"}, "$.estimate", "longer than max_duration"),
         ({"deadline": "2020-01-01T00:00:00Z"}, "$.deadline", "in the past"),
