@@ -141,8 +141,13 @@ class Dispatcher:
             if await self._until_stopped(self._take_over(reign)) is None:
                 await store.close()
                 return
-            core = self._assemble(store, blobs, reign)
+            solver = ChildSolver(spare=True)
+            core = self._assemble(store, blobs, reign, solver)
             try:
+                if (
+                    self._settings.turn.solver
+                ):  # the first job that comes does not wait for the child's imports
+                    await solver.launch()
                 await self._until_stopped(core.start(), or_lost=reign)
             except BaseException:
                 await core.stop()
@@ -230,14 +235,14 @@ class Dispatcher:
             log.warning("standing by: %s", error)
         self._trouble = str(error)
 
-    def _assemble(self, store: Store, blobs: Blobs, reign: Reign) -> Core:
+    def _assemble(self, store: Store, blobs: Blobs, reign: Reign, solver: ChildSolver) -> Core:
         settings = self._settings
         return assemble(
             settings=settings,
             clock=self._clock,
             store=store,
             blobs=blobs,
-            solver=ChildSolver(spare=True),
+            solver=solver,
             lookout=ChildSolver(LOOKOUT_NICENESS, "windows are chosen by the published order"),
             providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
             compile_policies=_compile,

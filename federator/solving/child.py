@@ -35,7 +35,7 @@ class ChildSolver:
     def __init__(
         self, niceness: int | None = None, otherwise: str = "greedy's plans stand", *, spare: bool = False
     ) -> None:
-        """Nothing starts before `start` or the first `decide`. `niceness` of the process; `otherwise`: what holds while it is not ready; `spare`: keep another."""
+        """Nothing starts before `launch`, `start` or the first `decide`. `niceness` of the process; `otherwise`: what holds while it is not ready; `spare`: keep another."""
         self.restarts = 0
         self._niceness, self._otherwise = niceness, otherwise
         self._process: asyncio.subprocess.Process | None = None
@@ -56,6 +56,16 @@ class ChildSolver:
     def spare_pid(self) -> int | None:
         """The process id of the one that waits, while there is one."""
         return self._spare.pid if self._spare is not None else None
+
+    async def launch(self) -> None:
+        """Start the child and return at once: it becomes ready while there is nothing to decide. Raises nothing."""
+        async with self._lock:
+            if self._closed or self._process is not None:
+                return
+            try:
+                self._process = await self._next()
+            except OSError as error:
+                log.warning("the solver could not be started: %s", error)
 
     async def start(self, limit_s: float = 30.0) -> bool:
         """Start the child and wait until it is ready; False when it is not within the limit."""

@@ -45,6 +45,21 @@ async def test_the_child_decides_as_the_inline_solver_does(solver: ChildSolver) 
     assert answered.actions
 
 
+async def test_a_child_that_was_launched_beforehand_is_the_one_that_decides(solver: ChildSolver) -> None:
+    await solver.launch()
+    first = solver.pid
+    assert first is not None
+    await solver.launch()
+    assert await ask(solver) is not None
+    assert solver.pid == first
+
+
+async def test_what_was_closed_launches_nothing(solver: ChildSolver) -> None:
+    await solver.close()
+    await solver.launch()
+    assert solver.pid is None
+
+
 async def test_the_child_is_persistent(solver: ChildSolver) -> None:
     assert await solver.start()
     first = solver.pid
