@@ -278,7 +278,12 @@ async def test_a_log_that_the_node_has_rotated_goes_on_where_it_was(world: Runti
     assert len(numbers) == lines or "was dropped at its node" in world.log(record)
 
 
-async def test_a_watch_that_is_too_old_lists_again(testbed: Bed) -> None:
+async def test_a_watch_that_is_too_old_lists_again(own: Bed) -> None:
+    """A server that has been started anew knows nothing of what was before."""
+    assert own.cluster is not None
+    own.cluster.kill("kube-apiserver")
+    own.cluster.start_api_server()
+    await asyncio.to_thread(own.cluster.wait_ready)
     api = Api(factories_kube.settings())
     mirror: Mirror[Pod, Pod] = Mirror(
         api, PODS, Pod, lambda pod: (pod.metadata.name, pod), lambda _name, _pod: None
@@ -296,11 +301,11 @@ async def test_a_watch_that_is_too_old_lists_again(testbed: Bed) -> None:
     task = asyncio.create_task(mirror.run())
     try:
         await until(lambda: len(versions) > 1, "the second list")
-        container = {"name": "c", "image": testbed.image, "command": ["true"]}
+        container = {"name": "c", "image": own.image, "command": ["true"]}
         pod = {"metadata": {"name": "new", "namespace": NAMESPACE}, "spec": {"containers": [container]}}
-        testbed.admin.apply({"apiVersion": "v1", "kind": "Pod", **pod})
+        own.admin.apply({"apiVersion": "v1", "kind": "Pod", **pod})
         await until(lambda: "new" in mirror.items, "the watch to go on")
-        testbed.admin.remove(f"{PODS}/new")
+        own.admin.remove(f"{PODS}/new")
         await until(lambda: "new" not in mirror.items, "the end of it")
     finally:
         task.cancel()

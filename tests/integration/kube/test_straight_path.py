@@ -44,9 +44,12 @@ async def test_a_job_runs_and_leaves_nothing_behind(dispatcher: FakeDispatcher, 
 async def test_a_gang_meets_at_the_address_of_its_first_rank(
     dispatcher: FakeDispatcher, agent: KubeAgent
 ) -> None:
+    # One listener for each of the others, which closes when it has read its line: none is lost between two of them.
     run = (
-        'if [ "$FEDERATOR_NODE_RANK" = 0 ]; then for i in 1 2; do nc -l -p "$MASTER_PORT"; done; '
-        'else until echo "hello from $FEDERATOR_NODE_RANK" | nc -w 30 "$MASTER_ADDR" "$MASTER_PORT"; do sleep 0.1; done; fi'
+        'if [ "$FEDERATOR_NODE_RANK" = 0 ]; then for i in 0 1; do '
+        """nc -l -p $((MASTER_PORT + i)) -e sh -c 'read line; echo "$line" >&2' & done; wait; """
+        'else until echo "hello from $FEDERATOR_NODE_RANK" | '
+        'nc -w 30 "$MASTER_ADDR" $((MASTER_PORT + FEDERATOR_NODE_RANK - 1)); do sleep 0.1; done; fi'
     )
     spec = dispatcher.spec(run=run, nodes=3, resources=SMALL)
     await dispatcher.want(entry("p1", spec, nodes=3, pool=POOL))

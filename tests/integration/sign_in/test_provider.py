@@ -193,7 +193,12 @@ async def test_a_token_ends_in_the_midst_of_a_session_and_new_keys_are_found(sce
     code, told = await scene.log_in("ada")
     assert code == 0, told
     assert (await scene.ask(scene.kept().token)).status == 200
-    assert (await scene.ask(token)).status == 401  # its key is gone
+    answer = await scene.ask(token)
+    while answer.status == 503:  # the keys have to be asked for first, if that was long ago: on a slow machine
+        assert answer.headers["Retry-After"]
+        assert await scene.keys.fetch()
+        answer = await scene.ask(token)
+    assert answer.status == 401  # its key is gone
     scene.rig.world.clock.advance(331)
     assert (await scene.ask(scene.kept().token)).status == 401
 
