@@ -194,7 +194,7 @@ async def test_a_token_ends_in_the_midst_of_a_session_and_new_keys_are_found(sce
     assert code == 0, told
     assert (await scene.ask(scene.kept().token)).status == 200
     answer = await scene.ask(token)
-    while answer.status == 503:  # the keys have to be asked for first, if that was long ago: on a slow machine
+    while answer.status == 503:  # on a slow machine: they were asked for long ago
         assert answer.headers["Retry-After"]
         assert await scene.keys.fetch()
         answer = await scene.ask(token)
