@@ -12,8 +12,8 @@ LOCK_VENV := .venv-lock
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Who takes long is not waited for while others could run.
 QUICK := -m "not real" -n 2 --dist worksteal
-# They wait more than they work; those that share a cluster take turns (tests/conftest.py).
-REAL := -m real -n 2 --dist loadgroup
+# They wait more than they work; those that share a cluster take turns, and the longest begin (tests/conftest.py).
+REAL := -m real -n 3 --dist loadgroup --no-loadscope-reorder
 # With ARGS one of the two parts may have nothing to run, which pytest calls 5.
 NONE_IS_FINE = $(if $(ARGS),|| [ $$? = 5 ])
 LINTED := federator agents providers policies tests tools
@@ -35,7 +35,7 @@ dev: $(VENV)/.dev-installed  ## install everything that working on Federator nee
 test: lint  ## check everything and run every test; what CI runs
 	@echo "== tests without real processes, on two cores"
 	@$(BIN)/python -m pytest $(QUICK) $(ARGS) $(NONE_IS_FINE)
-	@echo "== tests of real processes, two at a time"
+	@echo "== tests of real processes, three at a time"
 	@$(BIN)/python -m pytest $(REAL) $(ARGS) $(NONE_IS_FINE)
 
 lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generated pages

@@ -9,12 +9,14 @@ import ipaddress
 import os
 import socket
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.turns import turns
 
 HERE = Path(__file__).parent
 REAL = (
@@ -32,8 +34,21 @@ CONTRACT = "contract/"
 SERVERS = {"aws", "etcd", "kubernetes", "local", "local-sandbox", "local-users", "slurm"}
 PRETENDED = {"fake", "limited", "memory"}
 """Parameters of the contract suites: what stands for real processes, and what does without."""
-CLUSTERS = ("/kube/", "/slurm/", "federation/", "[kube", "[slurm", "test_bench")
-"""By these words in its name, a test needs one of the clusters that there is once: those take turns."""
+LONG = (
+    "docs/test_walkthroughs.py",
+    "/kube/",
+    "[kube",
+    "federation/",
+    "/slurm/",
+    "[slurm",
+    "system/test_demo.py",
+    "system/test_bench.py",
+    "system/test_installer.py",
+    "system/test_kills.py",
+    "system/test_partitions.py",
+    "system/test_leaders.py",
+)
+"""What takes minutes begins first, so that at the end of a run nobody waits for one of these alone."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
 """Suites that start no process, but for a parameter that does."""
 
@@ -72,22 +87,37 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark those with real processes: they get a second try, and run two at a time, but for those that share a cluster or a file's fixtures."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those with real processes: they get a second try, and several run at a time."""
     for item in items:
         if _has_real_processes(item):
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.flaky(reruns=1))
-            item.add_marker(pytest.mark.xdist_group(_turns(item)))
+    items.sort(key=_place)
 
 
-def _turns(item: pytest.Item) -> str:
-    """Tests of one name run one after the other, in one process."""
-    return "clusters" if any(word in item.nodeid for word in CLUSTERS) else item.path.name
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Who takes turns with whom is read from the names: the groups of xdist 3.8 are lost on pytest 9.2, in silence."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is used
+
+    made = LoadScopeScheduling(config, log)
+    made._split_scope = turns
+    return made
+
+
+def _place(item: pytest.Item) -> int:
+    return next((n for n, word in enumerate(LONG) if word in item.nodeid), len(LONG))
+
+
+def _path(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
 
 
 def _has_real_processes(item: pytest.Item) -> bool:
-    path = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    path = _path(item)
     if not path.startswith(CONTRACT):
         return path.startswith(REAL)
     call = getattr(item, "callspec", None)

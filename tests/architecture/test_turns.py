@@ -1,0 +1,31 @@
+"""Tests that share what is dear to start are given to one worker: a cluster, a demonstration, a dispatcher."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+KUBE = "tests/integration/kube/test_data.py::test_a"
+DEMO = "tests/system/test_demo.py"
+ALONE = "tests/system/test_partitions.py"
+
+
+@pytest.fixture
+def scheduler(request: pytest.FixtureRequest) -> Any:
+    """As a run with workers has it. That the one of xdist groups nothing was noticed by nobody."""
+    config = SimpleNamespace(getoption=lambda _: "loadgroup", getvalue=lambda _: ["popen", "popen"])
+    return request.config.hook.pytest_xdist_make_scheduler(config=config, log=None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        (KUBE, "tests/contract/runtimes/test_runtime_contract.py::test_b[kube]", True),
+        (KUBE, "tests/integration/slurm/test_ends.py::test_b", False),
+        (KUBE, "tests/federation/test_federation.py::test_b[kube]", False),
+        (f"{DEMO}::test_a", f"{DEMO}::test_b[kube]", True),
+        (f"{ALONE}::test_a", f"{ALONE}::test_b", False),
+    ],
+)
+def test_who_shares_takes_turns(scheduler: Any, one: str, other: str, together: bool) -> None:
+    assert (scheduler._split_scope(one) == scheduler._split_scope(other)) is together

@@ -1,0 +1,25 @@
+"""Which tests of real processes run one after the other, in one process, although several run at a time."""
+
+CLUSTERS = {"kubernetes": ("/kube/", "[kube"), "slurm": ("/slurm/", "[slurm")}
+"""By these words in its name, a test needs the cluster that a process has once: those take turns."""
+OWN = ("tests/federation/", "tests/system/")
+"""They have clusters of their own."""
+APART = (
+    "docs/test_walkthroughs.py",
+    "system/test_fleet.py",
+    "system/test_kills.py",
+    "system/test_leaders.py",
+    "system/test_partitions.py",
+    "system/test_site_control.py",
+)
+"""Files whose tests take long and share nothing; those of other files take turns, because of what the file has started."""
+
+
+def turns(nodeid: str) -> str:
+    """Tests for which this is the same run one after the other, in one process."""
+    if not nodeid.startswith(OWN):
+        for name, words in CLUSTERS.items():
+            if any(word in nodeid for word in words):
+                return name
+    file = nodeid.partition("::")[0]
+    return nodeid if file.endswith(APART) else file
