@@ -8,7 +8,7 @@ Only who waits for room is helped with room: nobody narrows for a job that a lim
 counted on one copy of the caps, so that no two break a limit together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
@@ -36,7 +36,9 @@ NEARLY = 0.9
 MOST_HELPED = 50
 """Jobs that wait for which others are asked to narrow, of each place: the first in the order."""
 MOST_VICTIMS = 4
-"""Jobs that narrow for one that waits."""
+"""Jobs that narrow for one that waits,"""
+MOST_TRIED = 16
+"""of so many that are looked at together."""
 
 
 class _Change(NamedTuple):
@@ -59,10 +61,21 @@ class _Here(NamedTuple):
     lot: Lot
     caps: Caps
     """Of all places, with all changes of the turn."""
+    holds: dict[str, list[tuple[Room, tuple[int, ...]]]]
+    """What each placement holds here, once somebody has asked."""
 
     @property
     def at(self) -> Candidate:
         return self.world.places[self.place]
+
+    def held(self, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
+        """What the placement holds here."""
+        if not self.holds:
+            for release in self.lot.releases:
+                if isinstance(release.payload, BusyView) and release.payload.placement:
+                    part = release.need, release.hosts
+                    self.holds.setdefault(release.payload.placement, []).append(part)
+        return self.holds.get(busy.placement or "", [])
 
     def trial(self) -> "_Here":
         """To try something on."""
@@ -88,7 +101,7 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
     for place, at in enumerate(world.places):
         if at.offer is not None or at.rented:
             continue
-        here = _Here(world, scored, place, after_starts(world, scored, place), caps)
+        here = _Here(world, scored, place, after_starts(world, scored, place), caps, {})
         ours = {r.payload.placement for r in here.lot.releases if isinstance(r.payload, BusyView)}
         own = [busy for busy in running if busy.placement in ours and busy.placement not in changed]
         if own:
@@ -167,7 +180,7 @@ def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
 
 def _apply(here: _Here, change: _Change) -> bool:
     """It gives back what it holds and takes what it is to have; False, and nothing has changed, where room or a cap forbids that."""
-    held, used, view = _held(here.lot, change.busy), list(here.caps.used), change.view
+    held, used, view = here.held(change.busy), list(here.caps.used), change.view
     for need, hosts in held:
         here.lot.untake(need, hosts)
     count_out(here.caps, here.at, change.busy)
@@ -188,7 +201,7 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     best: list[_Change] = []
     for busy in own:
         better = (c for c in _changes(here, busy, _wider(here, busy)) if c.loss_usd < 0.0)
-        changes = [c for c in better if _fits(here.lot, c)]
+        changes = [c for c in better if _fits(here, c)]
         if changes:
             best.append(min(changes, key=lambda c: (c.loss_usd, -c.saves_s, c.form)))
     stops = []
@@ -211,9 +224,9 @@ def _wider(here: _Here, busy: BusyView) -> list[int]:
     return [n for n, v in views if left_s - here.at.run_s(v) >= max(WORTH * again_s, SHARE * v.run_s)]
 
 
-def _fits(lot: Lot, change: _Change) -> bool:
+def _fits(here: _Here, change: _Change) -> bool:
     """Whether it has room once what it holds is given back."""
-    held = _held(lot, change.busy)
+    lot, held = here.lot, here.held(change.busy)
     for need, hosts in held:
         lot.untake(need, hosts)
     fits = lot.fits(need_of(change.view), change.view.nodes)
@@ -227,23 +240,22 @@ def _fits(lot: Lot, change: _Change) -> bool:
 
 def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[Preempt]:
     """For the first jobs that wait: the least that makes room for each, if that is worth it."""
-    if not waiting:
-        return []
     stops: list[Preempt] = []
-    left = [min(found, key=lambda c: c.loss_usd) for busy in own if (found := _narrower(here, busy))]
-    left.sort(key=lambda c: (c.loss_usd, c.busy.placement or ""))
+    left = [found for busy in own if (found := _narrower(here, busy))]
+    left.sort(key=lambda found: (found[0].loss_usd, found[0].busy.placement or ""))
     for job in waiting[:MOST_HELPED] if left else ():
         if _has_room(here, job):
             continue
-        gain_usd, form = _gain(here, job, left[:MOST_VICTIMS])
+        gain_usd, form = _gain(here, job, [found[-1] for found in left[:MOST_VICTIMS]])
         if gain_usd <= 0.0:
             continue
         view = here.world.as_form(job, form)
-        chosen = _makes_room(here, left[:MOST_VICTIMS], view)
-        if chosen and sum(change.loss_usd for change in chosen) * WORTH < gain_usd:
+        chosen = _makes_room(here, left, view, gain_usd / WORTH)
+        if chosen:
             text = f"makes room for {job.name} ({job.id}), which gains more than it loses: it goes on with"
             stops += [_stop(change, job.id, f"{text} {_size(change.view)}") for change in chosen]
-            left = [change for change in left if change not in chosen]
+            gone = {change.busy.placement for change in chosen}
+            left = [found for found in left if found[0].busy.placement not in gone]
             for change in chosen:
                 _apply(here, change)
             _take(here, view)
@@ -284,22 +296,96 @@ def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int
     )
 
 
-def _makes_room(here: _Here, options: list[_Change], job: JobView) -> list[_Change]:
-    """Jobs that narrow until the one that waits has room and no cap keeps it; none, where all together do not make enough."""
-    trial = here.trial()
+def _makes_room(here: _Here, left: list[list[_Change]], job: JobView, most_usd: float) -> list[_Change]:
+    """Whose change to what form makes room for the job, and within its limits, at the least loss, which is less than this: one alone, or, where none does, several."""
+    best = None
+    for changes in left:
+        for change in changes:
+            if change.loss_usd >= (most_usd if best is None else best.loss_usd):
+                break
+            if _helps(here, [change], job):
+                best = change
+                break
+    if best is not None:
+        return [best]
+    found = [several for group in _groups(here, left, job) if (several := _several(here, group, job))]
+    least = min(found, key=_loss_usd, default=[])
+    return least if _loss_usd(least) < most_usd else []
+
+
+def _loss_usd(changes: Iterable[_Change]) -> float:
+    return sum(change.loss_usd for change in changes)
+
+
+def _groups(here: _Here, left: list[list[_Change]], job: JobView) -> list[list[list[_Change]]]:
+    """Those that may make room together: all, or, for a job of one node, those that are on one host."""
+    if job.nodes > 1:
+        return [left]
+    on: dict[int, list[list[_Change]]] = {}
+    for changes in left:
+        for host in {host for _, hosts in here.held(changes[0].busy) for host in hosts}:
+            on.setdefault(host, []).append(changes)
+    return [group for group in on.values() if len(group) > 1]
+
+
+def _several(here: _Here, group: list[list[_Change]], job: JobView) -> list[_Change]:
+    """All in their narrowest form until the job has room; then whoever is not needed is left alone, and the others go on as wide as they may."""
     chosen: list[_Change] = []
-    for change in options:
-        if _apply(trial, change):
-            chosen.append(change)
-            if _take(trial, job):
-                return chosen
-    return []
+    for changes in group[:MOST_TRIED]:
+        chosen.append(changes[-1])
+        if _helps(here, chosen, job):
+            break
+    else:
+        return []
+    for change in reversed(chosen[:-1]):
+        without = [other for other in chosen if other is not change]
+        chosen = without if _helps(here, without, job) else chosen
+    if len(chosen) > MOST_VICTIMS:
+        return []
+    forms = {changes[0].busy.placement: changes for changes in group}
+    for number, change in enumerate(chosen):
+        for wider in forms[change.busy.placement]:
+            trial = [*chosen[:number], wider, *chosen[number + 1 :]]
+            if _helps(here, trial, job):
+                chosen = trial
+                break
+    return chosen
+
+
+def _helps(here: _Here, changes: list[_Change], job: JobView) -> bool:
+    """Whether the job has room, and no cap keeps it, once these have changed; nothing is changed by asking."""
+    lot, put, used = here.lot, list[tuple[Room, Sequence[int], int]](), list(here.caps.used)
+
+    def move(need: Room, hosts: Sequence[int], sign: int) -> None:
+        (lot.untake if sign > 0 else lot.put)(need, hosts)
+        put.append((need, hosts, sign))
+
+    for change in changes:
+        for need, hosts in here.held(change.busy):
+            move(need, hosts, 1)
+        count_out(here.caps, here.at, change.busy)
+    fits = True
+    for change in changes:
+        need = need_of(change.view)
+        chosen = lot.choose(need, change.view.nodes)
+        if chosen is None or here.caps.blocking(change.view, here.at) is not None:
+            fits = False
+            break
+        move(need, chosen, -1)
+        here.caps.take(change.view, here.at)
+    fits = fits and here.caps.blocking(job, here.at) is None and lot.fits(need_of(job), job.nodes)
+    for need, where, sign in reversed(put):
+        (lot.put if sign > 0 else lot.untake)(need, where)
+    here.caps.used[:] = used
+    return fits
 
 
 def _narrower(here: _Here, busy: BusyView) -> list[_Change]:
+    """Its narrower forms, by what it loses in them; the last is the narrowest of those that lose as much."""
     gpus, forms = busy.nodes * busy.gpus, range(1 + len(_whole(busy).forms))
     found = [c for c in _changes(here, busy, forms) if c.view.nodes * c.view.gpus < gpus]
-    return [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
+    found = [c for c in found if c.view.nodes <= busy.nodes and c.view.gpus <= busy.gpus]
+    return sorted(found, key=lambda c: (c.loss_usd, -c.view.nodes * c.view.gpus, c.form))
 
 
 # -- what a change comes to -------------------------------------------------------------------------------------------
@@ -346,15 +432,6 @@ def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:
 
 def _wait_usd(world: World, job: JobView, seconds: float) -> float:
     return world.book.wait_usd_h(job) * seconds / 3600.0
-
-
-def _held(lot: Lot, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
-    """What the placement holds there."""
-    return [
-        (r.need, r.hosts)
-        for r in lot.releases
-        if isinstance(r.payload, BusyView) and r.payload.placement == busy.placement
-    ]
 
 
 def _size(view: JobView) -> str:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Pool, Shape
 from federator.model.events import LedgerKind
+from federator.model.jobs import JobStatus
 from federator.planning.places.yard import need_of
 from tests.support.dispatch import World, make_world
 
@@ -113,3 +114,29 @@ async def test_the_largest_gang_of_a_site_is_of_whole_gpus_and_of_shared_ones_it
     site.report(pools=(replace(site.pool, free=(Shape(1000, 8000, 65536, 2),)), whole))
     (row,) = world.core.views.sites()
     assert row.largest_gang == "1×1", "few jobs can use parts"
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+async def test_who_may_be_squeezed_is_where_somebody_waits_whose_time_is_dear(gpus: int) -> None:
+    """Giving up a tenth of each GPU loses least, and makes no half of one."""
+    world = await make_world()
+    site = await world.add_site("lab", nodes=gpus, gpus=1000)
+    site.pool = replace(site.pool, shared=True)
+    site.report()
+    urgent = "{waiting_usd_per_gpu_hour: 50}"
+    await world.policies(
+        f"---\napiVersion: federator/v1\nkind: Queue\nmetadata: {{name: urgent}}\nspec: {urgent}\n"
+    )
+    wide = [
+        await world.submit(resources={"gpus": "0.4..1"}, estimate="10h", checkpoint={"every": "10m"})
+        for _ in range(gpus)
+    ]
+    await world.turn()
+    assert [world.placement(job).gpus for job in wide] == [1.0] * gpus
+    world.clock.advance(1200)
+    half = await world.submit(queue="urgent", resources={"gpus": 0.5}, estimate="30m")
+    await world.turn()
+    world.clock.advance(30)
+    await world.turn()
+    assert world.job(half).status is JobStatus.RUNNING
+    assert sorted(world.placement(job).gpus for job in wide) == [0.5, *[1.0] * (gpus - 1)]

@@ -161,3 +161,61 @@ def test_a_gang_over_members_may_change_wherever_its_first_rank_is(leader: int) 
     problem = a_world([], [of_member("m-1", parts[leader]), of_member("m-2", parts[1 - leader])])
     for plan in (plan_greedily(problem), decide(problem)):
         assert (stops(plan), fatal(problem, plan)) == ([("job-1", 1)], [])
+
+
+def parts(number: int, milli: int, least: int) -> BusyView:
+    """A job on so many thousandths of a GPU, which may go on with any tenth down to the least."""
+    each = {
+        tenth: Resources(gpus=Accelerators(share_milli=tenth), cpus_milli=100, memory_mib=10)
+        for tenth in range(least, milli, 100)
+    }
+    forms = [Form(1, size, tenth / milli) for tenth, size in each.items()]
+    sizes = {"gpus": milli, "cpus_milli": 100, "memory_mib": 10, "saves": True, "shared": True}
+    waits_as = a_job(
+        f"job-{number}",
+        run_s=20 * HOUR,
+        run_low_s=10 * HOUR,
+        run_high_s=40 * HOUR,
+        max_duration_s=1000 * HOUR,
+        queue="batch",
+        forms=tuple(forms),
+        elastic=True,
+        **sizes,
+    )
+    return busy(f"pl-{number}", f"job-{number}", waits_as=waits_as, started_at=NOW - 9 * HOUR, **sizes)
+
+
+def on_shared(gpus: int, *work: BusyView, asks: int = 500) -> Problem:
+    pool = a_pool(
+        nodes=gpus, gpus_per_node=1000, shared=True, free=(Shape(0, 60_000, 200_000, gpus),), busy=work
+    )
+    return a_world([replace(WAITS, gpus=asks, shared=True)], [pool])
+
+
+def sizes_then(problem: Problem) -> dict[str, int]:
+    """Whoever changes, and the thousandths with which it goes on."""
+    plan = plan_greedily(problem)
+    assert fatal(problem, plan) == []
+    wholes = {work.job: work.waits_as for work in problem.snapshot.pools[0].busy}
+    found = {}
+    for job, form in stops(plan):
+        whole = wholes[job]
+        assert whole is not None
+        found[job] = whole.as_form(form or 0).gpus
+    return found
+
+
+def test_of_many_that_could_one_narrows_and_no_further_than_is_needed() -> None:
+    problem = on_shared(3, parts(1, 1000, 400), parts(2, 1000, 400), parts(3, 1000, 400))
+    assert list(sizes_then(problem).values()) == [500]
+
+
+def test_two_on_one_gpu_narrow_together_where_neither_alone_gives_enough() -> None:
+    problem = on_shared(2, parts(1, 500, 200), parts(2, 500, 200), parts(3, 1000, 600))
+    then = sizes_then(problem)
+    assert set(then) == {"job-1", "job-2"}
+    assert sum(then.values()) == 500
+
+
+def test_nobody_narrows_where_all_together_do_not_give_enough_on_one_gpu() -> None:
+    assert sizes_then(on_shared(2, parts(1, 1000, 600), parts(2, 1000, 600))) == {}
