@@ -35,18 +35,16 @@ SERVERS = {"aws", "etcd", "kubernetes", "local", "local-sandbox", "local-users",
 PRETENDED = {"fake", "limited", "memory"}
 """Parameters of the contract suites: what stands for real processes, and what does without."""
 LONG = (
-    "docs/test_walkthroughs.py",
-    "/kube/",
-    "[kube",
-    "federation/",
-    "/slurm/",
-    "[slurm",
-    "system/test_demo.py",
-    "system/test_bench.py",
-    "system/test_installer.py",
-    "system/test_kills.py",
-    "system/test_partitions.py",
-    "system/test_leaders.py",
+    "kubernetes",
+    "slurm",
+    "tests/docs/test_walkthroughs",
+    "tests/federation/",
+    "tests/system/test_demo",
+    "tests/system/test_kills",
+    "tests/system/test_bench",
+    "tests/system/test_installer",
+    "tests/system/test_partitions",
+    "tests/system/test_leaders",
 )
 """What takes minutes begins first, so that at the end of a run nobody waits for one of these alone."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
@@ -109,7 +107,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _place(item: pytest.Item) -> int:
-    return next((n for n, word in enumerate(LONG) if word in item.nodeid), len(LONG))
+    if not item.get_closest_marker("real"):
+        return 0
+    return next((n for n, name in enumerate(LONG) if turns(item.nodeid).startswith(name)), len(LONG))
 
 
 def _path(item: pytest.Item) -> str:
