@@ -19,12 +19,15 @@ from typing import IO, NamedTuple
 from pathspec import GitIgnoreSpec
 
 from federator.kernel.errors import Invalid, TooLarge
+from federator.kernel.tars import members
 
 IGNORE_FILES = (".gitignore", ".federatorignore")
 ALWAYS_LEFT_OUT = (".git",)
 MOST_LEVELS = 256
 """Folders nested deeper are not unpacked; no agent packs them."""
 GZIP_LEVEL = 6
+UNPACKED_BYTES = 2**40
+"""An archive of many agents' outputs may be so large, unpacked."""
 
 
 class Packed(NamedTuple):
@@ -145,7 +148,7 @@ def _stays_inside(path: PurePosixPath, target: str) -> bool:
 
 
 def unpack(archive: IO[bytes], into: Path) -> list[Path]:
-    """Unpack a gzipped tar below `into`; answers the files written. Raises `Invalid` for entries that would leave it.
+    """Unpack a gzipped tar below `into`; answers the files written. Raises `Invalid` for entries that would leave it, and for what is over the limits of archives.
 
     Links are made last, so that nothing is ever written through one that the archive brought.
     """
@@ -153,16 +156,15 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
     written: list[Path] = []
     links: list[tuple[Path, str]] = []
     try:
-        with tarfile.open(fileobj=archive, mode="r|gz") as tar:
-            for entry in tar:
-                target = _target(root, entry)
-                if entry.isdir():
-                    target.mkdir(parents=True, exist_ok=True)
-                elif entry.issym():
-                    links.append((target, entry.linkname))
-                else:
-                    _write(tar, entry, target)
-                    written.append(target)
+        for tar, entry in members(archive, most_bytes=UNPACKED_BYTES):
+            target = _target(root, entry)
+            if entry.isdir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif entry.issym():
+                links.append((target, entry.linkname))
+            else:
+                _write(tar, entry, target)
+                written.append(target)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise Invalid(f"the archive is damaged: {error}", remedy="download it again") from None
     for target, leads_to in links:

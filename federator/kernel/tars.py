@@ -20,16 +20,20 @@ MAX_BYTES = 64 * 2**30
 
 
 def members(
-    archive: IO[bytes], *, most_bytes: float = MAX_BYTES, most_members: int = MAX_MEMBERS
+    archive: IO[bytes],
+    *,
+    most_bytes: float = MAX_BYTES,
+    most_members: int = MAX_MEMBERS,
+    several: bool = False,
 ) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Each member, with the tar to extract it from before the next is asked for.
 
-    Raises `Invalid` for what is larger than the limits, and what `tarfile` and `gzip` raise for what is no gzipped tar.
+    `several`: one archive may follow another. Raises `Invalid` for what is larger than the limits, and what `tarfile` and `gzip` raise for what is no gzipped tar.
     """
     with gzip.GzipFile(fileobj=archive, mode="rb") as plain:
         source = _Budgeted(cast("IO[bytes]", plain))
         source.left = HEADER_BYTES
-        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:") as tar:
+        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:", ignore_zeros=several) as tar:
             expanded, number = 0, 0
             while (member := tar.next()) is not None:
                 number += 1

@@ -4,15 +4,19 @@ import asyncio
 import gzip
 import io
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from federator.api.exchange import READ_BYTES, SMALL_BYTES, Call
 from federator.api.transfers import TRANSFERS, Transfers
-from federator.kernel.errors import Invalid
+from federator.client import workdir
+from federator.kernel import tars
+from federator.kernel.errors import Invalid, TooLarge
 from federator.kernel.ids import content_hash
 from federator.kernel.tars import HEADER_BYTES, members
 from federator.settings import LimitSettings
@@ -20,6 +24,7 @@ from federator.store.blobs import FileBlobs, MemoryBlobs
 from federator.store.drafts import MemoryDraft
 from federator.wire.http import TokenRequest
 from federator_agent import archives
+from federator_agent.kube import commands, outputs
 from tests.attacks.test_connections import port
 from tests.integration.api.rig import ROOT, Rig, archive
 from tests.integration.api.test_agents import placed
@@ -197,6 +202,101 @@ def test_an_archive_whose_headers_expand_is_refused_before_they_are_read(kind: b
     (tmp_path / "a.tar.gz").write_bytes(data)
     with pytest.raises(Invalid, match="1 MiB of headers"):
         archives.unpack(tmp_path / "a.tar.gz", tmp_path / "work")
+
+
+def merged(archive: Path, into: Path) -> None:
+    outputs.merge([archive], into)
+
+
+def checked(archive: Path, into: Path) -> None:
+    del into
+    outputs._check(archive)
+
+
+def downloaded(archive: Path, into: Path) -> None:
+    with archive.open("rb") as file:
+        workdir.unpack(file, into)
+
+
+READERS: list[Callable[[Path, Path], None]] = [merged, checked, downloaded]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_outputs_whose_headers_expand_are_refused_by_who_merges_and_who_downloads(
+    tmp_path: Path, kind: bytes, read: Callable[[Path, Path], None]
+) -> None:
+    """A pod, or another member of a gang, may have written them: 64 KiB came to GiB of memory."""
+    (tmp_path / "a.tar.gz").write_bytes(bomb(kind, 2 * HEADER_BYTES))
+    with pytest.raises(Invalid, match="1 MiB of headers"):
+        read(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_outputs_are_bounded_in_members_and_in_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path, Path], None]
+) -> None:
+    defaults = cast("dict[str, Any]", tars.members.__kwdefaults__)
+    monkeypatch.setitem(defaults, "most_members", 1)
+    (tmp_path / "a.tar.gz").write_bytes(archive(a="x", b="y"))
+    with pytest.raises(Invalid, match="over 1 members"):
+        read(tmp_path / "a.tar.gz", tmp_path / "out")
+    monkeypatch.setitem(defaults, "most_members", 10)
+    monkeypatch.setitem(defaults, "most_bytes", 4096)
+    monkeypatch.setattr(outputs, "MAX_BYTES", 4096)
+    monkeypatch.setattr(workdir, "UNPACKED_BYTES", 4096)
+    (tmp_path / "a.tar.gz").write_bytes(archive(a="x" * 5000))
+    with pytest.raises(Invalid, match="larger than"):
+        read(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+def test_ranks_together_have_no_more_outputs_than_one_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "MAX_BYTES", 6000)
+    for rank, name in enumerate("ab"):
+        (tmp_path / f"{rank}.tar.gz").write_bytes(archive(**{name: "x" * 4000}))
+    with pytest.raises(Invalid, match="larger than"):
+        outputs.merge([tmp_path / "0.tar.gz", tmp_path / "1.tar.gz"], tmp_path / "all")
+
+
+class Said:
+    """The API server, which passes on what a pod writes, without an end."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    @asynccontextmanager
+    async def run(self, *_: object, **__: object) -> AsyncIterator["Said"]:
+        yield self
+
+    async def output(self) -> AsyncIterator[bytes]:
+        while True:
+            self.pieces += 1
+            yield bytes(2**20)
+
+    async def send(self, data: bytes) -> None:
+        pass
+
+
+async def test_a_pod_that_never_ends_to_write_is_not_listened_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, api = Said(), cast("Any", None)
+    monkeypatch.setattr(commands, "run", said.run)
+    with pytest.raises(TooLarge, match="over 64 MiB"):
+        await commands.done(api, "pod", commands.LIST, "uid")
+    assert said.pieces == 65
+
+    async def listed(*_: object) -> str:
+        return "./a\0"
+
+    monkeypatch.setattr(commands, "done", listed)
+    monkeypatch.setattr(outputs, "MAX_BYTES", 2**21)
+    with pytest.raises(TooLarge, match="the outputs are over"):
+        await outputs.fetch(api, "pod", "uid", ["*"], tmp_path / "a.tar.gz")
+    assert said.pieces == 65 + 3
+    assert not (tmp_path / "a.tar.gz").exists()
 
 
 def test_an_archive_is_bounded_in_members_and_in_size() -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from federator.kernel.errors import FederatorError, Unavailable
+from federator.kernel.errors import FederatorError, TooLarge, Unavailable
 from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.manifests import SIDE
 
 CHUNK_BYTES = 64 * 1024
+SAID_BYTES = 64 * 2**20
+"""So long may the names of a job's files be, in all."""
 WRONG_POD, MAIN_OVER, UNBROUGHT = 97, 98, 99
 # What is in `gate` is ours, and the job's container may only read it; what that has to say is in `job`. Pods of earlier agents have one folder for both.
 _CHECK = (
@@ -174,9 +176,13 @@ async def run(
 
 
 async def done(api: Api, pod_path: str, script: str, uid: str, *arguments: str) -> str:
-    """Run a short one to its end; what it wrote. Raises `CommandFailed`, `Unavailable`, `NotFound`."""
-    said = b""
+    """Run a short one to its end; what it wrote. Raises `CommandFailed`, `Unavailable`, `NotFound`, and `TooLarge` for more than `SAID_BYTES`."""
+    said = bytearray()
     async with run(api, pod_path, script, uid, *arguments) as command:
         async for data in command.output():
             said += data
+            if len(said) > SAID_BYTES:
+                raise TooLarge(
+                    f"a command in the pod wrote over {SAID_BYTES >> 20} MiB", remedy="use fewer files"
+                )
     return said.decode(errors="replace")

@@ -10,8 +10,11 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any, cast
 
-from federator.kernel.errors import Unavailable
+from federator.kernel.errors import TooLarge, Unavailable
+from federator.kernel.quantities import format_bytes
+from federator.kernel.tars import MAX_BYTES, members
 from federator_agent.globs import matching
 from federator_agent.kube import commands
 from federator_agent.kube.api import Api
@@ -27,38 +30,48 @@ async def fetch(api: Api, pod_path: str, uid: str, patterns: Sequence[str], arch
         return
     wanted = "".join(f"./{name}\n" for name in names).encode()
     temporary = archive.with_name(f".{archive.name}.new")
-    async with commands.run(api, pod_path, commands.PACK, uid, str(len(wanted)), stdin=True) as command:
-        await command.send(wanted)
-        with temporary.open("wb") as file:
-            async for data in command.output():
-                file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    await asyncio.to_thread(_check, temporary)
-    temporary.rename(archive)
+    try:
+        async with commands.run(api, pod_path, commands.PACK, uid, str(len(wanted)), stdin=True) as command:
+            await command.send(wanted)
+            with temporary.open("wb") as file:
+                async for data in command.output():
+                    file.write(data)
+                    if file.tell() > MAX_BYTES:
+                        raise TooLarge(
+                            f"the outputs are over {format_bytes(MAX_BYTES)}", remedy="collect less"
+                        )
+                file.flush()
+                os.fsync(file.fileno())
+        await asyncio.to_thread(_check, temporary)
+        temporary.rename(archive)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _check(archive: Path) -> None:
-    """Whether all of it has come. Raises `Unavailable`."""
+    """Whether all of it has come. Raises `Unavailable`, or `Invalid` for what is over the limits of archives."""
     try:
-        with tarfile.open(archive, "r:gz", ignore_zeros=True) as tar:
-            for _ in tar:
+        with archive.open("rb") as file:
+            for _ in members(file, several=True):
                 pass
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise Unavailable(f"the outputs did not come whole: {error}") from None
 
 
 def merge(archives: Iterable[Path], into: Path) -> int:
-    """Put the archives of all ranks together, the lowest rank first; how many files there are."""
+    """Put the archives of all ranks together, the lowest rank first; how many files there are. Raises `Invalid` for more than one archive may have."""
     names: set[str] = set()
+    left = MAX_BYTES
     with tarfile.open(into, "w:gz", compresslevel=3) as target:
         for archive in archives:
             if not archive.exists() or not archive.stat().st_size:
                 continue
-            with tarfile.open(archive, "r:gz", ignore_zeros=True) as tar:
-                for member in tar:
+            with archive.open("rb") as file:
+                for tar, member in members(file, most_bytes=left, several=True):
                     name = str(PurePosixPath(member.name))
                     if member.isfile() and name not in names:
                         names.add(name)
+                        left -= member.size
                         target.addfile(member.replace(name=name, deep=False), tar.extractfile(member))
+                        cast("Any", target).members.clear()  # or it keeps one of each for ever
     return len(names)

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from federator.kernel.errors import Conflict, FederatorError, NotFound, Unavailable
+from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, TooLarge, Unavailable
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
@@ -264,8 +264,8 @@ class Ranks:
                 if not archive.exists():
                     await outputs.fetch(self._api, path, pod.metadata.uid, patterns, archive)
                 await commands.done(self._api, path, commands.LEAVE, pod.metadata.uid)
-            except (NotFound, Conflict) as error:
-                log.warning("the outputs of %s are gone: %s", pod.metadata.name, error)
+            except (NotFound, Conflict, Invalid, TooLarge) as error:
+                log.warning("the outputs of %s cannot be had: %s", pod.metadata.name, error)
                 return
             except FederatorError as error:
                 log.warning("the outputs of %s: %s", pod.metadata.name, error)
