@@ -14,6 +14,7 @@ from federator.kernel.errors import Invalid, Permanent
 from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.jsontext import decode_json
+from federator.wire.named_files import read_text
 from federator.wire.yamltext import Document, read_documents
 
 STDIN = Path("-")
@@ -112,7 +113,7 @@ def _read(path: Path) -> tuple[str, Path]:
     if path == STDIN:
         return sys.stdin.read(), Path()
     try:
-        return path.read_text(), path.parent
+        return read_text(path), path.parent
     except UnicodeDecodeError:
         raise Invalid(f"{path} is not text", remedy="write YAML in UTF-8") from None
 

@@ -16,12 +16,19 @@ from federator.cli.phrases import instant_at
 from federator.cli.session import HERE, Connection, ask, open_client
 from federator.kernel.errors import Invalid
 from federator.model.events import LedgerEntry
-from federator.model.ledger import Head, Verified, Verifier, read_parts
+from federator.model.ledger import MADE, Head, Part, Verified, Verifier
+from federator.wire.faults import told_in, unreadable
+from federator.wire.jsontext import Reader
+from federator.wire.named_files import UNREADABLE, read_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from federator.client import Client
 
 LEDGER_PAGE = 1000
+EXPORT_BYTES = 256 * 2**30
+"""An export may be so large, unpacked."""
 app = App(
     name="ledger", help="List the ledger; keep a copy of it, and verify that nothing in it was changed."
 )
@@ -119,7 +126,7 @@ def verify(
     Parameters
     ----------
     file:
-        An export; without it, the dispatcher is asked.
+        An export, which may be packed with gzip where its name ends in .gz; without it, the dispatcher is asked.
     key:
         A public key of a dispatcher, in hex; seals that another has signed are findings. May be given again. Without it each seal is held to the key that it names.
     since:
@@ -130,14 +137,14 @@ def verify(
     kept = _head_of(since) if since is not None else ()
     verifier = Verifier(is_signed, trusted=key, kept=kept)
     if file is not None:
-        _read(file, verifier)
+        _read(file, verifier, "FILE")
     else:
 
         async def follow() -> None:
+            take = _taking(verifier)
             async with open_client(connection) as client:
                 async for line in client.ledger_parts():
-                    for part in read_parts([line]):
-                        verifier.take(part)
+                    take(line)
 
         asyncio.run(follow())
     found = verifier.end()
@@ -147,22 +154,35 @@ def verify(
     return FAILED if found.findings else OK
 
 
-def _read(file: Path, verifier: Verifier) -> None:
+def _read(file: Path, verifier: Verifier, field: str) -> None:
+    take = _taking(verifier)
     try:
-        with file.open("rb") as lines:
-            for part in read_parts(lines):
-                verifier.take(part)
-    except msgspec.MsgspecError as error:
-        raise Invalid(
-            f"{file} is not an export of a ledger: {error}", remedy="make one with federator ledger export"
-        ) from None
+        with told_in(file):
+            for line in read_lines(file, most_bytes=EXPORT_BYTES):
+                take(line)
+    except UNREADABLE as error:
+        raise unreadable(file, error, field) from None
+
+
+def _taking(verifier: Verifier) -> "Callable[[bytes], None]":
+    """What verifies the next line. Raises `Invalid`, or `TooLarge`, for what is none of an export."""
+    decoder: Reader[Part] = Reader(Part)
+
+    def take(line: bytes) -> None:
+        try:
+            if line.strip():
+                verifier.take(decoder.decode(line))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise Invalid(f"this is not an export of a ledger: {error}", remedy=MADE) from None
+
+    return take
 
 
 def _head_of(file: Path) -> tuple[Head, ...]:
     from federator.control.record.signing import is_signed
 
     verifier = Verifier(is_signed)
-    _read(file, verifier)
+    _read(file, verifier, "--since")
     head = verifier.end().head
     return () if head is None else (head,)
 

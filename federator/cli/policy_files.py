@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Invalid, Permanent
+from federator.wire.named_files import read_text
 from federator.wire.yamltext import read_documents
 
 _LINE = re.compile(r"\bline (\d+)\b")
@@ -35,7 +36,7 @@ def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
     lines: list[str] = []
     begins: list[tuple[int, str]] = []
     for file in found:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+        text = sys.stdin.read() if str(file) == "-" else read_text(file)
         if lines:
             lines.append("---")
         inner = text.removeprefix("---\n")

@@ -23,7 +23,8 @@ from federator.model.snapshot import Problem
 from federator.planning.plans.differences import completed, differences
 from federator.wire.faults import told_in
 from federator.wire.jsontext import read
-from federator.wire.solver_files import read_problem, unpacked
+from federator.wire.named_files import read_whole
+from federator.wire.solver_files import MOST_BYTES, read_problem, unpacked
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -139,7 +140,7 @@ def _taken(name: str, answer: dict[str, Any]) -> _Recorded:
 def _of_file(path: Path) -> _Recorded:
     """A problem file with the plan that was recorded, or what `decisions show --json` has written."""
     with told_in(path):
-        content = unpacked(path.read_bytes())
+        content = unpacked(read_whole(path, most_bytes=MOST_BYTES))
     try:
         told = read(content, object)
     except msgspec.DecodeError as error:

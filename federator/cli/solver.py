@@ -17,7 +17,8 @@ from federator.kernel.errors import Invalid
 from federator.model.plans import Finding, Severity
 from federator.solving.frames import STAGES
 from federator.wire.faults import told_in
-from federator.wire.solver_files import read_plan, read_problem, write
+from federator.wire.named_files import read_whole
+from federator.wire.solver_files import MOST_BYTES, read_plan, read_problem, write
 from federator.wire.solver_plan import Objective, PlanFile
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
 
 def _read(path: Path, read: Callable[[bytes], T]) -> T:
     with told_in(path):
-        return read(path.read_bytes())
+        return read(read_whole(path, most_bytes=MOST_BYTES))
 
 
 def _summary(plan: PlanFile) -> str:

@@ -6,20 +6,27 @@ each of these lines in turn. It is signed with a key that is not in the store. N
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
+
+from federator.kernel.errors import TooLarge
 
 FRESH_S = 600.0
 """A line that is in no seal may be so much older than the newest one: it was written while nobody led, or just now."""
+
+LONGEST_NAME = 256
+Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+"""An id, or a hash, key or signature in hex."""
 
 
 class SealedLine(NamedTuple):
     """A line of the ledger, as a seal names it."""
 
-    id: str
-    hash: str
+    id: Name
+    hash: Name
     at: float
 
 
@@ -27,13 +34,13 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Some lines in the order of the chain. `head`: the hash over all before and these. `key`, `signature`: in hex, of the dispatcher that led."""
 
     number: int
-    previous: str
+    previous: Name
     at: float
     lines: tuple[SealedLine, ...]
-    head: str
-    key: str
-    signature: str
-    before: str = ""
+    head: Name
+    key: Name
+    signature: Name
+    before: Name = ""
     """Of the first seal: the last line that was there before the chain began; they are not in it,"""
     before_lines: int = 0
     """and how many there were."""
@@ -44,20 +51,20 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int = 0
     """Of the newest seal; 0: there is none."""
-    head: str = ""
-    highest: str = ""
+    head: Name = ""
+    highest: Name = ""
     """The highest id of a line in it."""
-    before: str = ""
+    before: Name = ""
     before_dropped: int = 0
     """Of the lines from before the chain, how many are dropped."""
     first: int = 1
     """The oldest seal that is kept,"""
     dropped: int = 0
     """how many of its lines are dropped,"""
-    first_previous: str = ""
+    first_previous: Name = ""
     """and the head before it."""
-    key: str = ""
-    signature: str = ""
+    key: Name = ""
+    signature: Name = ""
     """Of what was dropped."""
 
     @property
@@ -70,7 +77,7 @@ class Head(msgspec.Struct, frozen=True):
     """A head that somebody keeps outside the store. Whoever has one sees when a ledger is rolled back behind it."""
 
     number: int
-    head: str
+    head: Name
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,8 +130,23 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 Checks = Callable[[str, str, bytes], bool]
 """Whether a signature (key, signature, message) is right."""
 MOST_FINDINGS = 1000
+MOST_WAITING = 1_000_000
+"""So many lines may come before their seal,"""
+MOST_KEYS = 1000
+"""and so many keys and heads be remembered: of an honest ledger there are a few."""
 RECENT = 1000
 """A seal that came so many seals ago may come again: who exports repeats what he has not noted as done."""
+
+
+MADE = "make one with federator ledger export"
+
+
+class _Waiting(NamedTuple):
+    """A line whose seal has not come: its hash, its time, and the how many-th it is."""
+
+    hash: str
+    at: float
+    place: int
 
 
 class Verifier:
@@ -134,15 +156,17 @@ class Verifier:
         self._checks, self._trusted = checks, frozenset(trusted)
         self._kept = list(kept)
         self._state = LedgerState()
-        self._waiting: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._last: Seal | None = None
         self._heads: dict[int, str] = {}
+        self._newest: dict[int, str] = {}
+        """Of the seal that the state names."""
         self._again: set[str] = set()
         """Of the lines that wait, those that came twice, and alike: an export broke off before their seal."""
         self._recent: dict[int, str] = {}
         self._wanted = {head.number for head in self._kept}
         self._findings: list[Finding] = []
-        self._lines = self._seals = self._before = 0
+        self._lines = self._seals = self._before = self._place = 0
         self._keys: dict[str, None] = {}
 
     def take(self, part: Part) -> None:
@@ -155,18 +179,18 @@ class Verifier:
         if part.seal is not None:
             self._take_seal(part.seal)
         if part.signed is not None:
-            self._kept.append(part.signed)
-            self._wanted.add(part.signed.number)
+            self._keep(part.signed)
 
     def end(self) -> Verified:
         """There is no more."""
         newest = self._last.number if self._last else 0
+        heads = self._newest | self._heads
         for head in self._kept:
             if head.number > newest:
                 self._find(
                     f"the ledger ends at seal {newest}, and seal {head.number} was signed: its end is missing"
                 )
-            elif head.number in self._heads and self._heads[head.number] != head.head:
+            elif head.number in heads and heads[head.number] != head.head:
                 self._find(
                     f"seal {head.number} is not the one whose head was kept: the ledger was written anew"
                 )
@@ -178,7 +202,7 @@ class Verifier:
         for name, line in self._waiting.items():
             if name in self._again:
                 self._find(f"line {name} is there twice", name)
-            if float(line.get("at", 0.0)) < since:
+            if line.at < since:
                 self._find(f"line {name} is in no seal: it was added", name)
         return Verified(
             findings=tuple(self._findings),
@@ -190,16 +214,31 @@ class Verifier:
             keys=tuple(self._keys),
         )
 
+    def _keep(self, head: Head) -> None:
+        if head in self._kept:
+            return
+        if len(self._kept) >= MOST_KEYS:
+            raise TooLarge(f"it names over {MOST_KEYS} heads", remedy=MADE)
+        self._kept.append(head)
+        self._wanted.add(head.number)
+
     def _take_line(self, line: dict[str, Any]) -> None:
-        name = str(line.get("id", ""))
+        name, at = line.get("id", ""), line.get("at", 0.0)
+        if not isinstance(name, str) or len(name) > LONGEST_NAME or not isinstance(at, int | float):
+            self._find(f"a line that is none of a ledger: its id is {str(name)[:80]}")
+            return
+        hashed, waiting = line_hash(line), self._waiting.get(name)
         if name <= self._state.before:
             self._before += 1
-        elif self._waiting.get(name) == line:
+        elif waiting is not None and waiting.hash == hashed:
             self._again.add(name)
-        elif name in self._waiting:
+        elif waiting is not None:
             self._find(f"line {name} is there twice", name)
+        elif len(self._waiting) >= MOST_WAITING:
+            raise TooLarge(f"over {MOST_WAITING} lines come before their seal", remedy=MADE)
         else:
-            self._waiting[name] = line
+            self._place += 1
+            self._waiting[name] = _Waiting(hashed, float(at), self._place)
 
     def _take_seal(self, seal: Seal) -> None:
         if self._recent.get(seal.number) == seal.head == head_of(seal):
@@ -207,33 +246,38 @@ class Verifier:
             return
         self._check_place(seal)
         dropped = self._state.dropped if seal.number == self._state.first else 0
-        order = iter(tuple(self._waiting))
+        place, in_order = 0, True
         for number, sealed in enumerate(seal.lines):
             line = self._waiting.pop(sealed.id, None)
             self._again.discard(sealed.id)
             if line is None:
                 if number >= dropped:
                     self._find(f"line {sealed.id} is missing", sealed.id)
-            elif line_hash(line) != sealed.hash:
+            elif line.hash != sealed.hash:
                 self._find(f"line {sealed.id} was changed", sealed.id)
-            elif sealed.id not in order:
+            elif line.place < place and in_order:
                 self._find(f"line {sealed.id} is out of order", sealed.id)
-                order = iter(())  # once is enough for this seal
+                in_order = False  # once is enough for this seal
+            else:
+                place = line.place
             self._lines += line is not None
         self._check_signature(seal)
         self._seals += 1
         self._last = seal
         self._recent[seal.number] = seal.head
-        self._recent.pop(seal.number - RECENT, None)
-        if seal.number in self._wanted or seal.number == self._state.number:
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+        if seal.number in self._wanted:
             self._heads[seal.number] = seal.head
+        if seal.number == self._state.number:
+            self._newest = {seal.number: seal.head}
 
     def _take_again(self, seal: Seal) -> None:
         """A seal that was there before, and its lines."""
         for sealed in seal.lines:
             line = self._waiting.pop(sealed.id, None)
             self._again.discard(sealed.id)
-            if line is not None and line_hash(line) != sealed.hash:
+            if line is not None and line.hash != sealed.hash:
                 self._find(f"line {sealed.id} was changed", sealed.id)
 
     def _check_place(self, seal: Seal) -> None:
@@ -253,6 +297,8 @@ class Verifier:
             )
 
     def _check_signature(self, seal: Seal) -> None:
+        if len(self._keys) >= MOST_KEYS and seal.key not in self._keys:
+            raise TooLarge(f"over {MOST_KEYS} keys have signed it", remedy=MADE)
         self._keys[seal.key] = None
         if seal.head != head_of(seal):
             self._find(f"seal {seal.number} was changed: its head is not that of its lines")
@@ -274,9 +320,3 @@ class Verifier:
     def _find(self, text: str, line: str = "") -> None:
         if len(self._findings) < MOST_FINDINGS:
             self._findings.append(Finding(text, line))
-
-
-def read_parts(lines: Iterable[bytes | str]) -> Iterator[Part]:
-    """An export's lines. Raises msgspec's errors for what is none."""
-    decoder = msgspec.json.Decoder(Part)
-    return (decoder.decode(line) for line in lines if line.strip())

@@ -4,9 +4,6 @@ It is told to the dispatcher the way a platform team would tell it, in documents
 take the same time for it as plans count on: what a link really does on a given day is not drawn.
 """
 
-import csv
-import gzip
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from federator.model.rules import Rule, planned
 from federator.planning.places.data import DataBook
 from federator.simulation.world import World
 from federator.wire import fields
-from federator.wire.faults import unreadable
+from federator.wire.named_files import read_table
 from federator_policies.documents import API_VERSION, compile_set, load
 
 NAME = "world"
@@ -106,23 +103,19 @@ def _names(world: World, given: Mapping[str, Any]) -> set[str]:
 
 def _table(path: Path, names: set[str]) -> list[dict[str, Any]]:
     """The rows of a table of links that are about these sites and regions; what is empty in it is not known."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise unreadable("the table of links", error, "$.links.table") from None
     rows = []
-    for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
-        if row.get("src") not in names or row.get("dst") not in names:
-            continue
-        price, speed = _first(row, PRICES), _first(row, SPEEDS)
-        if price is None:
-            continue
-        try:
-            found = {"from": row["src"], "to": row["dst"], "usd_per_gb": float(price)}
-            rows.append(found | ({"gbit_per_s": float(speed)} if speed else {}))
-        except ValueError as error:
-            raise Invalid(f"line {number} is not a link: {error}", field=path.name) from None
+    with read_table(path, "$.links.table") as table:
+        for number, row in table.rows:
+            if row.get("src") not in names or row.get("dst") not in names:
+                continue
+            price, speed = _first(row, PRICES), _first(row, SPEEDS)
+            if price is None:
+                continue
+            try:
+                found = {"from": row["src"], "to": row["dst"], "usd_per_gb": float(price)}
+                rows.append(found | ({"gbit_per_s": float(speed)} if speed else {}))
+            except ValueError as error:
+                raise Invalid(f"line {number} is not a link: {error}", field=path.name) from None
     return rows
 
 

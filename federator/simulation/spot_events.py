@@ -4,17 +4,16 @@ The group of such a trace always wanted more machines than it had. So where the 
 and a removal from so many machines is the chance of one in so many for each of ours. After its end a trace begins again.
 """
 
-import csv
-import gzip
-import io
 import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, TooLarge
 from federator.wire.faults import unreadable
+from federator.wire.named_files import read_table
 
 FIELD = "events.file"
 COLUMNS = frozenset({"trace", "t_s", "event", "instances_after"})
@@ -22,6 +21,12 @@ COUNTED = frozenset({"trace", "t_s", "instances"})
 """Columns of a trace that says how many machines there were, from when on."""
 MOST_ROUNDS = 200
 """So often a trace is gone through for one machine before it is said to live for ever."""
+
+LONGEST_S = 1e10
+MOST_MACHINES = 100_000
+"""At one time,"""
+MOST_EVENTS = 1_000_000
+"""and in a whole trace."""
 
 
 class SpotEvent(msgspec.Struct, frozen=True):
@@ -70,17 +75,18 @@ class SpotHistory(msgspec.Struct, frozen=True, kw_only=True):
 def read_history(path: Path, trace: str, start_s: float = 0.0) -> SpotHistory:
     """One trace of a table with the columns `trace`, `t_s`, `event` (add, remove) and `instances_after`; or `trace`, `t_s` and `instances`. Raises `Invalid`."""
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-        rows = csv.DictReader(io.StringIO(text))
-        columns = frozenset(rows.fieldnames or ())
-        if not (columns >= COLUMNS or columns >= COUNTED):
-            raise Invalid(f"{path.name} has not the columns {', '.join(sorted(COLUMNS))}", field=FIELD)
-        listed = list(rows)
+        with read_table(path, FIELD) as table:
+            columns = frozenset(table.columns)
+            if not (columns >= COLUMNS or columns >= COUNTED):
+                raise Invalid(f"{path.name} has not the columns {', '.join(sorted(COLUMNS))}", field=FIELD)
+            listed = [row for _, row in table.rows]
         chosen = [row for row in listed if row["trace"] == trace]
-        events = tuple(map(_event, chosen) if columns >= COLUMNS else _changes(chosen))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        found = map(_event, chosen) if columns >= COLUMNS else _changes(chosen)
+        events = tuple(islice(found, MOST_EVENTS + 1))
+    except ValueError as error:
         raise unreadable(path.name, error, FIELD) from None
+    if len(events) > MOST_EVENTS:
+        raise TooLarge(f"in {path.name} over {MOST_EVENTS} machines are given and taken", field=FIELD)
     if not any(event.taken_of for event in events):
         known = sorted({row["trace"] for row in listed})
         raise Invalid(
@@ -94,14 +100,28 @@ def read_history(path: Path, trace: str, start_s: float = 0.0) -> SpotHistory:
 def _event(row: dict[str, str]) -> SpotEvent:
     if row["event"] not in ("add", "remove"):
         raise ValueError(f"an event is {row['event']!r}, and neither add nor remove")
-    return SpotEvent(float(row["t_s"]), int(row["instances_after"]) + 1 if row["event"] == "remove" else 0)
+    return SpotEvent(_at(row), _count(row["instances_after"]) + 1 if row["event"] == "remove" else 0)
 
 
 def _changes(rows: list[dict[str, str]]) -> Iterator[SpotEvent]:
     """From counts: of so many that are gone at once, one after another was taken of what was left."""
     before = 0
-    for row in sorted(rows, key=lambda row: float(row["t_s"])):
-        at_s, now = float(row["t_s"]), int(row["instances"])
+    for row in sorted(rows, key=_at):
+        at_s, now = _at(row), _count(row["instances"])
         yield from (SpotEvent(at_s, taken_of) for taken_of in range(before, now, -1))
         yield from (SpotEvent(at_s, 0) for _ in range(now > before))
         before = now
+
+
+def _at(row: dict[str, str]) -> float:
+    at_s = float(row["t_s"])
+    if not 0.0 <= at_s <= LONGEST_S:
+        raise ValueError(f"t_s is {row['t_s']}, and not between 0 and {LONGEST_S:g}")
+    return at_s
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= MOST_MACHINES:
+        raise ValueError(f"{count} machines are not between 0 and {MOST_MACHINES}")
+    return count

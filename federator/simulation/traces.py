@@ -4,11 +4,7 @@ Files of these kinds are read: the plain table of this project (`docs/howto/simu
 clusters, Chronus' mixes of Philly, and Alibaba's GPU pods of 2023.
 """
 
-import csv
-import gzip
-import io
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,10 @@ from federator.kernel.quantities import parse_size_bytes
 from federator.model.datasets import BYTES_PER_GB
 from federator.model.jobs import Input
 from federator.simulation.work import TraceForm, TraceJob
-from federator.wire.faults import unreadable
+from federator.wire.accelerators import MAX_GPUS_PER_NODE
+from federator.wire.forms import MAX_NODES
 from federator.wire.inputs import read_uri
+from federator.wire.named_files import read_table
 
 Row = Mapping[str, str]
 PLAIN = frozenset({"name", "submit_s", "run_s"})
@@ -29,20 +27,17 @@ PLAIN_COLUMNS = (
     "saves_s", "must",
 )  # fmt: skip
 GPUS_PER_NODE = 8
+LONGEST_S = 1e10
+"""No time of a trace is longer, as the epoch or a run in it: what is more is a mistake, as is what is no number."""
 BANDS = {"0": 30, "1": 50, "2": 70}
 """Priorities of the three bands of the synthetic family."""
 
 
 def read_trace(path: Path, *, gpus_per_node: int = GPUS_PER_NODE) -> list[TraceJob]:
     """All jobs of a trace in the order of submission. Formats that count GPUs only get nodes of so many. Raises `Invalid`, naming the line."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-        reader = csv.DictReader(io.StringIO(text))
-        read = _reader(path, frozenset(reader.fieldnames or ()))
-        jobs = list(_rows(reader, read, path, gpus_per_node))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
-        raise unreadable(path, error, "--trace") from None
+    with read_table(path, "--trace") as table:
+        read = _reader(path, frozenset(table.columns))
+        jobs = list(_rows(table.rows, read, path, gpus_per_node))
     if not jobs:
         raise Invalid(f"{path.name} has no jobs", field="--trace")
     return sorted(jobs, key=lambda job: (job.submit_s, job.name))
@@ -51,21 +46,23 @@ def read_trace(path: Path, *, gpus_per_node: int = GPUS_PER_NODE) -> list[TraceJ
 Reader = Callable[[Row, int], TraceJob | None]
 
 
-def _rows(rows: "csv.DictReader[str]", read: Reader, path: Path, gpus_per_node: int) -> Iterator[TraceJob]:
+def _rows(
+    rows: Iterable[tuple[int, Row]], read: Reader, path: Path, gpus_per_node: int
+) -> Iterator[TraceJob]:
     names: set[str] = set()
-    for row in rows:
+    for line, row in rows:
         try:
             job = read(row, gpus_per_node)
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise Invalid(
-                f"line {rows.line_num} is not a job: {in_words(error)}",
+                f"line {line} is not a job: {in_words(error)}",
                 field=path.name,
                 remedy="see the columns in docs/howto/simulate.md",
             ) from None
         if job is None:
             continue
         if job.name in names:
-            raise Invalid(f"line {rows.line_num} repeats the name {job.name!r}", field=path.name)
+            raise Invalid(f"line {line} repeats the name {job.name!r}", field=path.name)
         names.add(job.name)
         yield job
 
@@ -287,4 +284,9 @@ def _sensible(job: TraceJob) -> TraceJob:
         raise ValueError("a form has no nodes, or does nothing")
     if not job.name or job.submit_s < 0 or job.run_s <= 0 or job.nodes < 1 or job.gpus < 0:
         raise ValueError("a name is empty, or a number is negative")
+    if not (job.submit_s <= LONGEST_S and job.run_s <= LONGEST_S):
+        raise ValueError(f"submit_s and run_s are numbers of up to {LONGEST_S:g}")
+    for nodes, gpus in ((job.nodes, job.gpus), *((form.nodes, form.gpus) for form in job.forms)):
+        if nodes > MAX_NODES or gpus > MAX_GPUS_PER_NODE:
+            raise ValueError(f"a job has at most {MAX_NODES} nodes with {MAX_GPUS_PER_NODE} GPUs each")
     return job

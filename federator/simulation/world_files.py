@@ -24,6 +24,7 @@ from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
 from federator.wire.faults import told_in, unreadable, with_line
+from federator.wire.named_files import read_text
 from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
 
@@ -39,12 +40,16 @@ GPU_MEMORY_MIB = {
 CPUS_PER_GPU = 12
 MEMORY_MIB_PER_GPU = 131_072
 MOST_MEMORY_MIB = 2**30
+MOST_NODES = 100_000
+"""Of one pool,"""
+MOST_GPUS = 1024
+"""and of one node."""
 
 
 def load_world(path: Path, policies: Path | None = None) -> World:
     """Read a world file. `policies`: a folder or file used in place of the world's own. Raises `Invalid`, naming the field."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error, "--world") from None
     if path.suffix == ".csv":
@@ -63,7 +68,7 @@ def read_policies(path: Path) -> str:
     if not files:
         raise Invalid(f"there is no .yaml file in {path}", field="--policies")
     try:
-        return "\n---\n".join(file.read_text(encoding="utf-8") for file in files)
+        return "\n---\n".join(read_text(file) for file in files)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error, "--policies") from None
 
@@ -154,8 +159,8 @@ def _pool(value: object, path: str, number: int) -> HostPool:
     return host_pool(
         fields.name(given.get("name", f"pool-{number}" if number else "main"), f"{path}.name"),
         model,
-        fields.whole(given.get("nodes", 1), f"{path}.nodes", low=1, high=100_000),
-        fields.whole(given.get("gpus_per_node", 0), f"{path}.gpus_per_node", low=0, high=1024),
+        fields.whole(given.get("nodes", 1), f"{path}.nodes", low=1, high=MOST_NODES),
+        fields.whole(given.get("gpus_per_node", 0), f"{path}.gpus_per_node", low=0, high=MOST_GPUS),
         cpus=fields.whole(given["cpus_per_node"], f"{path}.cpus_per_node", low=1, high=4096)
         if "cpus_per_node" in given
         else None,
@@ -198,7 +203,7 @@ def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer,
         "gpu",
         _word(given, "model", path, ""),
         1,
-        fields.whole(given.get("gpus", 8), f"{path}.gpus", low=1, high=1024),
+        fields.whole(given.get("gpus", 8), f"{path}.gpus", low=1, high=MOST_GPUS),
     )
     provider = fields.name(given.get("provider", "cloud"), f"{path}.provider")
     market = Market(fields.one_of(given.get("market", "on-demand"), f"{path}.market", ("on-demand", "spot")))
@@ -280,8 +285,8 @@ def from_table(text: str, name: str) -> World:
             prices.setdefault(_site_of(row), set()).add(row.get("usd_per_gpu_h") or "")
     for number, row in enumerate(rows, 2):
         try:
-            site, model, gpus = _site_of(row), row.get("gpu_model") or "A100", int(row["gpus_per_node"])
-            nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
+            site, model = _site_of(row), row.get("gpu_model") or "A100"
+            nodes, gpus = _size_of(row)
             if row.get("burst") == "1":
                 offers += _rented_row(row, site, model, gpus, nodes)
                 parts.setdefault(site, []).append(offers[-1][1])
@@ -308,6 +313,15 @@ def from_table(text: str, name: str) -> World:
     world = _world(Path(name).stem, sites, offers)
     regional = any(site.region for site in sites)
     return msgspec.structs.replace(world, data=data_of_table(parts)) if regional else world
+
+
+def _size_of(row: Mapping[str, str]) -> tuple[int, int]:
+    """Nodes, and GPUs of each. Raises `KeyError`, `ValueError`."""
+    gpus = int(row["gpus_per_node"])
+    nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
+    if nodes > MOST_NODES or gpus > MOST_GPUS:
+        raise ValueError(f"it has over {MOST_NODES} nodes, or {MOST_GPUS} GPUs in one")
+    return nodes, gpus
 
 
 def _site_of(row: Mapping[str, str]) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 
 from federator.kernel.errors import Unavailable
-from federator.model.ledger import read_parts
+from federator.model.ledger import Part
 from tests.testbeds.dispatchers import READY_S, TERM_S, Dispatchers
 from tests.testbeds.etcd import EtcdCluster
 
@@ -174,7 +175,13 @@ async def _is(world: Dispatchers, job: str, status: str) -> bool:
 def _keys_in(export: Path) -> int:
     """Of how many dispatchers it has seals."""
     whole = [line for line in export.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    return len({part.seal.key for part in read_parts(whole) if part.seal is not None})
+    return len(
+        {
+            part.seal.key
+            for part in msgspec.json.Decoder(Part).decode_lines(b"".join(whole))
+            if part.seal is not None
+        }
+    )
 
 
 async def _stands_by(world: Dispatchers, name: str, leader: str = "") -> bool:

@@ -1,8 +1,6 @@
 """Jobs of a real trace, as real processes on as many sites as it has clusters, at their own times."""
 
 import asyncio
-import csv
-import gzip
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +23,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.wire.http import JobRow, Overview
+from federator.wire.named_files import read_table
 
 TRACE_COLUMNS = ("cluster", "job", "submit_s", "duration_s", "num_gpu")
 SITE_COLUMNS = ("cluster", "sim_gpus", "gpus_per_node")
@@ -34,6 +33,8 @@ DEADLINE_FACTOR = 3.0
 MODEL = "A100"
 LONG_S = 300.0
 """A run that is expected to take longer says so before it starts."""
+MOST = 1e10
+"""No number of a trace is higher."""
 GRACE_S = 120.0
 """Real seconds beyond the expected end after which something is wrong."""
 
@@ -111,7 +112,7 @@ def read_trace(path: Path, sites: Path | None, count: int, speedup: float) -> Tr
     if not jobs:
         raise Invalid(f"{path} has no jobs", field="--trace")
     sites = sites or path.parent / DEFAULT_SITES
-    clusters = tuple(_cluster(row, where) for where, row in _rows(sites, SITE_COLUMNS))
+    clusters = tuple(_cluster(row, where) for where, row in _rows(sites, SITE_COLUMNS, "--sites"))
     if not clusters:
         raise Invalid(f"{sites} has no clusters", field="--sites")
     return TracePlan(tuple(jobs), clusters, speedup)
@@ -283,25 +284,17 @@ def _site(cluster: Cluster) -> Document:
     }
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(
+    path: Path, columns: tuple[str, ...], option: str = "--trace"
+) -> Iterator[tuple[str, dict[str, str]]]:
     """Each row with where it is. Raises `Invalid` for a file that cannot be read or has not these columns."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                has = ", ".join(reader.fieldnames or ()) or "nothing"
-                raise Invalid(f"the column {missing[0]!r} is missing; there is {has}", field=str(path))
-            for row in reader:
-                yield f"{path}, line {reader.line_num}", row
-    except gzip.BadGzipFile:
-        raise Invalid("is not gzip, although its name ends in .gz", field=str(path)) from None
-    except (EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise Invalid(f"is damaged: {error}", field=str(path)) from None
-    except OSError as error:
-        remedy = "name one with --sites" if columns == SITE_COLUMNS else "check the path"
-        raise Invalid(f"cannot be read: {error.strerror}", field=str(path), remedy=remedy) from None
+    with read_table(path, option) as table:
+        missing = [column for column in columns if column not in table.columns]
+        if missing:
+            has = ", ".join(table.columns) or "nothing"
+            raise Invalid(f"the column {missing[0]!r} is missing; there is {has}", field=str(path))
+        for line, row in table.rows:
+            yield f"{path}, line {line}", row
 
 
 def _job(row: Mapping[str, str], where: str) -> TraceJob:
@@ -327,8 +320,10 @@ def _number(row: Mapping[str, str], column: str, where: str, *, low: float) -> f
         value = float(row[column])
     except (TypeError, ValueError):
         value = float("nan")
-    if not value >= low:
+    if not low <= value <= MOST:
         raise Invalid(
-            f"{column} is {row[column]!r}", field=where, remedy=f"a number from {low:g} on is expected"
+            f"{column} is {row[column]!r}",
+            field=where,
+            remedy=f"a number from {low:g} to {MOST:g} is expected",
         )
     return value

@@ -33,6 +33,7 @@ from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool, load_world
 from federator.wire.faults import unreadable
+from federator.wire.named_files import read_text
 
 INTERACTIVE = "interactive"
 VALUE_FACTOR = 3.0
@@ -361,6 +362,6 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path.name, error, "--data") from None

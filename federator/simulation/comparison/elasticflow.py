@@ -4,9 +4,6 @@ Half of the deadlines are shorter than the run at the GPUs that were asked for, 
 even. The trace's run times are its iterations by the same curves, at the asked GPUs, to the second.
 """
 
-import csv
-import gzip
-import io
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,7 +15,7 @@ from federator.simulation.traces import GPUS_PER_NODE, nodes_of
 from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool
-from federator.wire.faults import unreadable
+from federator.wire.named_files import read_table
 
 TRACE = "itp10_jobs_month1.csv.gz"
 CURVES = "elasticflow_throughput.csv"
@@ -88,9 +85,5 @@ def _asked(data: Path) -> dict[str, tuple[str, str]]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        held = path.read_bytes()
-        text = (gzip.decompress(held) if path.suffix == ".gz" else held).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise unreadable(path.name, error, "--data") from None
-    return list(csv.DictReader(io.StringIO(text)))
+    with read_table(path, "--data") as table:
+        return [row for _, row in table.rows]

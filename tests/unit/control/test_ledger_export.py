@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from federator.control.record.signing import HEAD_FILE, Signer, is_signed
@@ -11,7 +12,7 @@ from federator.control.showing.alerts import Alerts
 from federator.control.upkeep.ledger_export import PATIENCE_S, LedgerExport
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert, AlertKind
-from federator.model.ledger import Head, Verified, Verifier, read_parts
+from federator.model.ledger import Head, Part, Verified, Verifier
 from federator.settings import AlertSettings
 from federator.telemetry import METRICS
 from tests.support.dispatch import World, make_world
@@ -62,7 +63,7 @@ def export_of(world: World, shelf: Shelf) -> LedgerExport:
 
 def verified(lines: Sequence[bytes], **options: Any) -> Verified:
     verifier = Verifier(is_signed, **options)
-    for part in read_parts(lines):
+    for part in msgspec.json.Decoder(Part).decode_lines(b"\n".join(lines)):
         verifier.take(part)
     return verifier.end()
 
