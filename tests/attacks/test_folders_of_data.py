@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from federator.kernel.errors import Damaged, Invalid, NotFound, TooLarge
+from federator.kernel.errors import Damaged, FederatorError, Forbidden, Invalid, NotFound, TooLarge
 from federator_agent import clearing
 from federator_agent.data import sources
+from federator_agent.data.allowed import Allowed, DataRules
 from federator_agent.data.checkpoints import Kept, Pointer
 from federator_agent.data.files import FileSource
 from federator_agent.data.inputs import Inputs
@@ -109,3 +110,117 @@ async def test_many_files_of_an_input_make_few_tasks(tmp_path: Path, monkeypatch
     await Inputs(tmp_path / "inputs", kinds, None).bring("s3://b/many", set, lambda _: None)
     assert got == 100
     assert most <= 10
+
+
+# ------------------------------------------------------------------------------------------- the folder of a job
+
+
+EPOCH = Pointer(epoch=1, number=1, archive="000001-000001-0.tar.gz", size_bytes=1, sha256="")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where checkpoints are kept, with something beside it that is none of the job's."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "others").mkdir()
+    for name in ("latest-000001-0.json", "000001-000001-0.tar.gz", "000001-000002-0.tar.gz"):
+        (tmp_path / "others" / name).write_text("of others")
+    (tmp_path / "archive.tar.gz").write_text("mine")
+    return tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def untouched(place: Path) -> bool:
+    return names(place / "others") == [
+        "000001-000001-0.tar.gz", "000001-000002-0.tar.gz", "latest-000001-0.json",
+    ] and {file.read_text() for file in (place / "others").iterdir()} == {"of others"}  # fmt: skip
+
+
+async def every_use(kept: Kept, place: Path) -> None:
+    """Whatever an agent does with a job's checkpoints is refused."""
+    for use in (
+        kept.pointers,
+        lambda: kept.push(place / "archive.tar.gz", 9, 1),
+        lambda: FileSource().read(kept.at("latest-000001-0.json")),
+        lambda: FileSource().remove(kept.at("latest-000001-0.json")),
+    ):
+        with pytest.raises(Forbidden, match="is a link"):
+            await use()
+    with pytest.raises(FederatorError):
+        await kept.fetch(EPOCH, place / "copy")
+    assert not (place / "copy").exists()
+
+
+@pytest.mark.parametrize("target", ["others", "nowhere", "kept"])
+async def test_a_link_in_the_place_of_a_jobs_checkpoints_is_not_followed(place: Path, target: str) -> None:
+    """Whoever may write there knows the job's id while it waits. The agent, maybe root, wrote and removed files where the link led."""
+    (place / "kept" / "j-1").symlink_to(place / target)
+    await every_use(Kept(Sources(), f"file://{place}/kept", "j-1", 0), place)
+    assert untouched(place)
+    assert names(place) == ["archive.tar.gz", "kept", "others"]
+    assert names(place / "kept") == ["j-1"]
+
+
+async def test_a_link_in_the_place_of_an_archive_is_replaced_and_not_written_through(place: Path) -> None:
+    """A link to a folder had the new file put into that folder."""
+    kept = Kept(Sources(), f"file://{place}/kept", "j-1", 0)
+    (place / "kept" / "j-1").mkdir()
+    (place / "kept" / "j-1" / "000002-000001-0.tar.gz").symlink_to(place / "others")
+    (place / "kept" / "j-1" / "latest-000002-0.json").symlink_to(place / "others" / "latest-000001-0.json")
+    await kept.push(place / "archive.tar.gz", 2, 1)
+    assert untouched(place)
+    (pointer,) = await kept.pointers()
+    await kept.fetch(pointer, place / "copy")
+    assert (place / "copy").read_text() == "mine"
+    assert not any(file.is_symlink() for file in (place / "kept" / "j-1").iterdir())
+
+
+def ruled(place: Path, *addresses: str) -> Sources:
+    allowed = tuple(Allowed(address) for address in addresses)
+    return Sources(DataRules(allowed, (place / "state",), apart=True).check_folder)
+
+
+async def test_a_folder_that_became_a_link_after_the_job_was_checked_is_refused(place: Path) -> None:
+    """The address is checked before a job starts; hours later it may lead elsewhere."""
+    (place / "kept" / "ada").mkdir()
+    sources = ruled(place, f"file://{place}/kept")
+    kept = Kept(sources, f"file://{place}/kept/ada", "j-1", 0)
+    await kept.push(place / "archive.tar.gz", 1, 1)
+    (place / "kept" / "ada").rename(place / "kept" / "bob")
+    (place / "kept" / "ada").symlink_to(place / "others")
+    with pytest.raises(Forbidden, match=r"leads to .*others"):
+        await kept.push(place / "archive.tar.gz", 1, 2)
+    with pytest.raises(Forbidden, match=r"leads to .*others"):
+        await kept.pointers()
+    below = Kept(sources, f"file://{place}/kept/ada/deep/er", "j-1", 0)
+    with pytest.raises(Forbidden, match=r"leads to .*others"):
+        await below.push(place / "archive.tar.gz", 1, 2)
+    assert untouched(place)
+    (place / "kept" / "ada").unlink()
+    (place / "kept" / "ada").symlink_to("bob")
+    assert len(await kept.pointers()) == 1, "a link that stays inside is the site's business"
+
+
+async def test_no_link_leads_into_the_folder_of_the_agent(place: Path) -> None:
+    (place / "state").mkdir()
+    (place / "kept" / "ada").symlink_to(place / "state")
+    sources = Sources(DataRules(None, (place / "state",)).check_folder)
+    kept = Kept(sources, f"file://{place}/kept/ada", "j-1", 0)
+    with pytest.raises(Forbidden, match=r"leads to .*state"):
+        await kept.push(place / "archive.tar.gz", 1, 1)
+    assert names(place / "state") == []
+
+
+async def test_folders_that_lack_are_made_and_through_no_link(place: Path) -> None:
+    kept = Kept(ruled(place, f"file://{place}/kept"), f"file://{place}/kept/a/b", "j-1", 0)
+    assert await kept.pointers() == []
+    assert names(place / "kept") == [], "nothing is made by looking"
+    await kept.push(place / "archive.tar.gz", 1, 1)
+    assert (place / "kept/a/b/j-1/latest-000001-0.json").is_file()
+    (place / "kept" / "c").symlink_to(place / "others" / "new")
+    with pytest.raises(FederatorError):
+        await Kept(Sources(), f"file://{place}/kept/c", "j-1", 0).push(place / "archive.tar.gz", 1, 1)
+    assert untouched(place)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Forbidden, Invalid
 from federator.model.jobs import JobSpec
 from federator.model.whose import Whose, is_among
 from federator.wire import fields
@@ -73,14 +73,33 @@ class DataRules(NamedTuple):
                 f"this site saves nothing to {saved}: its data_addresses name no files for checkpoints"
             )
 
+    def check_folder(self, named: Path, real: Path) -> None:
+        """Whenever a checkpoint is read or written there: what led inside when the job was checked may lead elsewhere now. Raises `Forbidden`."""
+        tops = [
+            unquote(parts.path)
+            for parts in (urlsplit(each.address) for each in self.allowed or ())
+            if parts.scheme == "file" and _within(str(named), unquote(parts.path))
+        ]
+        inside = any(_within(str(real), os.path.realpath(top)) for top in tops)
+        if any(_near(str(real), own) for own in self.own) or (self.allowed is not None and not inside):
+            raise Forbidden(
+                f"{named} leads to {real}, where this site keeps no checkpoints of jobs",
+                remedy="remove the link, or name the folder in data_addresses",
+            )
+
 
 def _overlaps(uri: str, own: Path) -> bool:
     """Whether a file's address is in that folder, or above it: who reads a folder reads what lies in it."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return False
-    path, folder = os.path.realpath(unquote(parts.path)), os.path.realpath(own)
-    return _within(path, folder) or _within(folder, path)
+    return _near(os.path.realpath(unquote(parts.path)), own)
+
+
+def _near(real: str, own: Path) -> bool:
+    """Whether a folder is that one, in it, or above it."""
+    folder = os.path.realpath(own)
+    return _within(real, folder) or _within(folder, real)
 
 
 def addresses_of(allowed: Sequence[Allowed] | None, whose: Whose) -> tuple[str, ...] | None:

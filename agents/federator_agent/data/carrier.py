@@ -93,8 +93,8 @@ class Carrier:
         apart: bool = False,
     ) -> None:
         """`apart`: jobs have other rights than the agent has."""
-        self._sources, self._networks = Sources(), networks
         self._rules = DataRules(allowed, (state_dir,), apart)
+        self._sources, self._networks = Sources(self._rules.check_folder), networks
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         (state_dir / "saved").mkdir(exist_ok=True)

@@ -18,6 +18,8 @@ from federator.kernel.errors import Invalid, NotSupported, TooLarge
 
 Moved = Callable[[int], None]
 """Is told of bytes as they arrive."""
+FolderCheck = Callable[[Path, Path], None]
+"""Refuses a folder that is named where it really lies, by what it raises."""
 READ_BYTES = 2**20
 """Most that `read` takes: it is for small files, such as the notes of a checkpoint."""
 MOST_ITEMS = 2_000_000
@@ -101,8 +103,10 @@ def scheme_of(uri: str) -> str:
 class Sources:
     """The sources of one agent, each made when it is first asked for: an agent that moves nothing imports nothing for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: FolderCheck = lambda _named, _real: None) -> None:
+        """`check`: of the site's own files, what may be named."""
         self._known: dict[str, Source] = {}
+        self._check = check
 
     def of(self, uri: str, web: WebRules = ANY_PUBLIC) -> Source:
         """The source of an address, by those rules if it is a web server's. Raises `Invalid` for a kind that this agent does not know, `NotSupported` for one that is not installed."""
@@ -118,7 +122,7 @@ class Sources:
                 if scheme in _WEB:
                     made: Source = door(web)  # it holds nothing, and its rules are the job's
                     return made
-                self._known[scheme] = door()
+                self._known[scheme] = door(self._check) if scheme == "file" else door()
             except ModuleNotFoundError as error:
                 remedy = "install federator[agent,aws] there"
                 raise NotSupported(
