@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from federator.api.exchange import Call, read_query, refuse_coding
+from federator.api.exchange import Call, read_query, refuse_coding, refuse_repeated
 from federator.api.feeds import Feeds
 from federator.api.listening import connection_of
 from federator.api.scopes import scope_of
@@ -25,6 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     """Check everything that can be checked before the handler runs. Raises the named refusal."""
+    refuse_repeated(request)
     call = Call(core, feeds, request)
     if route.gate is not Gate.OPEN and not core.serving:
         core.reign.require()

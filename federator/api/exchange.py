@@ -23,12 +23,23 @@ from federator.model.jobs import Job
 from federator.model.rights import Relation
 from federator.ports import Draft
 from federator.wire.jsontext import decode_json
+from federator.wire.link import SITE_HEADER
 from federator.wire.records import decode
 
 T = TypeVar("T")
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 NDJSON = "application/x-ndjson"
+SINGLE_HEADERS = (
+    "Authorization",
+    "Host",
+    "Content-Type",
+    "Content-Length",
+    "Content-Encoding",
+    "Idempotency-Key",
+    "Last-Event-ID",
+    SITE_HEADER,
+)
 GZIP_MAGIC = b"\x1f\x8b"
 MIB = 2**20
 READ_BYTES = 2**18
@@ -211,6 +222,13 @@ def require_type(request: web.Request, *allowed: str) -> str:
             f"the body is {request.content_type}", field="Content-Type", remedy=f"send {' or '.join(allowed)}"
         )
     return request.content_type
+
+
+def refuse_repeated(request: web.Request) -> None:
+    """Raise `Invalid` for a header that is there twice and must not be: of two readers one may go by the first, and one by the last."""
+    for name in SINGLE_HEADERS:
+        if len(request.headers.getall(name, ())) > 1:
+            raise Invalid("the header is given more than once", field=name, remedy="send it once")
 
 
 def refuse_coding(request: web.Request) -> None:

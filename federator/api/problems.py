@@ -125,7 +125,9 @@ def note_refusal(request: web.Request, by: str) -> None:
     connection = connection_of(request)
     if connection is not None:
         connections = connection.connections
-        address = connections.origin(connection.address, request.headers.get("X-Forwarded-For", ""))
+        address = connections.origin(
+            connection.address, ",".join(request.headers.getall("X-Forwarded-For", ()))
+        )
         connections.refused.note(address, connections.now())
 
 
