@@ -98,14 +98,15 @@ async def replay(call: Call) -> ReplayResult:
 
 
 async def ledger(call: Call) -> list[LedgerEntry]:
-    """Who did what, what was used, and what it cost; oldest first. A site-admin sees what is of his site."""
+    """Who did what, what was used, and what it cost; oldest first. A site-admin sees what is of their sites."""
     query = call.query(LedgerQuery)
-    site = query.site
+    sites: tuple[str, ...] = (query.site,) if query.site else ()
     if call.caller.role is Role.SITE_ADMIN:
-        site = site or call.caller.site or ""
-        call.core.sites.allow(call.caller, site)
+        sites = sites or call.caller.sites or ("",)
+        for site in sites:
+            call.core.sites.allow(call.caller, site)
     return await call.core.views.ledger(
-        after=query.after, limit=query.limit, job=query.job, site=site, since=query.since
+        after=query.after, limit=query.limit, job=query.job, sites=sites, since=query.since
     )
 
 

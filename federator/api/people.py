@@ -35,7 +35,8 @@ async def whoami(call: Call) -> WhoAmI:
     return WhoAmI(
         name=caller.name,
         role=caller.role,
-        site=caller.site or "",
+        site=next(iter(caller.sites), ""),
+        sites=caller.sites,
         default_queue=caller.default_queue,
         groups=caller.groups,
         scopes=caller.scopes,

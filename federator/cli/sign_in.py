@@ -122,7 +122,7 @@ def whoami(*, output: Output = "table", connection: Connection = HERE) -> None:
         return
     facts = {
         "name": who.name,
-        "role": who.role + (f" of {who.site}" if who.site else ""),
+        "role": who.role + (f" of {', '.join(who.sites or (who.site,))}" if who.site else ""),
         "queue": who.default_queue,
         "groups": ", ".join(who.groups),
         "teams": ", ".join(who.teams),

@@ -103,7 +103,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     name: str
     role: Role
-    site: str | None = None
+    sites: tuple[str, ...] = ()
+    """Of a site-admin: those that are administered."""
     default_queue: str = "default"
     groups: tuple[str, ...] = ()
     """The groups that the sign-in names; none for a token of ours."""

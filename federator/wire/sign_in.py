@@ -28,7 +28,9 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     """The owner of what is submitted with it."""
     role: str
     site: str = ""
-    """Of a site-admin: the site."""
+    """Of a site-admin: the site, the first one where there are several."""
+    sites: tuple[str, ...] = ()
+    """Of a site-admin: all sites. A dispatcher of an earlier version says only the one."""
     default_queue: str = ""
     groups: tuple[str, ...] = ()
     """As the sign-in names them."""

@@ -262,6 +262,27 @@ async def test_who_is_known_and_has_no_role_is_told_so(rig: Rig, issuer: Issuer)
     assert (answer.status, answer.problem["detail"]) == (403, "no group of ada has a role here")
 
 
+async def test_who_administers_two_sites_by_their_groups_administers_these_and_no_third(
+    rig: Rig, issuer: Issuer
+) -> None:
+    """Only the site that the settings name first counted, so its neighbour's admins shared their tokens."""
+    roles = {"*": "user", "basel": "site-admin:basel", "north": "site-admin:north", "far": "site-admin:far"}
+    door = await door_for(rig, issuer, roles=roles)
+    both = door.good(groups=["north", "basel"])
+    who = (await door.show(both)).json()
+    assert (who["role"], who["site"], who["sites"]) == ("site-admin", "basel", ["basel", "north"])
+    for site, status in (("basel", 201), ("north", 201), ("far", 403)):
+        asked = await door.show(both, "/v1/tokens", "POST", json={"site": site, "kind": "onprem"})
+        assert asked.status == status, (site, asked.data)
+    for site, status in (("basel", 200), ("north", 200), ("far", 403)):
+        assert (await door.show(both, f"/v1/ledger?site={site}")).status == status
+    told = (await door.show(both, "/v1/ledger")).json()
+    assert {entry["site"] for entry in told} <= {"basel", "north"}
+    one = door.good(groups=["basel"])
+    assert (await door.show(one)).json()["sites"] == ["basel"]
+    assert (await door.show(one, "/v1/ledger?site=north")).status == 403
+
+
 async def test_a_role_of_the_provider_is_held_like_one_of_a_token(door: Door) -> None:
     answer = await door.show(door.good(), "/v1/tokens")
     assert (answer.status, answer.problem["code"]) == (403, "forbidden")

@@ -74,7 +74,8 @@ def test_claims_give_no_more_than_the_settings_say(
     assert caller.name.startswith("service-") != person
     assert set(caller.groups) <= (_listed(claims) - {"*"}) | ({caller.name} if not person else set())
     open_to = {read_role(role) for group, role in settings.roles.items() if group in ("*", *caller.groups)}
-    assert (caller.role, caller.site) in open_to
+    assert caller.role in {role for role, _ in open_to}
+    assert set(caller.sites) == {site for role, site in open_to if role is caller.role and site}
     assert all(HIGHEST_FIRST.index(caller.role) <= HIGHEST_FIRST.index(role) for role, _ in open_to)
     assert not settings.required_groups or set(settings.required_groups) & set(caller.groups)
 

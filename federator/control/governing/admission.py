@@ -55,7 +55,7 @@ class Admission(Tokens):
                 field="$.role",
                 remedy="give a role for a person's token, or a site and its kind for an agent's",
             )
-        if not (caller.role is Role.SITE_ADMIN and caller.site == request.site):
+        if not (caller.role is Role.SITE_ADMIN and request.site in caller.sites):
             caller.require(Role.ADMIN)
         lifetime_s = JOIN_EXPIRES_S if expires_s is None else expires_s
         secret = await self.make_join_token(

@@ -81,7 +81,7 @@ class Authority:
             Relation.TEAM_MATE: under is not None and _is_in(under, caller),
             Relation.TEAM_ADMIN: under is not None and caller.name in under.admins,
             Relation.QUEUE_ADMIN: self.administers(caller, queue),
-            Relation.SITE_ADMIN: bool(site) and caller.role is Role.SITE_ADMIN and caller.site == site,
+            Relation.SITE_ADMIN: bool(site) and caller.role is Role.SITE_ADMIN and site in caller.sites,
             Relation.PLATFORM: caller.role in OVERSEERS,
         }
         return frozenset(relation for relation, so in stands.items() if so)

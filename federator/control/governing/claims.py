@@ -28,11 +28,11 @@ def caller_of(claims: Claims, settings: OidcSettings, now: float) -> Caller:
     else:
         name = _name(settings.service_prefix, claims, settings.service_claim)
         groups = groups or (name,)
-    role, site = _role(name, groups, settings)
+    role, sites = _role(name, groups, settings)
     return Caller(
         name,
         role,
-        site,
+        sites,
         settings.default_queue,
         groups=groups,
         expires_at=expires_at,
@@ -109,8 +109,8 @@ def _groups(claims: Claims, claim: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in listed if isinstance(each, str) and each != EVERYBODY))
 
 
-def _role(name: str, groups: tuple[str, ...], settings: OidcSettings) -> tuple[Role, str | None]:
-    """The highest role of the groups; of two sites, that which the settings name first."""
+def _role(name: str, groups: tuple[str, ...], settings: OidcSettings) -> tuple[Role, tuple[str, ...]]:
+    """The highest role of the groups; of a site's admin with all sites that the groups give."""
     if settings.required_groups and not set(groups) & set(settings.required_groups):
         raise Forbidden(
             f"{name} is in none of the groups that are let in here",
@@ -121,4 +121,5 @@ def _role(name: str, groups: tuple[str, ...], settings: OidcSettings) -> tuple[R
         raise Forbidden(
             f"no group of {name} has a role here", remedy="ask an administrator of your sign-in provider"
         )
-    return min(of_groups, key=lambda found: HIGHEST_FIRST.index(found[0]))
+    highest = min((role for role, _ in of_groups), key=HIGHEST_FIRST.index)
+    return highest, tuple(dict.fromkeys(site for role, site in of_groups if role is highest and site))

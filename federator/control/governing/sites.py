@@ -345,8 +345,8 @@ class Sites:
     def allow(self, caller: Caller, name: str) -> None:
         """Raise `Forbidden` unless the site is the caller's, or the caller an admin."""
         caller.require(Role.SITE_ADMIN)
-        if caller.role is Role.SITE_ADMIN and caller.site != name:
-            raise Forbidden(f"your token is for site {caller.site}, not {name}")
+        if caller.role is Role.SITE_ADMIN and name not in caller.sites:
+            raise Forbidden(f"your token is for site {', '.join(caller.sites)}, not {name}")
 
     def _site(self, name: str) -> Site:
         site = self._records.sites.get(name)

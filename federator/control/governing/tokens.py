@@ -57,7 +57,7 @@ class Tokens:
         return Caller(
             token.name,
             token.role,
-            token.site,
+            (token.site,) if token.site else (),
             token.default_queue,
             scopes=token.scopes,
             expires_at=token.expires_at,
@@ -98,11 +98,10 @@ class Tokens:
 
         def compute() -> Changes:
             old = self._one(named)
-            if caller.role is not Role.ADMIN and (old.name, old.role, old.site) != (
-                caller.name,
-                caller.role,
-                caller.site,
-            ):
+            own = (old.name, old.role) == (caller.name, caller.role) and (
+                not old.site or old.site in caller.sites
+            )
+            if caller.role is not Role.ADMIN and not own:
                 raise Forbidden("this token is not yours", remedy="ask an admin")
             _check_no_wider(caller, old.scopes)
             now = self.clock.now()

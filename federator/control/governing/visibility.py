@@ -80,7 +80,7 @@ class Sight:
         if self.everything or self._caller.role is not Role.SITE_ADMIN:
             return []
         jobs = self._records.jobs
-        placed = {each.job for each in self._records.placements.values() if each.site == self._caller.site}
+        placed = {each.job for each in self._records.placements.values() if each.site in self._caller.sites}
         found = (jobs[name] for name in placed if name in jobs)
         return sorted(
             job.id
@@ -118,7 +118,7 @@ class Sight:
         if self._caller.role is not Role.SITE_ADMIN:
             return False
         placement = self._records.placements.get(job.placement or "")
-        return placement is not None and placement.site == self._caller.site
+        return placement is not None and placement.site in self._caller.sites
 
 
 def told_of(job: Job, other: Job) -> str:

@@ -283,13 +283,13 @@ class Views:
         after: str | None = None,
         limit: int = 1000,
         job: str = "",
-        site: str = "",
+        sites: tuple[str, ...] = (),
         since: float = 0.0,
     ) -> list[LedgerEntry]:
-        """Lines of the ledger, oldest first."""
+        """Lines of the ledger, oldest first; of all sites, or of these."""
         found: list[LedgerEntry] = []
         async for entry in self._ledger(after, since):
-            if (not job or entry.job == job) and (not site or entry.site == site):
+            if (not job or entry.job == job) and (not sites or entry.site in sites):
                 found.append(entry)
             if len(found) >= limit:
                 break

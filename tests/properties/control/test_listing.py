@@ -28,7 +28,7 @@ LOOKERS = (
     Caller("ada", Role.USER),
     Caller("cy", Role.USER),
     Caller("eve", Role.USER),
-    Caller("sam", Role.SITE_ADMIN, site="home"),
+    Caller("sam", Role.SITE_ADMIN, ("home",)),
 )
 STATUSES = (JobStatus.PENDING, JobStatus.PLACED, JobStatus.SUCCEEDED, JobStatus.FAILED)
 SPECS = [

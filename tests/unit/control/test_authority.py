@@ -53,7 +53,7 @@ OPEN = Authority(compile_set(load("")))
 
 
 def user(name: str, *groups: str, role: Role = Role.USER, site: str | None = None) -> Caller:
-    return Caller(name, role, site, groups=groups)
+    return Caller(name, role, (site,) if site else (), groups=groups)
 
 
 def job(owner: str = "ben", queue: str = "research/vision", team: str = "vision") -> Job:

@@ -8,7 +8,7 @@ from federator.model.jobs import JobStatus
 from federator.model.placements import Order
 from tests.support.dispatch import ADMIN, World, make_world
 
-OWNER = Caller("olga", Role.SITE_ADMIN, site="lab")
+OWNER = Caller("olga", Role.SITE_ADMIN, ("lab",))
 CHECKPOINT = {"signal": "TERM", "grace": "60s"}
 
 
@@ -122,7 +122,7 @@ async def test_nobody_evicts_from_a_site_of_others(world: World) -> None:
     for caller in (
         Caller("eve", Role.USER),
         Caller("pat", Role.PLATFORM),
-        Caller("sam", Role.SITE_ADMIN, "x"),
+        Caller("sam", Role.SITE_ADMIN, ("x",)),
     ):
         with pytest.raises(Forbidden):
             await world.core.sites.evict(caller, "lab", job=job, why="mine")

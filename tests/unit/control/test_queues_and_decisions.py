@@ -160,7 +160,7 @@ async def test_only_a_disconnected_site_can_be_declared_dead_and_its_jobs_run_el
         "being cut off stops nothing and starts nothing elsewhere"
     )
     with pytest.raises(Forbidden):
-        await world.core.sites.declare_dead(Caller("eve", Role.SITE_ADMIN, site="other"), "lab", "mine now")
+        await world.core.sites.declare_dead(Caller("eve", Role.SITE_ADMIN, ("other",)), "lab", "mine now")
     await world.core.sites.declare_dead(ADMIN, "lab", "it burned")
     assert world.job(job).status is JobStatus.PENDING
     await world.add_site("spare")
@@ -207,7 +207,7 @@ async def test_a_site_is_removed_once_nothing_can_run_there(world: World) -> Non
         await sites.remove(ADMIN, "lab")
     await sites.declare_dead(ADMIN, "lab", "it burned")
     with pytest.raises(Forbidden):
-        await sites.remove(Caller("eve", Role.SITE_ADMIN, site="lab"), "lab")
+        await sites.remove(Caller("eve", Role.SITE_ADMIN, ("lab",)), "lab")
     await sites.remove(ADMIN, "lab")
     assert not world.core.views.sites()
     assert not world.core.records.members

@@ -35,7 +35,7 @@ async def test_a_statement_adds_up_what_was_used_at_the_site() -> None:
     (row,) = await world.core.views.statement("lab", 0.0, later_at)
     assert row.attempts == 1
     assert row.gpu_s == pytest.approx(8 * 3600.0, rel=0.01)
-    assert {entry.site for entry in await world.core.views.ledger(site="lab")} == {"lab"}
+    assert {entry.site for entry in await world.core.views.ledger(sites=("lab",))} == {"lab"}
     with pytest.raises(NotFound):
         await world.core.views.statement("nowhere", 0.0, None)
 
@@ -44,8 +44,8 @@ async def test_only_its_own_admin_may_read_it() -> None:
     world = await make_world()
     await world.add_site("lab", gpus=4)
     world.core.sites.allow(ADMIN, "lab")
-    world.core.sites.allow(Caller("olga", Role.SITE_ADMIN, site="lab"), "lab")
-    for caller in (Caller("sam", Role.SITE_ADMIN, site="hall"), Caller("ada", Role.USER)):
+    world.core.sites.allow(Caller("olga", Role.SITE_ADMIN, ("lab",)), "lab")
+    for caller in (Caller("sam", Role.SITE_ADMIN, ("hall",)), Caller("ada", Role.USER)):
         with pytest.raises(Forbidden):
             world.core.sites.allow(caller, "lab")
 
