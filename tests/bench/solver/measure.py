@@ -66,7 +66,7 @@ class Turn(NamedTuple):
         return self.window_s + self.decide_s + self.wire_s + self.check_s
 
 
-class _Outlooks:
+class Outlooks:
     """Plans of the whole line, as they are made beside the turns: asked for with what a turn sees, and there some turns later."""
 
     def __init__(self, report: "Report") -> None:
@@ -137,7 +137,7 @@ def measure(
     """Warm turns, then the comparison on the last one's problem; without a `certificate` nothing is said of gaps."""
     report = Report()
     problem, seen, plan = instance.problem(), instance.problem(), None
-    outlooks = _Outlooks(report)
+    outlooks = Outlooks(report)
     for number in range(turns + 1):
         problem = replace(instance.problem(number), warm_prices=plan.prices if plan else {})
         turn, seen, plan = _turn(problem, outlooks.latest(number))
@@ -179,7 +179,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan]:
     """With the collector of garbage between turns, as the solver's child has it."""
-    line = _line(problem)
+    line = line_of(problem)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -191,7 +191,7 @@ def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan
 
 def _undisturbed(problem: Problem, line: Line, known: Expected | None) -> tuple[Turn, Problem, Plan]:
     wall = time.perf_counter()
-    window_s, seen = _timed(partial(_windowed, problem, line, known))
+    window_s, seen = _timed(partial(windowed, problem, line, known))
     asked_s, arrived = _timed(partial(_over_the_wire, seen, Problem))
     decide_s, made = _timed(partial(decide, arrived))
     told_s, plan = _timed(partial(_over_the_wire, made, Plan))
@@ -215,7 +215,7 @@ def _over_the_wire(message: M, kind: type[M]) -> M:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind)
 
 
-def _windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
+def windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
     """What of the line the decision is to see, as the observer makes it."""
     found = choose(line, problem.snapshot.pools, problem.snapshot.rules, NOW, known=known)
     jobs = problem.snapshot.jobs
@@ -232,7 +232,7 @@ def _windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
     )
 
 
-def _line(problem: Problem) -> Line:
+def line_of(problem: Problem) -> Line:
     """The columns that the dispatcher keeps by difference."""
     jobs, kinds = problem.snapshot.jobs, Kinds()
     return Line(
