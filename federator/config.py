@@ -105,7 +105,7 @@ def check(settings: Settings) -> None:
         raise Invalid(
             f"there is no stage {unknown[0]!r}",
             field="$.turn.stages",
-            remedy=f"there are {', '.join(STAGES)}",
+            remedy=f"leave it out; there are {', '.join(STAGES)}",
         )
     _check_server(settings.server)
     _check_retention(settings)

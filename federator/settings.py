@@ -121,7 +121,7 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether interactive and short work is started by greedy's order before the solver has answered."""
     solver_limit_s: float = 5.0
     """Real seconds after which the solver's child is killed and greedy's plan stands."""
-    stages: tuple[str, ...] = ("greedy", "lead", "lp", "cpsat")
+    stages: tuple[str, ...] = ("greedy", "lead", "lp")
     """Stages that the solver may run, in order; each has a work limit of its own."""
     certify_every: int = 100
     """Once in so many turns, while a core is idle, a process of its own proves how good the last decision was: `federator_decision_gap_ratio`, `federator_decision_bound_usd`, and `federator decisions show` for that decision. 0: never."""

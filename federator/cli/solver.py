@@ -52,7 +52,7 @@ def run(
     certify:
         Prove a lower bound, and say how far the decisions of now are from it.
     stages:
-        Those that may run, with commas in between: greedy, lead, lp, cpsat. Greedy always runs.
+        Those that may run, with commas in between: greedy, lead, lp. Greedy always runs.
     """
     from federator.solving.offline import run as decide
 

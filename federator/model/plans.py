@@ -187,6 +187,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
 
+REMOVED_STAGES = ("cpsat",)
+"""Stages of older versions: recorded decisions may name them."""
+
+
 class StageReport(msgspec.Struct, frozen=True):
     """One stage of deciding: whether it completed, the objective it reached, and its work (iterations, nodes)."""
 

@@ -18,13 +18,11 @@ from federator.planning.plans.preferring import keep_order
 from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
-from federator.solving import exchange, guided, integer, linear
+from federator.solving import exchange, guided, linear
 from federator.solving.frames import LEAD, STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
 
-NEAR = 1e-3
-"""A dive that ends this near the bound, as a part of it, leaves the integer stage nothing to find."""
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
 
@@ -79,7 +77,7 @@ def decide(
     if QUICK in stages:
         return plan_quickly(problem, seed)
     evaluator = Evaluator(World(problem))
-    race = _race(evaluator, seed, stages, watch)
+    race = _race(evaluator, stages, watch)
     _prove(race)
     return write_plan(
         race.judge,
@@ -112,21 +110,21 @@ def _prove(race: _Race) -> None:
             race.evaluator, race.best, race.judge = other, scored, judge
 
 
-def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch) -> _Race:
+def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
     first = keep_order(evaluator, prove_rentals(evaluator, choose(evaluator)))
     race = _Race(evaluator, first, first, evaluator, watch=watch)
     race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
     )
-    if not evaluator.world.jobs or not {LEAD, "lp", "cpsat"}.intersection(stages):
+    if not evaluator.world.jobs or not {LEAD, "lp"}.intersection(stages):
         return race
     if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
     if LEAD in stages and evaluator.world.problem.leads and _lead(race):
         return race
-    if not {"lp", "cpsat"}.intersection(stages):
+    if "lp" not in stages:
         return race
     table = cut.build(evaluator)
     if not len(table.committed):
@@ -139,9 +137,6 @@ def _race(evaluator: Evaluator, seed: int, stages: tuple[str, ...], watch: Watch
     else:
         futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
         _linear(race, table, answer, futures)
-        if "cpsat" in stages:
-            evaluator.work.begin_stage()
-            _integer(race, table, answer, futures, seed)
         _exchange(race, answer)
     evaluator.work.end_stages()
     return race
@@ -201,35 +196,6 @@ def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> t
     assert best is not None, "there is something to try"
     scored, judge, asked = best
     return choose(judge, scored.starts, scored if scored.starts == asked else None), judge
-
-
-def _integer(
-    race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...], seed: int
-) -> None:
-    if answer.short < NEAR:
-        note = (
-            f"left out: the dive's plan is within {100 * NEAR:g} % of the bound, so there is nothing to find"
-        )
-        race.report(StageReport(stage="cpsat", completed=False, note=note))
-        return
-    known = integer.Known(race.best.total, table.known(race.best.starts))
-    found = integer.solve(table, answer, known, seed)
-    if isinstance(found, str):
-        race.report(StageReport(stage="cpsat", completed=False, note=found))
-        return
-    scored, judge = _cheapest(futures, [table.jobs_for(found.values, futures[0])])
-    note = "proven best of its model" if found.proven else "best found within the limit"
-    race.report(
-        StageReport(
-            stage="cpsat",
-            completed=True,
-            objective_usd=scored.total,
-            bound_usd=round(found.bound_usd, 6),
-            work=found.branches,
-            note=note,
-        )
-    )
-    race.offer("cpsat", scored, judge)
 
 
 def _exchange(race: _Race, answer: linear.LinearAnswer) -> None:

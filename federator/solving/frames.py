@@ -8,7 +8,7 @@ import msgspec
 
 LEAD = "lead"
 """The stage that follows a plan of the whole line, where there is one."""
-STAGES = ("greedy", LEAD, "lp", "cpsat")
+STAGES = ("greedy", LEAD, "lp")
 """The stages of deciding, in order; greedy always runs."""
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 256 * 2**20

@@ -5,7 +5,6 @@ on until all are whole or the dive's few steps are used up. Work is limited by i
 itself exactly.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,8 +58,6 @@ class LinearAnswer:
     reduced: Floats
     rounds: list[Floats]
     ended: Floats
-    short: float = math.inf
-    """By how much the dive's end is above the bound, as a part of it; infinite where it did not become whole."""
 
     @property
     def values(self) -> Floats:
@@ -86,11 +83,6 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
             return None
         first, bound_usd = answer, answer.objective
         steps = [first.values, *_dive(model, columns, first)]
-    now = steps[-1][columns.committed]
-    whole = bool((np.abs(now - np.rint(now)) <= WHOLE).all())
-    # A product of that length would wake the threads of the linear algebra library, which then spin; and its last digit would depend on how many there are.
-    above = float((columns.cost * steps[-1]).sum()) - bound_usd
-    short = max(0.0, above) / max(bound_usd, 1e-9) if whole else math.inf
     rounds = []
     for step in reversed(steps):
         values = step.copy()
@@ -101,7 +93,7 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(bound_usd, prices, first.reduced, rounds, steps[-1], short)
+    return LinearAnswer(bound_usd, prices, first.reduced, rounds, steps[-1])
 
 
 def relaxed(columns: Columns, warm: Mapping[str, float]) -> "Relaxed | None":

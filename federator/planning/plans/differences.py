@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from federator.model.plans import Action, Place, Plan, Preempt, Rent, Waiting
+from federator.model.plans import REMOVED_STAGES, Action, Place, Plan, Preempt, Rent, Waiting
 from federator.model.snapshot import Problem
 
 MOST = 100
@@ -107,7 +107,9 @@ def _stages(recorded: Plan, again: Plan) -> Iterator[str]:
     after = {stage.stage: stage for stage in again.stages}
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
-        if old is None or new is None:
+        if name in REMOVED_STAGES:
+            yield f"stage {name}: this version has no such stage, so the decision may differ"
+        elif old is None or new is None:
             yield f"stage {name}: completed only {'now' if old is None else 'in the record'}"
         else:
             yield from _fields(f"stage {name}", old, new)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ from msgspec import structs
 from federator.model.plans import Severity
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
-from federator.planning.linear.columns import Columns
 from federator.planning.plans.greedy import plan_greedily
-from federator.solving import decide as deciding
-from federator.solving import integer, linear
+from federator.solving import linear
 from federator.solving.decide import decide
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import changed, worlds_at_random
@@ -91,24 +88,7 @@ def test_numbers_that_the_linear_solver_cannot_reckon_with() -> None:
     assert plan.actions == plan_greedily(problem).actions
 
 
-@pytest.mark.parametrize("factor", [-1.0, 0.5, 7.0, 1e6])
-def test_whatever_the_integer_solver_answers(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = integer.solve, Counter[str]()
-
-    def solve(columns: Columns, *rest: Any) -> integer.IntegerAnswer | str:
-        asked["ever"] += 1
-        found = real(columns, *rest)
-        return found if isinstance(found, str) else replace(found, values=(found.values + 1.0) * factor)
-
-    monkeypatch.setattr(integer, "solve", solve)
-    monkeypatch.setattr(deciding, "NEAR", -1.0)  # also where there is nothing to find
-    at_random(given(problem=worlds_at_random())(_holds))()
-    asked.clear()
-    _holds(Instance(Parameters(jobs=40, sites=4)).problem())
-    assert asked["ever"] >= 1, "this one is not decided without it, whatever is drawn above"
-
-
-@pytest.mark.parametrize("stages", [("greedy",), ("greedy", "lp"), ("greedy", "cpsat"), ("lp", "cpsat"), ()])
+@pytest.mark.parametrize("stages", [("greedy",), ("greedy", "lp"), ("lp",), ()])
 @at_random
 @given(problem=worlds_at_random())
 def test_whichever_stages_there_is_time_for(stages: tuple[str, ...], problem: Problem) -> None:

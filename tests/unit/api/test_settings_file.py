@@ -15,7 +15,11 @@ from federator.kernel.errors import Invalid
         ("turn: {minimum_gap_s: .nan}", "$.turn.minimum_gap_s", "must be a number, not a text"),
         ("retention: {jobs_s: 1e999}", "$.retention.jobs_s", "at least 0, not inf"),
         ("leases: {poll_s: 0}", "$.leases.poll_s", "above 0"),
-        ("turn: {stages: [greedy, magic]}", "$.turn.stages", "there is no stage 'magic' (there are greedy,"),
+        (
+            "turn: {stages: [greedy, magic]}",
+            "$.turn.stages",
+            "there is no stage 'magic' (leave it out; there are greedy,",
+        ),
     ],
 )
 def test_numbers_and_stages_that_mean_nothing_are_refused(

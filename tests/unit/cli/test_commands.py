@@ -231,7 +231,7 @@ def test_explain_says_verdict_times_sites_and_what_would_change_it(
     for said in (
         "PENDING  waits for a100 at north", "in 5h (2025-10-09T13:53:20Z)  1h late", "3h to spare", "no free GPUs [capacity]",
         "-> ask for 2 GPUs", "0.25 USD", "- raise max_cost to 5 USD", "research-burst (economic)", "worth 40.00 USD",
-        "Decided in dec-1 by cpsat.",
+        "Decided in dec-1 by lp.",
     ):  # fmt: skip
         assert said in out, said
 
@@ -289,7 +289,7 @@ def explanation() -> Explanation:
         status="PENDING",
         because="waits for a100 at north",
         decision="dec-1",
-        winner="cpsat",
+        winner="lp",
         sites=(
             SiteReason("north", "a100", "capacity", "no free GPUs", change="ask for 2 GPUs"),
             SiteReason("south", "h100", "", "it fits", 0.25, NOW, NOW + 3600),

@@ -37,7 +37,7 @@ def test_what_is_run_passes_the_check(federator: Command, problem: Path, tmp_pat
     told = json.loads(gzip.decompress(content) if name.endswith(".gz") else content)
     assert told["seed"] == 3
     assert told["certificate"]["bound_usd"] > 0.0
-    assert [stage["stage"] for stage in told["stages"]] == ["greedy", "lp", "cpsat"]
+    assert [stage["stage"] for stage in told["stages"]] == ["greedy", "lp"]
     assert all(stage["wall_s"] > 0.0 for stage in told["stages"])
     checked = federator("solver", "check", str(problem), str(plan))
     assert checked.code == 0, checked.out

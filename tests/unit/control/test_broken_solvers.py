@@ -144,20 +144,19 @@ async def test_whatever_the_solver_does_all_jobs_are_done_and_never_more_than_fi
 
 DIES = """
 import os, pathlib, signal, sys
-from federator.solving import decide, exchange, integer, linear, worker
+from federator.solving import decide, exchange, linear, worker
 
 def die(*_args, **_fields):
     pathlib.Path(%r).touch()
     os.kill(os.getpid(), signal.SIGKILL)
 
-decide.NEAR = -1.0
 %s = die
 sys.argv[1:] = sys.argv[3:]
 worker.main()
 """
 """The worker, but in one stage it leaves a mark and is gone."""
 WITHIN = {
-    "greedy": "decide.choose", "lead": "decide.lead_starts", "lp": "linear.solve", "cpsat": "integer.solve", "exchange": "exchange.improve",
+    "greedy": "decide.choose", "lead": "decide.lead_starts", "lp": "linear.solve", "exchange": "exchange.improve",
 }  # fmt: skip
 """What each stage is done by."""
 

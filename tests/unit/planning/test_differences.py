@@ -55,3 +55,9 @@ def test_order_counts_and_long_lists_are_cut() -> None:
     assert found == ["actions: the same in another order"]
     found = _found(replace(PLAN, prices={f"row {n}": 1.0 for n in range(MOST + 5)}))
     assert found[-1] == "and 5 more"
+
+
+def test_a_stage_of_an_older_version_is_named_as_such() -> None:
+    old = StageReport(stage="cpsat", completed=True, objective_usd=1.0)
+    [line] = _found(PLAN, replace(PLAN, stages=(*PLAN.stages, old)))
+    assert line == "stage cpsat: this version has no such stage, so the decision may differ"
