@@ -18,7 +18,7 @@ from federator.planning.plans.preferring import keep_order
 from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
-from federator.solving import exchange, guided, linear
+from federator.solving import exchange, linear
 from federator.solving.frames import LEAD, STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
@@ -174,11 +174,9 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: t
 def _best_round(
     futures: tuple[Evaluator, ...], table: Columns, answer: linear.LinearAnswer, greedy: dict[str, int]
 ) -> tuple[Scored, Evaluator]:
-    """The cheapest of what the dive's steps come to, once the order or the prices have filled what they leave open, and of what greedy starts; with whichever future."""
-    evaluator = futures[0]
-    dived = [table.jobs_for(values, evaluator) for values in answer.rounds]
-    guided_by_prices = [guided.fill(evaluator, table, answer.reduced, starts) for starts in (dived[0], {})]
-    return _cheapest(futures, [dived[0], *guided_by_prices, greedy, *dived[1:]])
+    """The cheapest of what the dive's steps come to, once the order has filled what they leave open, and of what greedy starts; with whichever future."""
+    dived = [table.jobs_for(values, futures[0]) for values in answer.rounds]
+    return _cheapest(futures, [dived[0], greedy, *dived[1:]])
 
 
 def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> tuple[Scored, Evaluator]:

@@ -48,14 +48,13 @@ WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class LinearAnswer:
-    """The relaxation's bound, prices per row, reduced costs per column, and what each step of the dive came to, last first.
+    """The relaxation's bound, prices per row, and what each step of the dive came to, last first.
 
     In `rounds` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `ended` is the last of them as it was.
     """
 
     bound_usd: float
     prices: dict[str, float]
-    reduced: Floats
     rounds: list[Floats]
     ended: Floats
 
@@ -93,7 +92,7 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(bound_usd, prices, first.reduced, rounds, steps[-1])
+    return LinearAnswer(bound_usd, prices, rounds, steps[-1])
 
 
 def relaxed(columns: Columns, warm: Mapping[str, float]) -> "Relaxed | None":
