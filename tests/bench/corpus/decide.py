@@ -65,7 +65,6 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names that begin so, such as online/ or bench/100x10")
     parser.add_argument("--repeat", type=int, default=1)
     told = parser.parse_args()
-    kernels.prepare()
     gc.collect()
     gc.freeze()
     stages = None if told.stages is None else tuple(told.stages.split(","))
@@ -76,4 +75,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    kernels.prepare()
     main()

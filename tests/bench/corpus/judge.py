@@ -165,7 +165,6 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     told = parser.parse_args()
-    kernels.prepare()
     found, missing = pairs(told.corpus, told.old, told.new)
     if not found:
         sys.stderr.write("no problem was decided by both\n")
@@ -176,4 +175,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    kernels.prepare()
     sys.exit(main())
