@@ -105,7 +105,7 @@ SITE_FILE = (
     Written("kind", "`onprem`, `cloud`, `edge`", "–", "What sort of site it is, as a note: what counts is what its join token was made with."),
     Written("region", "`eu-central`", "–", "Short for the label `region`."),
     Written("labels", "`{rack: r1}`", "–", "Free words that jobs and policies can select by."),
-    Written("price_per_gpu_hour", "`0.4 USD`", "the dispatcher's", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports."),
+    Written("price_per_gpu_hour", "`0.4 USD`", "an eighth of its model's list price, in plans alone", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports. `0` says that it costs nothing."),
     Written("pools", "a list", "one pool, as found on the host", "Nodes of one shape; see below."),
     Written("kube", "a mapping", "–", "Instead of `pools`: a Kubernetes cluster whose pods run the work; see below."),
     Written("slurm", "a mapping", "–", "Instead of `pools`: a Slurm cluster whose jobs run the work; see below."),

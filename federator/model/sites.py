@@ -35,7 +35,7 @@ class SiteStatus(StrEnum):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """A member cluster. `price_usd_gpu_h` is the marginal price of an owned GPU-hour, for reports and ties."""
+    """A member cluster. `price_usd_gpu_h` is the marginal price of an owned GPU-hour; 0: nobody declared one."""
 
     name: str
     kind: SiteKind

@@ -231,6 +231,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     market: Market = Market.OWNED
     price_usd_gpu_h: float = 0.0
+    undeclared: bool = False
+    """Nobody declared that price: it is what such a GPU is taken to cost (`model.owned_prices`), and nobody is billed by it."""
     model: str = ""
     gpu_memory_mib: int = 0
     nodes: int = 1
@@ -267,6 +269,11 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
     longest_s: float | None = None
     """What runs there is ended after this by the site's own scheduler. None: it is not."""
+
+    @property
+    def billed_usd_gpu_h(self) -> float:
+        """What reports and the ledger count a GPU-hour there at."""
+        return 0.0 if self.undeclared else self.price_usd_gpu_h
 
     @property
     def key(self) -> str:

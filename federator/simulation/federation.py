@@ -126,7 +126,10 @@ class Federation:
 
     async def _join(self, site: WorldSite) -> None:
         lent = LentSite(
-            name=site.name, pools=site.pools, labels=site.labels, price_usd_gpu_h=site.price_usd_gpu_h
+            name=site.name,
+            pools=site.pools,
+            labels=site.labels,
+            price_usd_gpu_h=site.price_usd_gpu_h or None,
         )
         agent = self.agents[site.name] = self._agent(site.name, lent, site.conditions)
         record = Site(

@@ -13,7 +13,7 @@ from federator_agent.core.lending import HostPool
 
 
 class WorldSite(msgspec.Struct, frozen=True, kw_only=True):
-    """One site: one member with all its pools. `price_usd_gpu_h` is the marginal price of an owned GPU-hour."""
+    """One site: one member with all its pools. `price_usd_gpu_h` is the marginal price of an owned GPU-hour; 0: none is declared."""
 
     name: str
     kind: SiteKind = SiteKind.ONPREM

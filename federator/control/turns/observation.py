@@ -27,6 +27,7 @@ from federator.control.turns.trust import trusted
 from federator.control.turns.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape, coarser
+from federator.model.owned_prices import undeclared_usd_gpu_h
 from federator.model.placements import Placement
 from federator.model.sites import Member, Site, SiteReport, SiteStatus
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
@@ -206,7 +207,7 @@ class Observer:
             provider=site.provider,
             labels={**site.labels, **report.labels},
             market=of.member.market,
-            price_usd_gpu_h=_price_usd_gpu_h(site, of.lease, report),
+            **_price(site, of.lease, report, pool.model),
             model=pool.model,
             gpu_memory_mib=pool.gpu_memory_mib,
             nodes=pool.nodes,
@@ -236,6 +237,7 @@ class Observer:
             here = [holding for holding in held if holding.placement.pool == name]
             placements = [holding.placement for holding in here]
             nodes, gpus = (1, lease.offer.gpus_to_plan) if lease else _held(placements)
+            model = lease.offer.model if lease else placements[0].model
             yield PoolView(
                 site=site.name,
                 kind=site.kind,
@@ -246,8 +248,8 @@ class Observer:
                 provider=site.provider,
                 labels=site.labels,
                 market=member.market,
-                price_usd_gpu_h=_price_usd_gpu_h(site, lease, NOTHING_HEARD),
-                model=lease.offer.model if lease else placements[0].model,
+                **_price(site, lease, NOTHING_HEARD, model),
+                model=model,
                 nodes=nodes,
                 gpus_per_node=gpus,
                 shared=any(placement.shared for placement in placements)
@@ -336,11 +338,14 @@ def _busy(held: Iterable[Holding], report: SiteReport, pool: Pool, now: float) -
             yield BusyView(nodes=work.nodes, gpus=work.gpus_per_node, ends_at=work.ends_at or now + 3600.0)
 
 
-def _price_usd_gpu_h(site: Site, lease: Lease | None, report: SiteReport) -> float:
-    """Rent of a lease; else what the agent says, else what is on record of its site."""
+def _price(site: Site, lease: Lease | None, report: SiteReport, model: str) -> dict[str, Any]:
+    """Rent of a lease; else what the agent says, else what is on record of its site, else what such a GPU is taken to cost."""
     if lease is not None:
-        return lease.offer.price_usd_h / max(1, lease.offer.gpus)
-    return report.price_usd_gpu_h if report.price_usd_gpu_h is not None else site.price_usd_gpu_h
+        return {"price_usd_gpu_h": lease.offer.price_usd_h / max(1, lease.offer.gpus)}
+    declared = report.price_usd_gpu_h if report.price_usd_gpu_h is not None else site.price_usd_gpu_h or None
+    if declared is None:
+        return {"price_usd_gpu_h": undeclared_usd_gpu_h(model), "undeclared": True}
+    return {"price_usd_gpu_h": declared}
 
 
 def _lease_fields(lease: Lease | None, slack_s: float) -> dict[str, Any]:

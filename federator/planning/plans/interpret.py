@@ -137,7 +137,7 @@ class _Writer:
             members=tuple(view.member for view in views),
             sessions=tuple(view.session for view in views),
             market=pool.market,
-            price_usd_gpu_h=pool.price_usd_gpu_h,
+            price_usd_gpu_h=pool.billed_usd_gpu_h,
             expected_start_at=booking.start_at,
             expected_end_at=booking.finish_at,
             because=self._because_here(whole, job, place),
