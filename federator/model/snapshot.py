@@ -44,6 +44,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     grace_s: float = 0.0
     """How long it may go on after it is asked to end, at its limit too."""
     deadline_at: float | None = None
+    start_by_at: float | None = None
+    """Set where `deadline_at` is not its own but stands for the longest wait of its queue: by when it is to start."""
     value_usd: float | None = None
     must: bool = False
     max_cost_usd: float | None = None

@@ -55,6 +55,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """The team under which it was admitted; empty: under none."""
     submitted_at: Moment
     """When."""
+    waits_since_at: Moment | None = None
+    """When it began to wait, where that is later: it had to make room, or followed other jobs."""
     priority: int = 50
     """0 to 100; ten points are a band of the order."""
     nodes: Ranks = 1
@@ -77,6 +79,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """For how long it may go on after it is asked to end."""
     deadline_at: Moment | None = None
     """By when it is to be done."""
+    start_by_at: Moment | None = None
+    """Set where `deadline_at` is not its own but stands for the longest wait of its queue: by when it is to start."""
     value_usd: Amount | None = None
     """What meeting the deadline is worth; left out: its queue's price."""
     must: bool = False
@@ -201,6 +205,10 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """What starting it took, and would take again."""
     displaced_at: Moment | None = None
     """When it had to make room for another job last."""
+    grace_s: Seconds = 0.0
+    """How long it may go on after it is told to stop."""
+    stopping: bool = False
+    """It has been told to."""
 
 
 class ProblemPool(_Part, frozen=True, kw_only=True):

@@ -66,6 +66,7 @@ def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
             deadline_budget_s=upper.deadline_budget_s
             if own.deadline_budget_s is None
             else own.deadline_budget_s,
+            max_wait_s=upper.max_wait_s if own.max_wait_s is None else own.max_wait_s,
             max_duration_s=upper.max_duration_s if own.max_duration_s is None else own.max_duration_s,
             max_priority=min(own.max_priority, upper.max_priority),
             max_value_usd=min(values, default=None),

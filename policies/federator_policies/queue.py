@@ -123,6 +123,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether its work takes the fast path. Not passed on to the queues below."""
     deadline_budget: str | None = None
     """A job without a deadline should be finished this long after it was submitted."""
+    max_wait: str | None = None
+    """How long its jobs may wait at most before they start, such as `10m`. Plans treat that as a deadline, worth what a met deadline is worth in the queue; each further such time is another."""
     max_duration: str | None = None
     """A job that does not say is ended after this."""
     patience: str | None = None
@@ -175,6 +177,7 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         deadline_budget_s=_optional_s(given.deadline_budget, "deadline_budget"),
         max_duration_s=_optional_s(given.max_duration, "max_duration"),
         patience_s=_patience_s(given.patience),
+        max_wait_s=None if given.max_wait is None else duration_s(given.max_wait, "$.spec.max_wait"),
         max_priority=given.max_priority,
         max_value_usd=None if given.max_value is None else money_usd(given.max_value, "$.spec.max_value"),
         allow_must=given.allow_must,

@@ -13,8 +13,9 @@ import yaml
 
 from federator.kernel.quantities import parse_duration_s, parse_size_mib
 from federator.model.capacity import Market, Offer, Shape
-from federator.model.rules import PreemptRule, Rule, Scope, planned
+from federator.model.rules import PreemptRule, QueueTerms, Rule, Scope, planned
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
+from federator.planning.rules.starting_by import bounded, max_wait_s
 from federator_policies.documents import KINDS
 
 FOLDER = Path(__file__).parent
@@ -68,11 +69,13 @@ def _problem(told: dict[str, Any]) -> Problem:
         who, victims = Scope(queues=(rule["who"],)), Scope(queues=(rule["victims"],))
         rules.append(PreemptRule("Preemption/by-rule", who, victims))
     spend = [SpendView(s["policy"], s["period"], s["spent"], s["committed"]) for s in told.get("spend", ())]
+    terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
+    jobs = [_job(job) for job in told.get("jobs", ())]
     snapshot = Snapshot(
         taken_at=NOW,
         incarnation="scenario",
         revision=1,
-        jobs=tuple(_job(job) for job in told.get("jobs", ())),
+        jobs=tuple(bounded(job, max_wait_s(job.queue, terms), NOW) for job in jobs),
         pools=tuple(_pool(pool) for pool in told.get("pools", ())),
         offers=tuple(_offer(offer) for offer in told.get("offers", ())),
         rules=tuple(rules),

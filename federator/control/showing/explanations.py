@@ -89,7 +89,7 @@ class Explainer:
 
     def _beside(self, problem: Problem, plan: Plan, job: Job, waiting: Waiting) -> tuple[Problem, Plan]:
         """The problem and plan as if the job had been looked at, too."""
-        view = self._observer.jobs.of(job)
+        view = self._observer.jobs.bounded(self._observer.jobs.of(job), problem.snapshot.taken_at)
         snapshot = msgspec.structs.replace(problem.snapshot, jobs=(*problem.snapshot.jobs, view))
         return (
             msgspec.structs.replace(problem, snapshot=snapshot),
@@ -194,7 +194,7 @@ class Explainer:
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
         spec, job = self._acceptance.prepare(caller, request)
-        view = self._observer.jobs.imagined(job, spec)
+        view = self._observer.jobs.bounded(self._observer.jobs.imagined(job, spec), job.submitted_at)
         if not self._observer.window:
             await self._observer.look()
         seen = self._observer.snapshot(only=self._observer.window, imagined=view)

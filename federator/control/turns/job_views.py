@@ -19,6 +19,7 @@ from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, asked
 from federator.planning.places.candidates import size
+from federator.planning.rules.starting_by import bounded, max_wait_s
 from federator.planning.scheduling.forecast import (
     UNKNOWN,
     Leaning,
@@ -81,10 +82,12 @@ class JobViews:
         waiting = [jobs[name] for name in (jobs if only is None else sorted(only)) if name in jobs]
         version = self._records.policies.version
         kept: dict[str, _Kept] = {}
+        seen: list[JobView] = []
         for job in waiting:
             if self.eligible(job):
                 try:
                     kept[job.id] = self._view(job, version, behind_s.get(job.id, 0.0))
+                    seen.append(self.bounded(kept[job.id].view, now))
                 except Exception as error:  # the others are planned without it
                     if self._aside is None:
                         raise
@@ -92,7 +95,11 @@ class JobViews:
         if only is behind_s:
             # A whole window: what was in the last one and is not in this one is forgotten.
             self._kept = kept
-        return tuple(entry.view for entry in kept.values())
+        return tuple(seen)
+
+    def bounded(self, view: JobView, now: float) -> JobView:
+        """With the deadline that the longest wait of its queue comes to."""
+        return bounded(view, max_wait_s(view.queue, self._queue_terms()), now)
 
     def eligible(self, job: Job) -> bool:
         """Whether a plan may start it: it waits, is not set aside, and all that it must follow has succeeded."""
@@ -207,14 +214,18 @@ class JobViews:
 
     def _terms_of(self, queue: str) -> Iterator[QueueTerms]:
         """What is said of a queue and of those above it, the queue first."""
+        known = self._queue_terms()
+        while queue:
+            if queue in known:
+                yield known[queue]
+            queue = queue.rpartition("/")[0]
+
+    def _queue_terms(self) -> dict[str, QueueTerms]:
         policies = self._records.policies
         if self._policies != policies.version:
             self._policies = policies.version
             self._terms = {rule.queue: rule for rule in policies.rules if isinstance(rule, QueueTerms)}
-        while queue:
-            if queue in self._terms:
-                yield self._terms[queue]
-            queue = queue.rpartition("/")[0]
+        return self._terms
 
     def _interactive(self, queue: str) -> bool:
         return any(terms.interactive for terms in self._terms_of(queue) if terms.queue == queue)

@@ -156,9 +156,9 @@ def _chance(job: JobView, target: Target, finish_at: float) -> float:
 
 
 def _certain(job: JobView) -> bool:
-    """Whether its run time is forecast without a range."""
+    """Whether its run time is forecast without a range, or only its start counts."""
     whole = job.of or job
-    return not 0.0 < whole.run_low_s < whole.run_high_s
+    return whole.start_by_at is not None or not 0.0 < whole.run_low_s < whole.run_high_s
 
 
 def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:

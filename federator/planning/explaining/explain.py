@@ -76,7 +76,7 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
         expected_start_at=said.start_at,
         expected_finish_at=said.finish_at,
         home_finish_at=home_at,
-        deadline_at=job.deadline_at,
+        deadline_at=job.deadline_at if job.start_by_at is None else None,
         burst=said.burst,
         policies=_policies(standing, job),
         curve=curve,

@@ -191,7 +191,7 @@ def _later_deadline(found: Scene) -> Remedy | None:
     places = (*world.home(found.job), *world.leases(found.job))
     runs = {place: world.places[place].run_s(world.as_form(found.job, place)) for place in places}
     fits = [runs[place] for place in places if _fits(found, place)]
-    if not places or found.job.deadline_at is None:
+    if not places or found.job.deadline_at is None or found.job.start_by_at is not None:
         return None
     # Where others have taken the room since, it is safe wherever it was.
     longest_s = min(fits) if fits else max(runs.values())

@@ -174,7 +174,7 @@ def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> S
 
 def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
     """So late a deadline that renting there meets it, done again where it may be taken back."""
-    if job.deadline_at is None:
+    if job.deadline_at is None or job.start_by_at is not None:
         return None
     asked = replace(job, deadline_at=standing.world.now + FAR_S)
     nobody_home = Bursting(standing.world, {})

@@ -163,6 +163,8 @@ class _Writer:
 
     def _against_deadline(self, job: JobView, finish: float) -> str:
         by = f"expected to finish by {moment(finish, self.now)}"
+        if job.start_by_at is not None:
+            return f"{by}; queue {job.queue} is to start it by {moment(job.start_by_at, self.now)}"
         if job.deadline_at is None:
             return by
         spare = job.deadline_at - finish
@@ -283,7 +285,7 @@ class _Writer:
         by = moment(home.finish_at, self.now) if home else ""
         late = f"it would finish at {by}, after its deadline" if home else "it can never run"
         text = f"would rent {where} at {when} for about {price} if home capacity does not free first: at home {late}"
-        change = f"a deadline after {by}" if home else ""
+        change = f"a deadline after {by}" if home and job.start_by_at is None else ""
         text = f"{block.text}; {text}" if block.reserved and block.situation != "not-yet" else text
         return "later", "not-yet", text, change
 
@@ -291,6 +293,8 @@ class _Writer:
         booking = self.scored.booking(job.id)
         places = self._count(self.world.home(job))
         text = f"no room now for {request(job)} at {'any of the ' + str(places) + ' places' if places > 1 else 'the one place'} it may use"
+        if job.start_by_at is not None:
+            text = f"{text}; queue {job.queue} is to start it by {moment(job.start_by_at, self.now)}"
         if booking is None:
             return f"{text}, and nothing that runs there is expected to end and make enough"
         at = self.world.places[booking.place]

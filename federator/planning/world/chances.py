@@ -66,9 +66,11 @@ def steeper(typical_s: float, steep: float, waits_s: float) -> float:
 
 
 def spread_of(job: JobView) -> tuple[float, float]:
-    """The typical run over the planned one, and how steeply the chance falls with more time than that; (1, 0) where there is no range."""
+    """The typical run over the planned one, and how steeply the chance falls with more time than that; (1, 0) where there is no range, or only the start counts."""
     job = job.of or job
     low_s, high_s = job.run_low_s, job.run_high_s
+    if job.start_by_at is not None:  # of a start: how long it runs does not matter
+        return 1.0, 0.0
     if not 0.0 < low_s < high_s:
         return 1.0, 0.0
     return typical_share(job), min(STEEP / math.log(high_s / low_s), MOST_STEEP)

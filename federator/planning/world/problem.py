@@ -350,7 +350,9 @@ class World:
 
     def _order(self, job: JobView) -> tuple[Any, ...]:
         latest = math.inf
-        if job.deadline_at is not None:
+        if job.start_by_at is not None:
+            latest = job.start_by_at
+        elif job.deadline_at is not None:
             key = self.key(job)
             if key not in self._fastest_s:
                 self._fastest_s[key] = self.fastest_s(job, self.open_to(job)) or job.run_s

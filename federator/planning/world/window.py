@@ -26,6 +26,7 @@ from federator.model.snapshot import PoolView
 from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
+from federator.planning.rules.starting_by import max_wait_s
 from federator.planning.world.budget import Budget
 from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, Expected, Plan, Told
@@ -110,11 +111,23 @@ class _Choice:
         interactive = {rule.queue for rule in rules if isinstance(rule, QueueTerms) and rule.interactive}
         self.extra = INTERACTIVE_POINTS * np.isin(line.queues, list(interactive))[self.table[:, 0]]
         self.latest = np.where(line.deadline_at - line.run_s >= now, line.deadline_at - line.run_s, np.inf)
+        self.latest = np.minimum(self.latest, self._starts_by(rules))
         self.order = self._order()
         self.kind = line.kind[self.order]
         self.words, self.klass = np.unique(line.klass[self.order], return_inverse=True)
         self.nth = _nth(self.klass)
         self.startable = np.where(line.ready_at[self.order] > now, 0, self._startable()[self.kind])
+
+    def _starts_by(self, rules: Sequence[Rule]) -> Floats:
+        """By when the queues of the jobs want them to start; infinite where they do not say."""
+        terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
+        waits = np.array([max_wait_s(queue, terms) or np.inf for queue in self.line.queues])
+        wait_s = waits[self.table[:, 0]][self.line.kind] if len(waits) else np.zeros(0)
+        said = np.isfinite(wait_s)
+        by: Floats = np.full(len(wait_s), np.inf)
+        submitted_at, wait_s = self.line.submitted_at[said], wait_s[said]
+        by[said] = submitted_at + wait_s * np.maximum(1.0, np.floor((self.now - submitted_at) / wait_s) + 1.0)
+        return by
 
     def window(self, glances: int, known: Expected | None = None) -> Window:
         """Its parts, within the limits."""

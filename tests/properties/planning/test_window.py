@@ -294,3 +294,18 @@ def test_work_that_uses_other_places_keeps_nobody(monkeypatch: pytest.MonkeyPatc
 
 def test_all_of_it_is_a_window_of_nothing() -> None:
     assert isinstance(choose(a_line([]), [], (), NOW), Window)
+
+
+def test_a_job_whose_queue_limits_its_wait_is_seen_however_long_the_line_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [
+        a_job(f"job-{number:03d}", submitted_at=NOW - 2 * HOUR + number, run_s=HOUR + number)
+        for number in range(40)
+    ]
+    jobs.append(a_job("job-tail", queue="tries/mine", submitted_at=NOW - 60.0, run_s=HOUR))
+    rule = QueueTerms(policy="Queue/tries", queue="tries", max_wait_s=600.0)
+    full = [a_pool(nodes=1, free=(Shape(0, 64_000, 262_144, 1),))]
+    tight(monkeypatch, jobs=5, glances=20)
+    assert "job-tail" in {job.id for job in seen(jobs, full, [rule])}
+    assert "job-tail" not in {job.id for job in seen(jobs, full)}

@@ -145,3 +145,18 @@ async def test_past_use_is_charged_by_the_model_it_was_of(weights: str, gpus: fl
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(gpus)}
     await world.sites["lab"].finish(past)
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(gpus)}
+
+
+async def test_who_is_to_start_soon_by_its_queue_goes_before_who_came_first() -> None:
+    world = await a_world(queue("quick", "{max_wait: 10m}"), queue("slow", "{}"), hosts=1)
+    filler = await world.submit(resources={"gpus": 4}, estimate="1h")
+    await world.turn()
+    first = await world.submit(queue="slow", resources={"gpus": 4}, estimate="1h")
+    world.clock.advance(60)
+    second = await world.submit(queue="quick", resources={"gpus": 4}, estimate="1h")
+    await world.turn()
+    assert "queue quick is to start it by" in (await world.core.views.explain(world.job(second))).because
+    world.clock.advance(60)
+    await world.sites["lab"].finish(filler)
+    await world.turn()
+    assert statuses(world, [first, second]) == ["PENDING", "RUNNING"]

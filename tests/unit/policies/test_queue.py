@@ -81,6 +81,7 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[PolicyRule, ...]]] = {
     "interactive": ({"interactive": True}, (QueueTerms(policy=P, queue="q", interactive=True),)),
     "deadline_budget": ({"deadline_budget": "1d"}, (QueueTerms(policy=P, queue="q", deadline_budget_s=86400.0),)),
     "max_duration": ({"max_duration": "4h"}, (QueueTerms(policy=P, queue="q", max_duration_s=14400.0),)),
+    "max_wait": ({"max_wait": "10m"}, (QueueTerms(policy=P, queue="q", max_wait_s=600.0),)),
     "patience": ({"patience": "30m"}, (QueueTerms(policy=P, queue="q", patience_s=1800.0),)),
     "met_deadline_usd_per_gpu_hour": (
         {"met_deadline_usd_per_gpu_hour": 5},
@@ -156,6 +157,8 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"max_value": "a lot"}, "$.spec.max_value", "40 USD"),
         ({"max_duration": "4"}, "$.spec.max_duration", "90s"),
         ({"deadline_budget": 3600}, "$.spec.deadline_budget", "must be a text"),
+        ({"max_wait": "0s"}, "$.spec.max_wait", ""),
+        ({"max_wait": "10"}, "$.spec.max_wait", "90s"),
         ({"patience": "8d"}, "$.spec.patience", "at most 7d"),
         ({"waiting_usd_per_gpu_hour": -1}, "$.spec.waiting_usd_per_gpu_hour", "at least 0"),
         ({"lending_limit": 4}, "$.spec.lending_limit", "did you mean lending?"),
