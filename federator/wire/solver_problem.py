@@ -203,12 +203,12 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """It saves itself so often while it runs."""
     startup_s: Seconds = 0.0
     """What starting it took, and would take again."""
-    displaced_at: Moment | None = None
-    """When it had to make room for another job last."""
     grace_s: Seconds = 0.0
     """How long it may go on after it is told to stop."""
     stopping: bool = False
     """It has been told to."""
+    displaced_at: Moment | None = None
+    """When it had to make room for another job last."""
 
 
 class ProblemPool(_Part, frozen=True, kw_only=True):
@@ -234,6 +234,8 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """How it is paid for."""
     price_usd_gpu_h: Amount = 0.0
     """Per GPU and hour."""
+    undeclared: bool = False
+    """Its site declared no price: this one only weighs it against others."""
     model: str = ""
     """GPU model; empty for hosts without."""
     gpu_memory_mib: Count = 0
