@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from federator.planning import kernels
 from tests.support.turns import turns
 
 HERE = Path(__file__).parent
@@ -83,6 +84,17 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def pytest_report_header() -> str:
+    """Which planner the run uses: there is one."""
+    return "planner: the compiled kernels, with numba"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile the planner before the first test, whose time limit it would use up. Tests of the house alone do not plan."""
+    if any("architecture" not in item.path.parts for item in session.items) and not kernels.prepare():
+        pytest.exit(kernels.trouble(), returncode=pytest.ExitCode.INTERNAL_ERROR)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

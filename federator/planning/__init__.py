@@ -5,11 +5,11 @@ No clock, no chance, no input or output: the same problem, seed and stages give 
 Where things are; each package imports only those above it, and says in its own docstring where each of its modules is:
 
 - `wording`: the few phrases that everything said to people is made of.
+- `kernels`: the list schedule and its prices, compiled; imports none of the others.
 - `places`: where a job might run: pools and offers, their hosts over time, what bringing data there takes.
 - `rules`: what policies say, and who may run where: filters, calendars, caps, guarantees.
 - `world`: the world of one decision: its jobs, places and prices, the chance of being late; of a very long line, which part of it.
 - `renting`: when renting is allowed, and what it would bring.
-- `kernels`: the list schedule once more, compiled; imports none of the others.
 - `scheduling`: when everything would run, and what that is worth.
 - `linear`: the same decision as columns and rows, for solvers.
 - `explaining`: why a job does not run, why it would at a place, and what would help.

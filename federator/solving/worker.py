@@ -1,7 +1,6 @@
 """The child process: reads problems from stdin, writes plans to stdout, and dies with its parent.
 
-OR-Tools is imported, and the planner's kernel loaded, before the child says that it is ready, so that no turn pays for it. Where no kernel has
-been compiled yet, that is done beside the first decisions, which plain Python takes. Whatever the solver's libraries print
+OR-Tools is imported, and the planner's kernel loaded (or compiled), before the child says that it is ready, so that no turn pays for it. Whatever the solver's libraries print
 goes to stderr: stdout carries frames only. The child holds no state between problems.
 
 The collector of garbage runs between problems: looking through all that is loaded, in the middle of a small decision, took three times as long as deciding it.
@@ -10,7 +9,6 @@ The collector of garbage runs between problems: looking through all that is load
 import gc
 import os
 import signal
-import subprocess
 import sys
 from typing import BinaryIO
 
@@ -19,7 +17,6 @@ import msgspec
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning import kernels
-from federator.planning.kernels import shelf
 from federator.solving.decide import decide
 from federator.solving.frames import HEADER_BYTES, READY, Ask, Told, body_length, pack
 from federator.solving.judging import prove
@@ -28,17 +25,6 @@ from federator.solving.parentage import die_with_parent
 
 NICENESS = 5
 """The dispatcher's own loop goes first."""
-
-
-def ready_kernel() -> subprocess.Popen[bytes] | None:
-    """Load the kernel; where nothing has been compiled yet, have that done and go on: later decisions find it."""
-    if kernels.at_hand() is not None or shelf.folder() is None:
-        return None
-    if kernels.trouble():  # what is finished and cannot be loaded, is not made better by another compiler
-        sys.stderr.write(kernels.trouble() + "\n")
-        return None
-    command = (sys.executable, "-m", "federator.solving.compiling", str(os.getpid()))
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
 
 
 def answer(ask: Ask) -> Told:
@@ -76,13 +62,11 @@ def main() -> None:
     die_with_parent(int(sys.argv[1]))
     os.nice(int(sys.argv[2]) if len(sys.argv) > 2 else NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not kernels.prepare():
+        sys.exit(kernels.trouble())
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    compiler = ready_kernel()
     serve(sys.stdin.buffer, frames)
-    if compiler is not None:
-        compiler.kill()
-        compiler.wait()
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""The list schedule and its prices as a compiled kernel: what a turn spends its time on.
+"""The list schedule and its prices as a compiled kernel: the one list scheduler, and what a turn spends its time on.
 
-The only package that knows numba. Nothing waits for it: where it is missing, or nothing has been compiled yet, `schedule` and `objective` do the
-same in plain Python, some thirty times slower, and come to the same numbers; a property test holds the two together. Compiling takes a
-quarter of a minute, once for each version of these sources and each kind of processor; who has the time calls `prepare`.
+The only package that knows numba, which the dispatcher requires. Compiling takes a quarter of a minute, once for each version of these sources and each kind of processor;
+who has the time calls `prepare`, and who has not done so compiles with the first decision. The tests hold a small oracle in plain Python against it
+(`tests/support/plain_schedule.py`).
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
+from federator.kernel.errors import Unavailable
 from federator.planning.kernels import shelf
 
 Kernel = Callable[[Any], None]
@@ -16,7 +16,7 @@ Kernel = Callable[[Any], None]
 
 _known: list[Kernel] = []
 _failed: list[str] = []
-"""Why there is none: it is not tried again for every decision."""
+"""Why there is none."""
 
 
 def at_hand() -> Kernel | None:
@@ -33,26 +33,30 @@ def prepare() -> bool:
     return bool(_known)
 
 
+def kernel() -> Kernel:
+    """The kernel, loaded or compiled if need be. Raises `Unavailable`, with the remedy, where it cannot be."""
+    if not _known and not prepare():
+        raise Unavailable(trouble(), remedy="pip install 'federator[dispatcher]'")
+    return _known[0]
+
+
 def trouble() -> str:
-    """Why decisions are made in plain Python, for people; empty: they are not, or nobody has tried to load the kernel."""
+    """Why nothing can be planned, for people; empty: it can, or nobody has tried to load the kernel."""
     return _failed[-1] if _failed and not _known else ""
 
 
 def _load(*, compiling: bool) -> None:
-    """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – only costs speed: no decision may fail for it."""
+    """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – is kept in words."""
     try:
         from federator.planning.kernels import compiled, deciding, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
 
         decide: Kernel = deciding.decide
-        with nullcontext() if compiling else compiled.refused():
+        with shelf.alone() if compiling else compiled.refused():
             decide(tables.nothing())
         shelf.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes
         place = shelf.folder()
         where = "" if place is None else f" from {place}, which can be removed if it is damaged"
-        _failed.append(
-            f"plans are made without the compiled planner, some thirty times slower: it could not be loaded{where}"
-            f" ({type(error).__name__}: {error})"
-        )
+        _failed.append(f"the compiled planner could not be loaded{where} ({type(error).__name__}: {error})")
         return
     _known.append(decide)

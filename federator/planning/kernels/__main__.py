@@ -1,4 +1,4 @@
-"""`python -m federator.planning.kernels`: compile now, so that nobody's first decisions are made without."""
+"""`python -m federator.planning.kernels`: compile now, so that no first decision waits for it."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """One decision, compiled: carried out, and priced.
 
-The terms are those of `prices.cost` and of `objective`, which says what they mean; sums go in the published order of jobs, so that they come
+The terms are those of `prices.cost`, which says what they mean; sums go in the published order of jobs, so that they come
 out the same wherever they are made.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

@@ -1,6 +1,6 @@
 """A hold, compiled: a place is kept for the first gang that does not fit, and what others may do there meanwhile.
 
-What `yard.Hold` does. There is one hold at a time; the state has its particulars, and what will be free on its hosts stands in their records, by
+There is one hold at a time; the state has its particulars, and what will be free on its hosts stands in their records, by
 index in the place.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

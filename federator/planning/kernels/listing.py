@@ -1,7 +1,17 @@
 """The list schedule, compiled: from release to release, every class is offered a start in the published order.
 
-The rules are those of `schedule`, which has them in plain Python; a property test holds the two together, looks and all. `s` is the sheet that
-everything lies on.
+Rules keep it fair:
+
+* The first gang that does not fit is *held* a place: others may run there only if the gang still starts on time (EASY backfill).
+* A job that would miss its deadline where it fits, and would meet it by waiting for another place or a rental, waits.
+* So does one for which another owned place is cheaper, all told: run, data, chance of missing, and the wait itself (`starting.cheaper_later`).
+* Caps hold at every moment; what ends gives its part back.
+
+A job of several forms starts in the narrowest that meets its deadline. When everybody has had a turn, those that have started at this moment are widened, in order, into what is
+left free, where that is worth it: so nobody is wide while somebody waits who fits into the difference.
+
+Who waits stands in one lane per class: what is true of a lane's first job is true of all behind it. Asking every job at every moment would cost jobs × moments; asking the first of
+each class costs classes × moments, and one more question per start. A property test holds all this against an oracle in plain Python, looks and all. `s` is the sheet that everything lies on.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 

@@ -5,6 +5,9 @@ written, in the user's own cache; where there is neither, nowhere. `NUMBA_CACHE_
 importing numba.
 """
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +33,18 @@ def done() -> bool:
     """Whether everything has been compiled."""
     place = folder()
     return place is not None and _finished(place)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One process compiles at a time: the others wait here, and then find it done. Raises `OSError`."""
+    place = folder()
+    if place is None or done():
+        yield
+        return
+    with (place / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def finish() -> None:

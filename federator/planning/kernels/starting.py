@@ -1,6 +1,10 @@
 """One job's start, compiled: where it may go, which of its places is the cheapest, and whether waiting is better.
 
-What `schedule` does for one job. `s` is the sheet that everything lies on; it is large, so what is asked most often is given its parts.
+`s` is the sheet that everything lies on; it is large, so what is asked most often is given its parts.
+
+A job had better wait for another owned place than start where it fits where that costs less, all told: the run, the data that has to be moved, the chance that the deadline is missed,
+and the wait itself. Work that waits for a place speaks for its time there, so that no more waits than the place can serve. It ends: beside owned GPUs that idle and that it fits no job
+is patient beyond `patient_until`. Rented time, which is paid for, may be declined for longer. No job waits for the end of overdue work: nobody knows when that ends.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 

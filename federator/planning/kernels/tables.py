@@ -21,9 +21,10 @@ GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
 FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT, CHEAPER = 0, 1, 2, 3, 4, 5, 6, 7
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later, a cheaper place later."""
 LEAST_GAIN = 1e8
-"""`patience.LEAST_GAIN_USD`, in billionths of a USD."""
+"""What waiting must save for a job not to start where it fits, in billionths of a USD: 0.10. With a dollar, small work filled the GPUs that are dear
+(`docs/explanation/schedulers-compared.md`)."""
 MOST_ALIKE = 32
-"""As in `patience`."""
+"""Nothing idles beside a longer line of work that is alike. A window shows as many behind those that could start, so it decides as the whole line does."""
 OPTION = 10_000
 """As in `problem`."""
 MOST_RATIO = 1000.0

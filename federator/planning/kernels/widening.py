@@ -1,7 +1,4 @@
-"""Jobs of several forms, compiled: those that have started at a moment are widened into what is left free.
-
-What `schedule` does when everybody has had a turn.
-"""
+"""Jobs of several forms, compiled: those that have started at a moment are widened into what is left free."""
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from federator.planning.kernels.chances import missed

@@ -234,15 +234,13 @@ class Lot:
             self.untake(release.need, release.hosts)
         return due
 
-    def earliest(self, need: Room, ranks: int, *, sure: bool = False) -> float | None:
-        """When so many ranks fit if nothing else starts here: 0 for now, the time of some release, or None for never. `sure`: if what is overdue stays."""
+    def earliest(self, need: Room, ranks: int) -> float | None:
+        """When so many ranks fit if nothing else starts here: 0 for now, the time of some release, or None for never."""
         room = self.room_for(need)
         if room >= ranks:
             return 0.0
         gained: dict[int, Host] = {}
         for release in self.releases:
-            if sure and release.overdue:
-                continue
             for index in release.hosts:
                 before = gained.get(index) or self.hosts[index]
                 gained[index] = before.plus(release.need, 1)
@@ -333,42 +331,6 @@ class _InUse:
             if cpus_milli >= need[1] and memory_mib >= need[2]:
                 return place
         return bisect_left(self._used, self._used[-1][:2])
-
-
-class Hold:
-    """A place kept for a gang: its hosts as they will be at `at`, before the gang starts."""
-
-    def __init__(self, job: JobView, place: int, at: float, lot: Lot) -> None:
-        """Count what the gang will find."""
-        self.job, self.place, self.at, self.lot = job, place, at, lot
-        self._room = lot.room_for(need_of(job))
-
-    def survives(self, need: Room, hosts: Sequence[int]) -> bool:
-        """Whether the gang still starts on time when ranks of that size stay on these hosts beyond `at`."""
-        return self._room - self._loss(need, hosts) >= self.job.nodes
-
-    def spares(self, need: Room) -> Callable[[int], bool]:
-        """Asks of a host whether a rank of that size there takes nothing from the gang."""
-        return lambda index: self._loss(need, (index,)) == 0
-
-    def suffer(self, need: Room, hosts: Sequence[int]) -> None:
-        """Such ranks do stay."""
-        self._room -= self._loss(need, hosts)
-        self.lot.put(need, hosts)
-
-    def recover(self, need: Room, hosts: Sequence[int]) -> None:
-        """Such ranks do not stay after all."""
-        self.lot.untake(need, hosts)
-        self._room += self._loss(need, hosts)
-
-    def _loss(self, need: Room, hosts: Sequence[int]) -> int:
-        """How many ranks of the gang they displace."""
-        gang, left, lost = need_of(self.job), dict[int, Host](), 0
-        for index in hosts:
-            before = left.get(index) or self.lot.hosts[index]
-            left[index] = before.plus(need, -1)
-            lost += before.ranks(gang) - left[index].ranks(gang)
-        return lost
 
 
 def lot_of(candidate: Candidate, now: float) -> Lot:

@@ -13,7 +13,7 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.plans.interpret import write_plan, write_starts
 from federator.planning.renting.burst import LEAST_USD
 from federator.planning.renting.case import Case
-from federator.planning.scheduling.listed import starts_now
+from federator.planning.scheduling.carried import starts_now
 from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World

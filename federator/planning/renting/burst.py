@@ -154,13 +154,6 @@ class Bursting:
     def _fits_caps(self, job: JobView, case: Case, caps: Caps) -> bool:
         return caps.blocking(self.world.as_form(job, case.place), self.world.places[case.place]) is None
 
-    def later_case(self, job: JobView, caps: Caps) -> Case | None:
-        """The cheapest rental that need not begin yet and that caps leave room for; None when there is none."""
-        for case in self.cases(job):
-            if not case.is_now(self.world.now) and self._fits_caps(job, case, caps):
-                return case
-        return None
-
     def may_use_lease(self, job: JobView, place: int) -> bool:
         """Whether the job may use capacity that is rented already: it was rented for it, or it has a case of its own."""
         pool = self.world.places[place].standing

@@ -76,18 +76,6 @@ class Caps:
             if not (shares and row.unit not in QUEUE_UNITS):
                 self.used[number] += self.adds_to(row, job, at)
 
-    def give_back(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
-        """Undo `take`."""
-        for number, row in self.about(job):
-            if not (shares and row.unit not in QUEUE_UNITS):
-                self.used[number] -= self.adds_to(row, job, at)
-
-    def end(self, job: JobView, at: Candidate) -> None:
-        """Count out what a started job gives back when it ends: GPUs and jobs."""
-        for number, row in self.about(job):
-            if row.unit in QUEUE_UNITS:
-                self.used[number] -= self.adds_to(row, job, at)
-
     def end_busy(self, busy: BusyView, pool: PoolView) -> None:
         """Count out work that ran before this plan."""
         for number, row in enumerate(self.rows):

@@ -1,7 +1,7 @@
-"""One decision by the compiled kernel, in the words of `schedule` and of `prices`.
+"""The list schedule of one decision: the arrays are laid out, the compiled kernel carries it out, and what it says is put into words.
 
-What trials ask of most decisions is a total and who starts: the rest – a booking per job, its cost, why it did not start – is made when it is
-asked for.
+It serves the forecast at home, greedy's decision (what it starts now is the first step of its schedule) and the evaluation of any plan (that plan's starts first, then the schedule fills
+what is free and goes on). What trials ask of most decisions is a total and who starts: the rest – a booking per job, its cost, why it did not start – is made when it is asked for.
 """
 
 from collections import UserDict
@@ -12,20 +12,67 @@ from typing import Any, TypeVar
 import numpy as np
 
 from federator.model.snapshot import JobView
+from federator.planning import kernels
 from federator.planning.kernels import tables as t
+from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.scheduling import blocks
-from federator.planning.scheduling import schedule as plain
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.bookings import Booking, Schedule
-from federator.planning.scheduling.cases import Cases
+from federator.planning.scheduling.cases import Cases, cases_of
 from federator.planning.scheduling.displacing import Displacing
-from federator.planning.scheduling.ways import Numbers
+from federator.planning.scheduling.ways import Numbers, numbers_of
 from federator.planning.world.prices import Cost
+from federator.planning.world.problem import World
 
 T = TypeVar("T")
+
+ATTEMPTS = 500_000
+"""Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
+LOOKS = 1_000_000
+"""Likewise for glances at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
+
+
+def at_home(world: World) -> Mapping[str, Booking]:
+    """All jobs, with nothing rented and no lease used."""
+    return carry_out(world, None, {}).schedule().bookings
+
+
+def starts_now(world: World) -> Schedule:
+    """What of the waiting work starts now at home, and nothing beyond it."""
+    return carry_out(world, None, {}, whole=False).schedule()
+
+
+def carry_out(
+    world: World,
+    bursting: Bursting | None,
+    starts: Mapping[str, int],
+    order: Mapping[str, int] | None = None,
+    *,
+    whole: bool = True,
+    required_usd: float = 0.0,
+) -> "Carried":
+    """A decision, carried out and priced: first `starts` (job to choice; an offer is rented), then the rest. Without `bursting` only owned places are used.
+
+    A start that is not open to its job, that does not fit, that a cap forbids, or that costs more on what is rented than its deadline is worth, is left to the rest.
+    `order`: every job's turn where it is not the published one; `required_usd`: what it costs, on top, not to rent what a policy requires.
+    Raises `Unavailable` where the kernel cannot be loaded.
+    """
+    numbers = numbers_of(world)
+    found = Carried(
+        numbers,
+        cases_of(numbers, bursting),
+        starts,
+        bursts=bursting is not None,
+        whole=whole,
+        required_usd=required_usd,
+        forbidden=world.forbidden,
+    )
+    if order is not None:
+        found.reorder(order)
+    return found.run(kernels.kernel())
 
 
 class Made(UserDict[str, T]):
@@ -59,11 +106,9 @@ class Carried:
         self.jobs = cases.jobs.copy()
         for job in forbidden:
             self.jobs["forbidden"][numbers.index[job]] = 1
-        self.foreign = False
-        """Whether a start is at a place that is not open to its job: the kernel knows no such way."""
         self._force(starts)
         self.state = np.zeros(1, dtype=t.STATE)
-        limits = {"attempts_limit": plain.ATTEMPTS, "looks_limit": plain.LOOKS, "hold_job": -1}
+        limits = {"attempts_limit": ATTEMPTS, "looks_limit": LOOKS, "hold_job": -1}
         counts = {"releases": len(numbers.releases), "given": len(numbers.given)}
         asked = {"bursts": bursts, "whole": whole, "required_usd": required_usd, "never_h": NEVER_WAIT_H}
         for name, value in (limits | counts | asked | cases.begins | {"now": self.world.now}).items():
@@ -73,9 +118,7 @@ class Carried:
         for name, place in starts.items():
             number = self.numbers.index.get(name)
             if number is not None:
-                way = self.numbers.way(number, place)
-                self.foreign = self.foreign or way < 0
-                self.jobs["forced"][number] = way
+                self.jobs["forced"][number] = self.numbers.way(number, place)
 
     def reorder(self, order: Mapping[str, int]) -> None:
         """Let those that wait go on in this order: every job's turn."""

@@ -6,11 +6,8 @@ the whole line, and what it costs to do without a unit of that: the row's price 
 rest at that one; the evaluator charges a schedule likewise, for all that it has on hosts. Where nothing is outside, nothing is charged.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from federator.planning.scheduling.bookings import Booking
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.free_hours import EDGES_H, Floats, Ints, free_hours, hours_row
 from federator.planning.world.problem import World
@@ -35,20 +32,8 @@ class Displacing:
                     self._usd[place, bucket] = row.usd
                     self._left[place, bucket] = max(0.0, free[bucket] - row.used)
 
-    def of(self, bookings: Mapping[str, Booking]) -> float:
-        """What these bookings take."""
-        world = self._world
-        jobs = [(job, b) for job in world.jobs if (b := bookings.get(job.id)) is not None]
-        views = [world.as_form(job, booking.place) for job, booking in jobs]
-        return self.usd(
-            np.array([world.place_of(b.place) for _, b in jobs], dtype=np.int64),
-            np.array([view.nodes * view.gpus for view in views], dtype=np.float64),
-            np.array([b.start_at for _, b in jobs], dtype=np.float64),
-            np.array([b.finish_at for _, b in jobs], dtype=np.float64),
-        )
-
     def usd(self, place: Ints, gpus: Floats, start_at: Floats, finish_at: Floats) -> float:
-        """The same of parallel arrays, one entry per booking, in the order of the world's jobs."""
+        """What bookings take: parallel arrays, one entry per booking, in the order of the world's jobs."""
         now, charged = self._world.now, self._usd[place].any(axis=1)
         place, gpus = place[charged], gpus[charged]
         begin, end = (start_at[charged] - now)[:, np.newaxis], (finish_at[charged] - now)[:, np.newaxis]

@@ -23,6 +23,7 @@ from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import PoolView
+from federator.planning.kernels.tables import MOST_ALIKE
 from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
@@ -39,7 +40,7 @@ FEWEST_GLANCES = 5_000
 """Down to so many, windows shrink while the solver does not get done with them in time."""
 MOST_JOBS = 2_000
 """Jobs of a window, however few their classes."""
-MARGIN = 32
+MARGIN = MOST_ALIKE
 """Of one class, so many more than could start now: the next turn has them at hand, and forecasts have an idea of what follows."""
 PLANNED = 2
 """Where a plan of the whole line is known, a window may be so many times as large, if that plan starts so much at once."""

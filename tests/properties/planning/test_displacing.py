@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from federator.model.plans import Place
 from federator.model.snapshot import JobView, Outside, Problem
-from federator.planning import kernels
 from federator.planning.linear import columns as cut
 from federator.planning.scheduling.objective import DISPLACED, Evaluator
 from federator.planning.world.free_hours import hours_row
 from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.solving.decide import decide
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting
 
 POOL = a_pool()
@@ -62,8 +62,7 @@ def test_kernel_and_plain_python_charge_the_same(
     ]
     rows = {hours_row("home/home-1/gpu", b): (u, p) for b, (u, p) in enumerate(zip(used, usd, strict=True))}
     evaluator = Evaluator(World(with_outside(a_world(jobs, [POOL]), **rows)))
-    assert kernels.prepare(), kernels.trouble()
-    assert evaluator.score({}).terms == evaluator.score_plainly({}).terms
+    assert evaluator.score({}).terms == score_plainly(evaluator, {}).terms
 
 
 def test_a_job_that_starts_only_because_others_are_left_out_misses_at_home_and_may_be_rented_for() -> None:

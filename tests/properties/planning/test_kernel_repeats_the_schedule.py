@@ -1,4 +1,4 @@
-"""The compiled kernel and the schedule in plain Python are one schedule: every booking, reason, look and cent of it, whatever the world."""
+"""The compiled kernel and the oracle in plain Python come to one schedule: every booking, reason, look and cent of it, whatever the world."""
 
 from collections.abc import Mapping
 
@@ -9,21 +9,17 @@ from msgspec.structs import replace
 
 from federator.model.rules import GuaranteeRow, Opening, PoolSelector, Window
 from federator.model.snapshot import Problem
-from federator.planning import kernels
-from federator.planning.scheduling import schedule as plain
+from federator.planning.scheduling import carried
 from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.listed import at_home, starts_now
+from federator.planning.scheduling.carried import at_home, starts_now
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
+from tests.support import plain_schedule as plain
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, worlds_at_random
 
 at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> None:
-    assert kernels.prepare(), "numba is among what tests need"
 
 
 def _same(world: World, found: Mapping[str, Booking], expected: Mapping[str, Booking]) -> None:
@@ -34,7 +30,7 @@ def _same(world: World, found: Mapping[str, Booking], expected: Mapping[str, Boo
 
 def _agree(evaluator: Evaluator, starts: Mapping[str, int]) -> Scored:
     """One decision both ways."""
-    found, expected = evaluator.score(starts), evaluator.score_plainly(starts)
+    found, expected = evaluator.score(starts), score_plainly(evaluator, starts)
     _same(evaluator.world, found.schedule.bookings, expected.schedule.bookings)
     assert dict(found.schedule.blocks) == expected.schedule.blocks
     assert found.schedule.attempts == expected.schedule.attempts
@@ -94,7 +90,7 @@ def test_where_nothing_is_rented_for_a_job(problem: Problem) -> None:
 @given(problem=worlds_at_random(most_jobs=12), looks=st.booleans())
 def test_beyond_the_limits_of_work(limit: int, problem: Problem, looks: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "LOOKS" if looks else "ATTEMPTS", limit)
+        patch.setattr(carried, "LOOKS" if looks else "ATTEMPTS", limit)
         _agree(Evaluator(World(problem)), {})
 
 
@@ -150,7 +146,7 @@ def test_a_federation_of_many(seed: int) -> None:
     _agree(evaluator.in_order(mixed), scored.starts)
 
 
-def test_a_start_where_the_job_may_not_be_is_left_to_plain_python() -> None:
+def test_a_start_where_the_job_may_not_be_is_left_to_the_rest() -> None:
     problem = Instance(Parameters(jobs=20, sites=3, seed=0)).problem()
     evaluator = Evaluator(World(problem))
     world = evaluator.world
@@ -161,4 +157,4 @@ def test_a_start_where_the_job_may_not_be_is_left_to_plain_python() -> None:
         if place not in world.open_to(job) and world.places[place].offer is None
     )
     starts = {shut[0].id: shut[1]}
-    assert evaluator.score(starts).starts == evaluator.score_plainly(starts).starts
+    assert _agree(evaluator, starts).starts == evaluator.score({}).starts

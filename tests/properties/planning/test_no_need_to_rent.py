@@ -8,6 +8,7 @@ from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, bursting, busy, worlds_at_random
 
 at_random = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,6 +54,6 @@ def test_a_start_on_a_machine_that_is_rented_already_pays_whoever_decides_it(val
     evaluator = Evaluator(World(problem))
     (place,) = evaluator.world.leases(evaluator.world.jobs[0])
     pays = value_usd > 10.0
-    for scored in (evaluator.score({"late": place}), evaluator.score_plainly({"late": place})):
+    for scored in (evaluator.score({"late": place}), score_plainly(evaluator, {"late": place})):
         assert scored.starts == ({"late": place} if pays else {})
     assert len(decide(problem).actions) == pays

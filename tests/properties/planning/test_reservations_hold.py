@@ -11,6 +11,7 @@ from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
 at_random = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -70,4 +71,4 @@ def test_what_waits_on_purpose_passes_the_checker(problem: Problem) -> None:
 @given(problem=choosy_worlds())
 def test_what_is_weighed_is_the_same_compiled_or_not(problem: Problem) -> None:
     evaluator = Evaluator(World(problem))
-    assert dict(evaluator.score({}).schedule.blocks) == evaluator.score_plainly({}).schedule.blocks
+    assert dict(evaluator.score({}).schedule.blocks) == score_plainly(evaluator, {}).schedule.blocks

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.rules import CapRow, CapUnit, Scope
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning.scheduling import schedule as engine
+from federator.planning.scheduling import carried
 from federator.planning.scheduling.forecast import (
     RUNTIME_MARGIN,
     UNKNOWN,
@@ -157,9 +157,9 @@ def test_a_backoff_is_waited_out() -> None:
 def test_beyond_the_work_limit_every_job_still_has_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [a_job(f"job-{n}", run_s=100.0 + n) for n in range(60)]
     world = World(a_world(jobs, [a_pool()]))
-    exact = engine.schedule(world, None)
-    monkeypatch.setattr(engine, "ATTEMPTS", 20)
-    rough = engine.schedule(world, None)
+    exact = carried.carry_out(world, None, {}).schedule()
+    monkeypatch.setattr(carried, "ATTEMPTS", 20)
+    rough = carried.carry_out(world, None, {}).schedule()
     assert rough.attempts < exact.attempts
     assert set(rough.bookings) == set(exact.bookings)
     assert not all(booking.exact for booking in rough.bookings.values())

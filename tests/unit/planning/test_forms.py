@@ -11,12 +11,11 @@ from federator.model.snapshot import JobView
 from federator.planning.checks import check, fatal_subjects
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.scheduling import schedule
-from federator.planning.scheduling.lanes import Lanes
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.prices import cost, longer_s
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import (
     HOUR,
     NOW,
@@ -164,13 +163,12 @@ def test_nobody_is_widened_onto_a_rented_machine_that_costs_more_than_the_deadli
     rules = (bursting(), PriceTerm("dear", PriceKind.WAIT, 100.0))
     home = a_pool(nodes=1, gpus_per_node=1, free=(Shape(1, 64_000, 262_144),))
     evaluator = Evaluator(World(a_world([job], [home, a_lease()], rules=rules)))
-    for scored in (evaluator.score({}), evaluator.score_plainly({})):
+    for scored in (evaluator.score({}), score_plainly(evaluator, {})):
         assert evaluator.world.form_of(scored.starts["wide"]) == form
         assert evaluator.world.places[scored.starts["wide"]].rented == bool(form)
 
 
-def test_more_gpus_that_are_slower_are_no_wider_and_nobody_becomes_narrower() -> None:
-    """What waits has had its turn when those that have started are widened: whatever they gave up would idle."""
+def test_more_gpus_that_are_slower_are_no_wider() -> None:
     job = a_job("wide", gpus=8, cpus_milli=1000, memory_mib=1024, forms=(on(1, 2, throughput=1.5),))
     other = a_job("other", gpus=4, cpus_milli=1000, memory_mib=1024, submitted_at=NOW)
     world = a_world([job, other], [a_pool(nodes=1, gpus_per_node=8)])
@@ -179,8 +177,3 @@ def test_more_gpus_that_are_slower_are_no_wider_and_nobody_becomes_narrower() ->
         ("wide", 1),
         ("other", 0),
     }
-    engine = schedule._Engine(World(world), None)
-    engine._start(engine.world.jobs[0], 0, NOW, (0,))
-    engine.lanes = Lanes(engine.world, engine.result.bookings, None)
-    engine._widen(engine.world.jobs[0], NOW)
-    assert engine.result.bookings["wide"].place == 0

@@ -1,5 +1,8 @@
-"""No decision fails or waits for the compiled kernel: what cannot be loaded is done without, and what may only be read is used."""
+"""The compiled kernel is loaded, compiled once by one process, or missed with a remedy; and what may only be read is used."""
 
+import fcntl
+import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from federator.kernel.errors import Unavailable
 from federator.planning import kernels
 from federator.planning.kernels import compiled, shelf
 from federator.planning.plans.greedy import plan_greedily
@@ -87,18 +91,59 @@ def test_a_decision_does_not_compile_what_only_seems_finished(
     assert str(place) in kernels.trouble()
 
 
-def test_plain_python_plans_where_the_kernel_cannot_be_loaded(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_decision_without_the_kernel_fails_with_a_remedy(
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing is planned thirty times slower without a word."""
     (place / shelf.DONE).touch()
     _stub(monkeypatch, _no_locator)
-    plan = plan_greedily(a_world([a_job()], [a_pool()]))
-    assert plan.actions
-    assert "no locator available" in kernels.trouble()
-    _stub(monkeypatch, lambda _sheet: None)
-    assert kernels.at_hand() is None, "it is not tried for every decision"
-    assert worker.ready_kernel() is None
-    assert "no locator available" in capsys.readouterr().err
+    assert kernels.at_hand() is None
+    with pytest.raises(Unavailable, match=r"no locator available.*pip install 'federator\[dispatcher\]'"):
+        plan_greedily(a_world([a_job()], [a_pool()]))
+
+
+def test_numba_that_is_not_installed_is_missed_by_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "federator.planning.kernels.deciding", raising=False)
+    monkeypatch.delattr(kernels, "deciding", raising=False)
+    monkeypatch.delitem(sys.modules, "federator.planning.kernels.compiled", raising=False)
+    monkeypatch.delattr(kernels, "compiled", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(Unavailable, match=r"numba.*pip install"):
+        kernels.kernel()
+    assert not (place / shelf.DONE).exists()
+
+
+def test_the_solvers_process_ends_with_the_reason_when_it_cannot_load_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "die_with_parent", lambda _parent: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(os, "nice", lambda _by: 0)
+    monkeypatch.setattr(sys, "argv", ["worker", "1"])
+    monkeypatch.setattr(kernels, "prepare", lambda: False)
+    monkeypatch.setattr(kernels, "trouble", lambda: "no numba")
+    with pytest.raises(SystemExit, match="no numba"):
+        worker.main()
+
+
+def test_one_compiles_at_a_time(place: Path) -> None:
+    """Who comes second waits for the lock, and then finds all of it done."""
+    with shelf.alone(), (place / "compiling").open("w") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (place / "compiling").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    shelf.finish()
+    (place / "compiling").unlink()
+    with shelf.alone():
+        assert not (place / "compiling").exists(), "what is done needs no lock"
+
+
+def test_a_kernel_is_named_after_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = shelf._name()
+    assert name is not None
+    assert name == shelf._name()
+    monkeypatch.setattr(shelf, "version", lambda _package: "0")
+    assert shelf._name() != name
 
 
 @pytest.mark.usefixtures("place")

@@ -15,13 +15,11 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.explain import explain_waiting
-from federator.planning.kernels import tables
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.scheduling import patience
 from federator.planning.scheduling.objective import Evaluator
-from federator.planning.world import window
 from federator.planning.world.problem import World
 from tests.support import worlds
+from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_lease, a_pool, a_world, bursting, busy
 
 SOON = {"ends_at": NOW + 600.0, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144}
@@ -76,7 +74,6 @@ def test_what_starts_of_a_long_line_does_not_depend_on_how_long_it_is() -> None:
     few, some, all_of_them = (starts(plan_greedily(two_places(*tasks[:count]))) for count in (10, 40, 200))
     assert few == []
     assert some == all_of_them == ["job-000", "job-001"], "nothing idles beside a long line"
-    assert len({patience.MOST_ALIKE, tables.MOST_ALIKE, window.MARGIN}) == 1
 
 
 def test_work_of_others_takes_what_a_job_declines() -> None:
@@ -108,8 +105,8 @@ def test_the_first_that_was_submitted_counts_for_all_that_are_alike() -> None:
     """A plan's order may have one that came later before one that has waited for half a day."""
     world = two_places(a_job("job-b", gpus=4), a_job("job-c", gpus=4, submitted_at=NOW - 12 * HOUR))
     evaluator = Evaluator(World(world)).in_order({"job-b": 0, "job-c": 1})
-    for score in (evaluator.score, evaluator.score_plainly):
-        assert score({}).starts.keys() == {"job-b", "job-c"}
+    for scored in (evaluator.score({}), score_plainly(evaluator, {})):
+        assert scored.starts.keys() == {"job-b", "job-c"}
 
 
 def test_a_rented_machine_that_is_free_too_lets_nobody_wait_beside_owned_gpus_for_longer() -> None:

@@ -4,8 +4,8 @@ import random
 
 from federator.model.capacity import Shape
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning.places.yard import Hold, Host, Lot, Release, need_of
-from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, busy
+from federator.planning.places.yard import Host, Lot, Release
+from tests.support.worlds import HOUR, NOW, a_lease, a_pool, busy
 
 NEED = (2, 1000, 1024)
 
@@ -209,26 +209,6 @@ def test_a_copy_is_independent() -> None:
     copy.advance(10.0)
     assert lot.hosts[0].gpus == 4
     assert len(lot.releases) == 1
-
-
-def test_a_hold_survives_what_leaves_the_gang_enough() -> None:
-    gang = a_job("gang", nodes=2, gpus=4)
-    hold = Hold(gang, 0, NOW + HOUR, Lot([Host(4, 64_000, 262_144) for _ in range(3)]))
-    assert hold.survives(NEED, (0,))
-    hold.suffer(NEED, (0,))
-    assert hold.survives(NEED, (0,))
-    assert not hold.survives(NEED, (1,))
-    assert need_of(gang) == (4, 1000, 1024)
-
-
-def test_a_hold_spares_hosts_that_the_gang_cannot_use() -> None:
-    """At that time two whole hosts and a half: the gang needs both."""
-    hold = Hold(a_job("gang", nodes=2, gpus=4), 0, NOW, farm(4, 4, 2))
-    spared = hold.spares(NEED)
-    assert [host for host in range(3) if spared(host)] == [2]
-    assert hold.survives(NEED, (2,))
-    assert not hold.survives(NEED, (0,))
-    assert not hold.survives((1, 0, 0), (0,))
 
 
 def test_as_many_gangs_of_ranks_apart_fit_as_can_be_put_one_after_the_other() -> None:
