@@ -5,11 +5,11 @@ Where greedy has come to that, nobody needs to look for anything better. On the 
 
 import numpy as np
 
+from federator.planning.kernels import late_shares
 from federator.planning.kernels import tables as t
 from federator.planning.scheduling.cases import cases_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.scheduling.ways import numbers_of
-from federator.planning.world.chances import MOST_RATIO
 
 
 def least_usd(evaluator: Evaluator) -> float:
@@ -18,10 +18,9 @@ def least_usd(evaluator: Evaluator) -> float:
     ways, classes, places = numbers.ways, numbers.classes, numbers.places
     klass = np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
     own = classes[klass]
-    window_s = own["deadline"] - evaluator.world.now
-    ratio = np.clip(window_s / (own["typical"] * ways["run_s"]), 0.0, MOST_RATIO)
-    chance = np.where(own["steep"] == 0.0, ways["run_s"] > window_s, 1.0 / (1.0 + ratio ** own["steep"]))
-    usd = ways["run_usd"] + ways["egress_usd"] + own["value"] * np.where(window_s <= 0.0, 1.0, chance)
+    now = evaluator.world.now
+    chance = late_shares(own["deadline"], now, ways["run_s"], 0.0, own["typical"], own["steep"])
+    usd = ways["run_usd"] + ways["egress_usd"] + own["value"] * chance
     usd = np.where(places["kind"][ways["place"]] == t.OWNED, usd, np.inf)
     least = np.full(len(classes), np.inf)
     np.minimum.at(least, klass, usd)

@@ -145,7 +145,7 @@ def _margin_s(job: JobView, target: Target) -> float:
 
 
 def _chance(job: JobView, target: Target, finish_at: float) -> float:
-    """That a run which is planned to end then meets the deadline: the logarithm of a run is logistic, and 80 of 100 runs lie in its range."""
+    """That a run which is planned to end then meets the deadline: the logarithm of a run is logistic, and 80 of 100 runs lie in its range. Written here again on purpose (the planner has it in `kernels.chances`)."""
     whole, run_s = job.of or job, expected_run_s(job, target)
     window_s = (job.deadline_at or 0.0) - (finish_at - run_s)
     if _certain(job) or window_s <= 0.0:

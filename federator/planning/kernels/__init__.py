@@ -40,6 +40,20 @@ def kernel() -> Kernel:
     return _known[0]
 
 
+def late_shares(*numbers: Any) -> Any:
+    """`chances.late_share` of whole arrays: an array of what they are broadcast to. Raises `Unavailable`."""
+    kernel()
+    import numpy as np  # noqa: PLC0415 - see `_load`
+
+    from federator.planning.kernels import deciding  # noqa: PLC0415
+
+    arrays = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in numbers))
+    shares = np.empty(arrays[0].size)
+    fill: Any = deciding.late_shares
+    fill(*(np.ascontiguousarray(each).ravel() for each in arrays), shares)
+    return shares.reshape(arrays[0].shape)
+
+
 def trouble() -> str:
     """Why nothing can be planned, for people; empty: it can, or nobody has tried to load the kernel."""
     return _failed[-1] if _failed and not _known else ""
@@ -51,8 +65,10 @@ def _load(*, compiling: bool) -> None:
         from federator.planning.kernels import compiled, deciding, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
 
         decide: Kernel = deciding.decide
+        late_shares: Any = deciding.late_shares
         with shelf.alone() if compiling else compiled.refused():
             decide(tables.nothing())
+            late_shares(*[tables.NONE] * 7)
         shelf.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes
         place = shelf.folder()

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import caching, event
+from numba.extending import register_jitable
 
 from federator.planning.kernels import shelf
 
@@ -65,6 +66,12 @@ def compiled(function: F) -> F:
     """A part of a kernel: compiled with the kernel that calls it."""
     made: F = njit(**OPTIONS, **PART)(function)
     return made
+
+
+def shared(*functions: Callable[..., Any]) -> None:
+    """Plain functions of numbers that compiled code may call, too: compiled with what calls them. Python goes on calling them as they stand."""
+    for function in functions:
+        register_jitable(**OPTIONS)(function)
 
 
 def kernel(function: F) -> F:

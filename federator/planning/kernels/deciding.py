@@ -7,11 +7,12 @@ out the same wherever they are made.
 
 import numpy as np
 
-from federator.planning.kernels.chances import is_late, missed, opened
+from federator.planning.kernels.chances import late_share
 from federator.planning.kernels.compiled import compiled, kernel
 from federator.planning.kernels.limits import blocking, later_case
 from federator.planning.kernels.listing import begin, go_on
-from federator.planning.kernels.starting import rent_beyond
+from federator.planning.kernels.pricing import opened_at, start_usd, total_usd, wait_usd
+from federator.planning.kernels.starting import late
 from federator.planning.kernels.tables import OFFER, OWNED
 
 
@@ -38,13 +39,25 @@ def charge(s, job):
     way = s.ways[job.way]
     job.run_usd = way.run_usd
     job.egress_usd = way.egress_usd
-    if job.rents != 0:
-        job.rent_usd = way.whole_usd
-    else:
-        job.rent_usd = rent_beyond(s.places[way.place], way, job.start_at, job.committed_until)
-    job.wait_usd = job.wait_usd_h * (max(0.0, opened(way, job.start_at) - state.now) + way.longer_s) / 3600.0
-    job.miss_usd = missed(kind, way, job.start_at, 0.0 if job.rents != 0 else job.start_at - state.now)
-    job.late = 1 if is_late(kind, way, job.start_at) else 0
+    place = s.places[way.place]
+    beyond, job.wait_usd, job.miss_usd = start_usd(
+        state.now,
+        job.start_at,
+        way.run_s,
+        way.closes,
+        way.opens,
+        place.usd_h,
+        job.committed_until,
+        job.wait_usd_h,
+        way.longer_s,
+        kind.value,
+        kind.deadline,
+        kind.typical,
+        kind.steep,
+        0.0 if job.rents != 0 else job.start_at - state.now,
+    )
+    job.rent_usd = way.whole_usd if job.rents != 0 else beyond
+    job.late = 1 if late(kind, way, job.start_at) else 0
 
 
 @compiled
@@ -58,9 +71,13 @@ def put_off(s, number):
         return -1
     case = s.cases[found]
     start = case.rent_at + (case.start_at - state.now)
-    wait = job.wait_usd_h * (start - state.now + s.ways[case.way].longer_s) / 3600.0
-    miss = missed(s.classes[job.klass], s.ways[case.way], start, 0.0)
-    if case.usd + wait + miss >= job.run_usd + job.rent_usd + job.wait_usd + job.miss_usd + job.egress_usd:
+    way, kind = s.ways[case.way], s.classes[job.klass]
+    wait = wait_usd(job.wait_usd_h, start - state.now, way.longer_s)
+    miss = kind.value * late_share(
+        kind.deadline, opened_at(way.closes, way.opens, start), way.run_s, 0.0, kind.typical, kind.steep
+    )
+    planned = total_usd(job.run_usd, job.rent_usd, job.wait_usd, job.miss_usd, job.egress_usd)
+    if total_usd(0.0, case.usd, wait, miss, 0.0) >= planned:
         return -1
     job.run_usd = 0.0
     job.rent_usd = case.usd
@@ -141,3 +158,17 @@ def decide(s):
     if s.state[0].whole != 0:
         go_on(s)
         add_up(s)
+
+
+@kernel
+def late_shares(deadline_at, start_at, run_s, waits_s, typical, steep, shares):
+    """`late_share` of whole arrays, all of the same length, into the last one."""
+    for index in range(len(shares)):
+        shares[index] = late_share(
+            deadline_at[index],
+            start_at[index],
+            run_s[index],
+            waits_s[index],
+            typical[index],
+            steep[index],
+        )

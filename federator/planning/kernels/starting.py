@@ -10,11 +10,12 @@ is patient beyond `patient_until`. Rented time, which is paid for, may be declin
 
 import numpy as np
 
-from federator.planning.kernels.chances import is_late, missed, opened
-from federator.planning.kernels.compiled import compiled
+from federator.planning.kernels import chances, pricing
+from federator.planning.kernels.compiled import compiled, shared
 from federator.planning.kernels.holding import suffer, survives
 from federator.planning.kernels.hosts import choose, fits, give, link, needed_until, ranks_on, soonest_room
 from federator.planning.kernels.limits import blocking, count_in, later_case, patient_until
+from federator.planning.kernels.pricing import is_late, opened_at, start_usd, total_usd
 from federator.planning.kernels.tables import (
     BUDGET,
     BUSY,
@@ -27,11 +28,20 @@ from federator.planning.kernels.tables import (
     MOST_ALIKE,
     NOTHING,
     OFFER,
-    OPTION,
     OWNED,
     QUOTA,
     TO_RENT,
     USD,
+)
+
+shared(
+    chances.late_share,
+    pricing.opened_at,
+    pricing.beyond_usd,
+    pricing.wait_usd,
+    pricing.is_late,
+    pricing.start_usd,
+    pricing.total_usd,
 )
 
 
@@ -114,31 +124,38 @@ def lost_there(s, job, way):
 
 
 @compiled
-def rent_beyond(place, way, at, committed_until):
-    """What a start on a rented instance costs beyond its use by others."""
-    if place.kind == OWNED:
-        return 0.0
-    return place.usd_h * max(0.0, at + way.run_s - max(at, committed_until)) / 3600.0
-
-
-@compiled
-def rank_usd(s, job, way, at, miss):
-    """What ranks a start there: its cost, to a billionth of a USD."""
-    place = s.places[way.place]
-    rent = rent_beyond(place, way, at, needed_until(place, s.releases))
-    wait = s.jobs[job].wait_usd_h * (max(0.0, opened(way, at) - s.state[0].now) + way.longer_s) / 3600.0
-    return np.floor((way.run_usd + rent + wait + miss + way.egress_usd) * 1e9 + 0.5)
-
-
-@compiled
-def too_dear(s, kind, way, at, miss):
-    """Whether rented time there costs more than the chance of the deadline that it brings is worth, where it is for deadlines only."""
-    place = s.places[way.place]
-    return (
-        kind.frugal != 0
-        and place.kind != OWNED
-        and rent_beyond(place, way, at, needed_until(place, s.releases)) > kind.value - miss
+def price(s, job, way, at, value_usd):
+    """What ranks a start there, its cost to a billionth of a USD; its rent, and what its chance to miss costs. `value_usd`: of its deadline, or 0 to leave that out."""
+    place, kind, now = s.places[way.place], s.classes[s.jobs[job].klass], s.state[0].now
+    rent, wait, miss = start_usd(
+        now,
+        at,
+        way.run_s,
+        way.closes,
+        way.opens,
+        place.usd_h,
+        needed_until(place, s.releases),
+        s.jobs[job].wait_usd_h,
+        way.longer_s,
+        value_usd,
+        kind.deadline,
+        kind.typical,
+        kind.steep,
+        at - now,
     )
+    return np.floor(total_usd(way.run_usd, rent, wait, miss, way.egress_usd) * 1e9 + 0.5), rent, miss
+
+
+@compiled
+def late(kind, way, at):
+    """Whether a start there then is planned to end after the deadline."""
+    return is_late(kind.value, kind.deadline, opened_at(way.closes, way.opens, at), way.run_s)
+
+
+@compiled
+def too_dear(kind, place, rent, miss):
+    """Whether rented time there costs more than the chance of the deadline that it brings is worth, where it is for deadlines only."""
+    return kind.frugal != 0 and place.kind != OWNED and rent > kind.value - miss
 
 
 @compiled
@@ -179,11 +196,11 @@ def offer_start(s, job, klass, at, gained):
                 held = True
                 continue
             lost = avoids and lost_there(s, job, way)
-        miss = missed(kind, way, at, at - state.now)
-        if too_dear(s, kind, way, at, miss):
+        usd, rent, miss = price(s, job, way, at, kind.value)
+        if too_dear(kind, s.places[way.place], rent, miss):
             continue
-        usd, owned = rank_usd(s, job, way, at, miss), owned or s.places[way.place].kind == OWNED
-        first = way.option * OPTION + way.narrow + (way.if_late if is_late(kind, way, at) else 0)
+        owned = owned or s.places[way.place].kind == OWNED
+        first = way.first + (way.if_late if late(kind, way, at) else 0)
         rank, best_rank = (first, usd, miss, lost), (best_first, best_usd, best_miss, best_lost)
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_first, best_usd, best_miss, best_lost = number, first, usd, miss, lost
@@ -200,7 +217,7 @@ def offer_start(s, job, klass, at, gained):
 def worth_waiting_for(s, job, klass, best, at, best_usd, owned):
     """Why a job lets the best of its places that are free go by, or that it does not (`FREE`)."""
     kind, way = s.classes[klass], s.ways[best]
-    better = better_later(s, job, klass, at) if is_late(kind, way, at) else FREE
+    better = better_later(s, job, klass, at) if late(kind, way, at) else FREE
     return better if better != FREE else cheaper_later(s, job, klass, at, best, best_usd, owned)
 
 
@@ -232,7 +249,7 @@ def least_here(s, job, klass, at, here, usd):
         for number in range(kind.first_way, kind.last_way):
             way = s.ways[number]
             if way.place == here.place:
-                usd = min(usd, rank_usd(s, job, way, at, missed(kind, way, at, at - s.state[0].now)))
+                usd = min(usd, price(s, job, way, at, kind.value)[0])
     return usd
 
 
@@ -253,16 +270,16 @@ def cheaper_later(s, job, klass, at, start, usd, owned):
         state.attempts += 1
         no_choice = kind.forms != 0 and (way.place == here.place or way.option > here.option)
         # The chance of missing only adds, and takes powers: it is asked of the few that could do without it.
-        if no_choice or rank_usd(s, job, way, at, 0.0) >= best_usd:
+        if no_choice or price(s, job, way, at, 0.0)[0] >= best_usd:
             continue
-        if rank_usd(s, job, way, at, missed(kind, way, at, at - state.now)) >= best_usd:
+        if kind.value != 0.0 and price(s, job, way, at, kind.value)[0] >= best_usd:
             continue
         state.epoch += 1
         begins = soonest_room(place, s.hosts, s.releases, s.given, way, state.epoch, until, True)
         if begins <= at or begins == np.inf:
             continue
         begins += place.awaited_s + (alike - 1) * kind.size * way.run_s / max(kind.size, place.all_gpus)
-        then_usd = rank_usd(s, job, way, begins, missed(kind, way, begins, begins - state.now))
+        then_usd = price(s, job, way, begins, kind.value)[0]
         if begins <= until and then_usd < best_usd:
             best, best_usd, best_at = number, then_usd, begins
     if best < 0:
@@ -369,7 +386,9 @@ def force(s, job, number):
             enough = enough and s.places[place.stock].stock_left >= way.machines * place.each
         if enough:
             rent(s, job, number)
-    elif not too_dear(s, kind, way, state.now, missed(kind, way, state.now, 0.0)) and choose_for(s, job, way):
+        return
+    _, usd, miss = price(s, job, way, state.now, kind.value)
+    if not too_dear(kind, place, usd, miss) and choose_for(s, job, way):
         start(s, job, number, state.now, False)
 
 

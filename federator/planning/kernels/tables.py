@@ -25,11 +25,6 @@ LEAST_GAIN = 1e8
 (`docs/explanation/schedulers-compared.md`)."""
 MOST_ALIKE = 32
 """Nothing idles beside a longer line of work that is alike. A window shows as many behind those that could start, so it decides as the whole line does."""
-OPTION = 10_000
-"""As in `problem`."""
-MOST_RATIO = 1000.0
-SLIDE, SLIDE_LEAST_S, LOGISTIC = 0.7, 600.0, 1.702
-"""As in `chances`, which says what they are."""
 NOTHING, JOB, WORK = 0, 1, 2
 """What a release ends: a boot, a job of this schedule, work that ran before."""
 
@@ -76,10 +71,10 @@ RELEASE = _record("gpus cpus memory kind of first_given ranks next overdue", "at
 GIVEN = _record("host chosen", "")
 """Hosts of releases, rank by rank; and those of the last choice."""
 WAY = _record(
-    "place nodes gpus cpus memory left_over machines apart choice option narrow if_late",
+    "place nodes gpus cpus memory left_over machines apart choice option first if_late",
     "run_s run_usd egress_usd whole_usd worst_usd gpus_total longer_s closes opens",
 )
-"""`choice`: the place with a form, as `World` numbers them; `option`, `narrow`, `if_late`: its precedence; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents; `apart`: no two of its ranks on one host; what would start from `closes` on, starts when it `opens`."""
+"""`choice`: the place with a form, as `World` numbers them; `option`, `first`, `if_late`: its precedence (`World.precedence`): the entry of an ordered list, all of it as one number, and what being late adds; `longer_s`: beyond the run of the fastest form. `run_s`: for how long hosts are taken; `whole_usd`: the bill of the one that rents it; `worst_usd`: what it adds to caps on money; `machines`: how many it rents; `apart`: no two of its ranks on one host; what would start from `closes` on, starts when it `opens`."""
 CLASS = _record(
     # `frugal`: rented time is for its deadline only, as far as that is worth it.
     "first_way last_way first_row last_row forms frugal"
@@ -123,6 +118,9 @@ class Sheet(NamedTuple):
     pairs: Records
     backs: NDArray[np.int64]
     flags: Flags
+
+
+NONE = np.zeros(0)
 
 
 def nothing() -> Sheet:

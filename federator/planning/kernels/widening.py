@@ -1,7 +1,6 @@
 """Jobs of several forms, compiled: those that have started at a moment are widened into what is left free."""
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
-from federator.planning.kernels.chances import missed
 from federator.planning.kernels.compiled import compiled
 from federator.planning.kernels.holding import recover
 from federator.planning.kernels.hosts import fits, give
@@ -10,7 +9,7 @@ from federator.planning.kernels.starting import (
     choose_beside_hold,
     lost_there,
     nearer,
-    rank_usd,
+    price,
     start,
     too_dear,
 )
@@ -71,10 +70,10 @@ def widen(s, job, at):
             if not choose_beside_hold(s, job, way, at):
                 continue
             lost = avoids and lost_there(s, job, way)
-        miss = missed(kind, way, at, at - state.now)
-        if too_dear(s, kind, way, at, miss):
+        usd, rent, miss = price(s, job, way, at, kind.value)
+        if too_dear(kind, s.places[way.place], rent, miss):
             continue
-        rank, best_rank = (rank_usd(s, job, way, at, miss), miss, lost), (best_usd, best_miss, best_lost)
+        rank, best_rank = (usd, miss, lost), (best_usd, best_miss, best_lost)
         if best < 0 or rank < best_rank or (rank == best_rank and nearer(way, s.ways[best])):
             best, best_usd, best_miss, best_lost = number, rank[0], miss, lost
     if best >= 0:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from federator.model.capacity import Market
 from federator.model.rules import PriceKind
 from federator.model.snapshot import JobView
+from federator.planning.kernels import late_shares
+from federator.planning.kernels.pricing import gpus_usd
 from federator.planning.places.candidates import SPOT_REWORK, size
 from federator.planning.places.yard import Lot, Room, need_of
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
-from federator.planning.world.chances import LOGISTIC, MOST_RATIO, SLIDE, SLIDE_LEAST_S, spread_of
+from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import cost, doubt_usd, longer_s
 from federator.planning.world.problem import World
 
@@ -121,17 +123,9 @@ class Standing:
         """As `chances.late_share` has it, for all places and starts."""
         if job.deadline_at is None:
             return np.zeros_like(start_s)
-        typical, steep = spread_of(job)
-        if steep == 0.0:
-            return np.where(self._now + start_s + run_s > job.deadline_at, 1.0, 0.0)
         start_s = np.minimum(start_s, NEVER_S)
-        whole_s, slides_s = start_s + typical * run_s, SLIDE * (start_s + SLIDE_LEAST_S)
-        off_s = np.where(start_s > 0.0, np.hypot(LOGISTIC / steep * typical * run_s, slides_s), 0.0)
-        steeps = np.where(start_s > 0.0, LOGISTIC * whole_s / np.maximum(off_s, 1e-9), steep)
-        window_s = max(0.0, job.deadline_at - self._now)
-        at_once: Floats = 1.0 / (1.0 + np.minimum(window_s / (typical * run_s), MOST_RATIO) ** steep)
-        share: Floats = 1.0 / (1.0 + np.minimum(window_s / whole_s, MOST_RATIO) ** steeps)
-        return np.maximum(share, at_once)
+        shares: Floats = late_shares(job.deadline_at, self._now + start_s, run_s, start_s, *spread_of(job))
+        return shares
 
     def _run_s(self, job: JobView) -> Floats:
         """By place, as `Candidate.run_s` has it."""
@@ -145,11 +139,11 @@ class Standing:
         """What does not depend on the start: the run, or the rent of a lease beyond what is committed, and what policies add."""
         whole = job.of or job
         charged_s = run_s if whole is job else self._run_s(whole)[at]
-        usd = self._price[at] * whole.gpus_total * charged_s / 3600.0
+        usd: Floats = gpus_usd(self._price[at], whole.gpus_total, charged_s)
         if self._surcharged:
             book, places = self._world.book, self._world.places
             added = np.array([book.surcharge_usd_gpu_h(job, places[place]) for place in at.tolist()])
-            usd = usd + added * size(whole) * charged_s / 3600.0
+            usd = usd + gpus_usd(added, size(whole), charged_s)
         if self._doubted:
             usd = usd + [doubt_usd(self._world.book, job, self._world.places[place]) for place in at.tolist()]
         for index in np.flatnonzero(self._rented[at]).tolist():

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from federator.model.snapshot import JobView
+from federator.planning.kernels.chances import SLIDE_LEAST_S
 from federator.planning.rules.permits import rent_usd
-from federator.planning.world.chances import SLIDE_LEAST_S, late_share, share_late
+from federator.planning.world.chances import late_share, share_late
 from federator.planning.world.problem import World
 
 SOON = 0.4

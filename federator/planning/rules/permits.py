@@ -9,6 +9,7 @@ import math
 from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
+from federator.planning.kernels.pricing import machines_usd
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rules.asking import Answer, Ground
 from federator.planning.rules.openings import open_at
@@ -166,14 +167,10 @@ def worst_rent_s(job: JobView, at: Candidate) -> float:
 def rent_usd(job: JobView, at: Candidate) -> float:
     """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
     if at.offer is None:
-        return at.instance_usd_h * at.run_s(job) / 3600.0
+        return float(machines_usd(at.instance_usd_h, 1, at.run_s(job)))
     offer = at.offer.offer
-    return (
-        at.instance_usd_h
-        * machines(job, at)
-        * max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
-        / 3600.0
-    )
+    paid_s = max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
+    return float(machines_usd(at.instance_usd_h, machines(job, at), paid_s))
 
 
 def bill_usd(job: JobView, at: Candidate) -> float:

@@ -15,6 +15,7 @@ from federator.model.capacity import Market
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables as t
+from federator.planning.kernels.pricing import gpus_usd, machines_usd
 from federator.planning.kernels.tables import Records
 from federator.planning.places.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
 from federator.planning.places.stocks import Stocks
@@ -257,7 +258,7 @@ class _Makes:
         ways["longer_s"] = [longer_s(self.world.as_form(job, c), self.world.places[c]) for c in choices]
         before = [self.world.precedence(job, choice) for choice in choices]
         ways["option"] = [first // OPTION for first, _ in before]
-        ways["narrow"] = [first % OPTION for first, _ in before]
+        ways["first"] = [first for first, _ in before]
         ways["if_late"] = [late for _, late in before]
         return ways
 
@@ -288,11 +289,11 @@ class _Makes:
             charged_s = np.maximum(LEAST_RUN_S, whole.run_s / by_speed * self.slower[places])
             if moved:
                 charged_s = charged_s + [each.seconds for each in moved]
-        run_usd = self.usd_gpu_h[places] * whole.gpus_total * charged_s / 3600.0
+        run_usd = gpus_usd(self.usd_gpu_h[places], whole.gpus_total, charged_s)
         if self.surcharged:
             book, made = self.world.book, self.world.places
             added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
-            run_usd = run_usd + added * size(whole) * charged_s / 3600.0
+            run_usd = run_usd + gpus_usd(added, size(whole), charged_s)
         if self.doubted:
             book, made = self.world.book, self.world.places
             run_usd = run_usd + [doubt_usd(book, job, made[place]) for place in places.tolist()]
@@ -301,7 +302,7 @@ class _Makes:
         for index in np.flatnonzero(self.offered[places]).tolist():
             ways["machines"][index] = machines(job, self.places[places[index]])
         paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
-        ways["whole_usd"] = self.usd_h[places] * ways["machines"] * paid_s / 3600.0
+        ways["whole_usd"] = machines_usd(self.usd_h[places], ways["machines"], paid_s)
         return ways
 
 

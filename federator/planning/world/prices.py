@@ -1,19 +1,21 @@
 """What one job in one place at one time costs, in USD: the terms that every part of the planner adds up.
 
-The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
+What the formulas are stands in `kernels.pricing`; here they are asked of a job and a place. The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
 capacity at its marginal price and at what its site is in doubt, rented at its bill beyond what is committed), the bytes that are moved for it, the wait, the missed
 deadline, and what policies add. Whatever is *better* is better by these.
 """
 
+import math
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
+from federator.planning.kernels.pricing import gpus_usd, is_late, opened_at, start_usd, total_usd
 from federator.planning.places.candidates import Candidate, size
 from federator.planning.rules.calendars import closure
 from federator.planning.rules.permits import rent_usd
 from federator.planning.rules.rulebook import NEVER_WAIT_H, RuleBook
 from federator.planning.wording import cents_up
-from federator.planning.world.chances import late_share
+from federator.planning.world.chances import spread_of
 
 RETRY_S = 300.0
 """What a refused start costs in time: the answer, another turn, another place that is not as good."""
@@ -34,7 +36,7 @@ class Cost:
     @property
     def total(self) -> float:
         """The sum."""
-        return self.run + self.rent + self.wait + self.miss + self.egress
+        return total_usd(self.run, self.rent, self.wait, self.miss, self.egress)
 
 
 def cost(
@@ -54,40 +56,41 @@ def cost(
     A job of several forms is charged the GPU-hours of form 0 on owned capacity, whatever it runs in: GPUs that a wide form takes beyond would
     idle, or others wait for them, and that is charged where they do. The time that its fastest form would save counts as waiting.
     """
-    run_s = at.run_s(job)
-    begins_at = opened_at(book, job, at, start_at)
-    value_usd = book.value_usd(job)
+    run_s, value_usd = at.run_s(job), book.value_usd(job)
+    deadline_at = math.inf if job.deadline_at is None else job.deadline_at
+    closes_at, opens_at = closure(job, at, book) if book.openings else (math.inf, math.inf)
+    beyond, wait, miss = start_usd(
+        book.at,
+        start_at,
+        run_s,
+        closes_at,
+        opens_at,
+        at.instance_usd_h,
+        committed_until,
+        book.wait_usd_h(job),
+        longer_s(job, at),
+        value_usd,
+        deadline_at,
+        *(spread_of(job) if value_usd else (1.0, 0.0)),
+        0.0 if rents else start_at - book.at,
+    )
     charged = job.of or job
     charged_s = at.run_s(charged)
-    surcharge = book.surcharge_usd_gpu_h(job, at) * size(charged) * charged_s / 3600.0
-    if rents:
-        rent, run = rent_usd(job, at), 0.0
-    elif at.rented:
-        beyond_s = start_at + run_s - max(start_at, committed_until)
-        rent, run = at.instance_usd_h * max(0.0, beyond_s) / 3600.0, 0.0
-    else:
-        rent, run = 0.0, at.price_usd_gpu_h * charged.gpus_total * charged_s / 3600.0
+    run = 0.0 if at.rented else gpus_usd(at.price_usd_gpu_h, charged.gpus_total, charged_s)
+    surcharge = gpus_usd(book.surcharge_usd_gpu_h(job, at), size(charged), charged_s)
     return Cost(
         run=run + surcharge + doubt_usd(book, job, at),
-        rent=rent,
-        wait=book.wait_usd_h(job) * (max(0.0, begins_at - book.at) + longer_s(job, at)) / 3600.0,
-        miss=value_usd * late_share(job, begins_at, run_s, 0.0 if rents else start_at - book.at),
+        rent=rent_usd(job, at) if rents else beyond,
+        wait=wait,
+        miss=miss,
         egress=at.transfer(job).usd,
-        late=value_usd > 0.0 and begins_at + run_s > (job.deadline_at or 0.0),
+        late=is_late(value_usd, deadline_at, opened_at(closes_at, opens_at, start_at), run_s),
     )
 
 
 def doubt_usd(book: RuleBook, job: JobView, at: Candidate) -> float:
     """What the doubt of a place is expected to cost a job: the price of its waiting (as if it had just arrived), for as long as a refusal takes."""
     return at.doubt * RETRY_S / 3600.0 * book.fresh_wait_usd_h(job) if at.doubt else 0.0
-
-
-def opened_at(book: RuleBook, job: JobView, at: Candidate, start_at: float) -> float:
-    """When a start that is planned there for that moment is possible: as planned, or when a calendar opens the place again."""
-    if not book.openings:
-        return start_at
-    closes_at, opens_at = closure(job, at, book)
-    return opens_at if closes_at <= start_at < opens_at else start_at
 
 
 def longer_s(job: JobView, at: Candidate) -> float:

@@ -5,8 +5,6 @@ import math
 import pytest
 
 from federator.model.plans import Place
-from federator.planning.kernels import tables
-from federator.planning.world import chances
 from federator.planning.world.chances import late_share
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world
@@ -57,11 +55,6 @@ def test_a_range_of_next_to_nothing_is_no_trouble() -> None:
     assert chance(1e9, **narrow) == pytest.approx(0.0, abs=1e-30)
     assert chance(1e-6, **narrow) == pytest.approx(1.0)
     assert all(math.isfinite(chance(10.0**power, **narrow)) for power in range(-9, 12))
-
-
-def test_the_kernel_has_the_same_numbers() -> None:
-    for name in ("MOST_RATIO", "SLIDE", "SLIDE_LEAST_S", "LOGISTIC"):
-        assert getattr(tables, name) == getattr(chances, name)
 
 
 def placed(**fields: float) -> str:

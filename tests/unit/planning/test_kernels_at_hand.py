@@ -50,7 +50,7 @@ def _read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stub(monkeypatch: pytest.MonkeyPatch, decide: Any) -> None:
-    stub = SimpleNamespace(decide=decide)
+    stub = SimpleNamespace(decide=decide, late_shares=lambda *_: None)
     monkeypatch.setitem(sys.modules, "federator.planning.kernels.deciding", stub)
     monkeypatch.setattr(kernels, "deciding", stub, raising=False)
 
