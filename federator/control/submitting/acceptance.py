@@ -4,7 +4,8 @@ Nothing is written here: whoever asks puts the rows into a transaction. Everythi
 row, so that several may share a transaction and one that is refused leaves nothing in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from federator.control.governing.authority import Authority, Right
 from federator.control.governing.visibility import Visibility
 from federator.control.record.blob_owners import owns
-from federator.control.record.holders import Held, Holder, holders_of
+from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, ClientKey, Records, Spec
 from federator.control.record.scribe import Scribe
 from federator.control.record.shares import Limit, Shares
@@ -35,6 +36,26 @@ class Asked(NamedTuple):
     request: JobRequest
     client_id: str | None
     body_hash: str
+
+
+class Entry:
+    """What of a caller's submissions does not depend on the job: found once for all that come together. Good until something else runs."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        authority: Authority,
+        retention: Retention,
+        may_use: Callable[[Caller, str], bool],
+    ) -> None:
+        """`may_use`: whether a work directory is theirs or a team's of theirs, and here."""
+        self.caller = caller
+        self.may_use = cache(partial(may_use, caller))
+        self.authority = authority
+        self.rights = cache(partial(authority.rights, caller))
+        """By queue and team, as `Authority.rights`."""
+        self.refuse_if_full = cache(retention.refuse_if_full)
+        self.refuse_over_share = cache(retention.refuse_over_share)
 
 
 class Accepted(NamedTuple):
@@ -65,18 +86,22 @@ class Acceptance:
         self._shares = shares
         self._visibility = visibility
 
-    def prepare(self, caller: Caller, request: JobRequest) -> tuple[JobSpec, Job]:
+    def entry(self, caller: Caller) -> Entry:
+        """For what this person submits now."""
+        return Entry(caller, self.authority, self._retention, self._may_use)
+
+    def prepare(self, entry: Entry, request: JobRequest) -> tuple[JobSpec, Job]:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
-        spec, claimed = request.spec, self._claim(caller, request)
+        caller, spec, claimed = entry.caller, request.spec, _claim(entry, request)
         if not self._limits.credentials_in_env:
             refuse_credentials(spec.env)
-        if spec.workdir is not None and not self._may_use(caller, spec.workdir):
+        if spec.workdir is not None and not entry.may_use(spec.workdir):
             raise Invalid(
                 "you have uploaded no such work directory",
                 field="$.workdir",
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
-        terms, now = self.authority.terms(claimed.right.queue), self._scribe.clock.now()
+        terms, now = entry.authority.terms(claimed.right.queue), self._scribe.clock.now()
         job = Job(
             id=self._scribe.ids.new("job"),
             name=spec.name,
@@ -107,34 +132,26 @@ class Acceptance:
 
     def check_right(self, caller: Caller, request: JobRequest) -> Right:
         """The right by which the caller may submit this. Raises `Forbidden` and `Invalid`, naming the field."""
-        return self._claim(caller, request).right
-
-    def _claim(self, caller: Caller, request: JobRequest) -> Claim:
-        return claim(
-            self.authority.rights(caller, request.queue or caller.default_queue, request.team),
-            priority=request.priority,
-            value_usd=request.value_usd,
-            must=request.must,
-        )
+        return _claim(self.entry(caller), request).right
 
     @property
     def authority(self) -> Authority:
         """By the policies in force."""
         return self._visibility.authority.now
 
-    def accept(self, changes: Changes, caller: Caller, asked: Asked) -> Accepted:
+    def accept(self, changes: Changes, entry: Entry, asked: Asked) -> Accepted:
         """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""
-        request, client_id, body_hash = asked
+        caller, (request, client_id, body_hash) = entry.caller, asked
         first = self._first_use(caller, client_id, body_hash)
         if first is not None and all(job in self._records.jobs for job in first.jobs):
             return Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
-        self._retention.refuse_if_full()
+        entry.refuse_if_full()
         tasks_wanted = len(request.array) or 1
         check_limits(tasks_wanted, len(self._records.open_jobs), self._limits)
-        person, *_ = holders_of(caller.name)
-        self._refuse_over_share((person,), tasks_wanted)
-        spec, job = self.prepare(caller, request)
-        self._refuse_over_share(holders_of(job.owner, job.team)[1:], tasks_wanted)
+        spec, job = self.prepare(entry, request)
+        holders = holders_of(job.owner, job.team)
+        self._shares.refuse_over(self._queued(), holders, tasks_wanted)
+        entry.refuse_over_share(holders)
         _keep_spec(self._records, changes, job, spec)
         job = msgspec.structs.replace(job, client_id=client_id)
         ids = first.jobs if first else self._new_ids(job, request.array)
@@ -145,15 +162,9 @@ class Acceptance:
             changes.put(ClientKey(caller.name, client_id, body_hash, ids, job.name, job.submitted_at))
         return Accepted(Submitted(jobs=ids, name=job.name, repeated=first is not None), tasks)
 
-    def _refuse_over_share(self, holders: Sequence[Holder], tasks: int) -> None:
-        queued = Limit(
-            Held.QUEUED,
-            self._limits.queued_jobs,
-            "limits.queued_jobs",
-            "wait until some of them have ended, or cancel some",
-        )
-        self._shares.refuse_over(queued, holders, tasks)
-        self._retention.refuse_over_share(holders)
+    def _queued(self) -> Limit:
+        remedy = "wait until some of them have ended, or cancel some"
+        return Limit(Held.QUEUED, self._limits.queued_jobs, "limits.queued_jobs", remedy)
 
     def write(self, changes: Changes, caller: Caller, tasks: Sequence[Job]) -> None:
         """The tasks' own rows."""
@@ -185,6 +196,11 @@ class Acceptance:
                 f"you have no job {name!r}", field="$.after", remedy="name a job of yours, or its id"
             )
         return newest.array or newest.id
+
+
+def _claim(entry: Entry, request: JobRequest) -> Claim:
+    rights = entry.rights(request.queue or entry.caller.default_queue, request.team)
+    return claim(rights, priority=request.priority, value_usd=request.value_usd, must=request.must)
 
 
 def _keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> None:

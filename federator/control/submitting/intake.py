@@ -60,7 +60,7 @@ class Intake:
             def compute() -> Changes:
                 way.clear()
                 changes = Changes()
-                accepted[:] = [self._acceptance.accept(changes, caller, asked)]
+                accepted[:] = [self._acceptance.accept(changes, self._acceptance.entry(caller), asked)]
                 self._acceptance.write(changes, caller, accepted[0].tasks[:PART])
                 way.add(accepted[0].tasks)
                 return changes
@@ -109,12 +109,12 @@ class Intake:
         way: OnTheWay,
     ) -> Changes:
         """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
-        changes = Changes()
+        changes, entry = Changes(), self._acceptance.entry(caller)
         answers.clear()
         way.clear()
         for asked in group:
             try:
-                accepted = self._acceptance.accept(changes, caller, asked)
+                accepted = self._acceptance.accept(changes, entry, asked)
             except FederatorError as error:
                 answers.append(error)
             else:

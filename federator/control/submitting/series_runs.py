@@ -217,7 +217,8 @@ class SeriesRuns:
         """The tasks of a run that are not written yet, under an id that no other run has."""
         request = _request(series, number, of)
         asked = Asked(request, f"{series.id}:{number}", content_hash(of.file.encode()))
-        accepted = self._acceptance.accept(changes, self._owners.caller(series), asked)
+        entry = self._acceptance.entry(self._owners.caller(series))
+        accepted = self._acceptance.accept(changes, entry, asked)
         return [replace(task, series=series.name, due_at=of.due_at) for task in accepted.tasks]
 
     async def _fill(self, key: str, filling: Filling) -> None:
