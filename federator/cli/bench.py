@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,7 @@ def bench(
     command = [*_program("tests.bench"), *scenarios, f"--runs={runs}", f"--scale={scale}"]
     command += [f"--report={report.resolve()}"] if report else []
     command += [f"--remark={remark}"] if remark else []
+    ready_planner()
     return subprocess.run(command, cwd=CHECKOUT, check=False).returncode
 
 
@@ -104,6 +106,7 @@ def solver(
     command += [f"--report={report.resolve()}"] if report else []
     command += [] if baselines else ["--no-baselines"]
     command += [] if certificate else ["--no-certificate"]
+    ready_planner()
     return subprocess.run(command, cwd=CHECKOUT, check=False).returncode
 
 

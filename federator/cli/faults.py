@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration
 
@@ -49,6 +50,7 @@ def faults(
 
     if seeds < 1 or jobs < 1:
         raise Invalid("is not above 0", field="--seeds" if seeds < 1 else "--jobs")
+    ready_planner()
     progress = _Progress(seeds)
     size, among = (LARGE, " --large") if large else (SMALL, "")
     told = (play(seed, print, size) for seed in range(from_, from_ + seeds))

@@ -15,6 +15,7 @@ from federator.cli.exits import FAILED, OK
 from federator.cli.live import LIVE, take
 from federator.cli.output import say_error
 from federator.cli.phrases import counted, plain
+from federator.cli.planner import ready_planner
 from federator.cli.policy_files import Written, read_set
 from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
@@ -90,6 +91,7 @@ def replay(
         return FAILED
     load = _load(world, trace, since, connection)
     where, options = load.live.world, LoadOptions(limit=load.limit)
+    ready_planner()
     found = contrasted(
         (Side("in force", where), Side("proposed", replace(where, policies=proposed))),
         load.live.jobs,

@@ -16,6 +16,7 @@ from federator.cli.exits import FAILED, OK
 from federator.cli.layout import Column
 from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import plain
+from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.model.plans import Plan
@@ -76,6 +77,8 @@ def replay(
             field="DECISIONS",
             remedy="federator decisions replay --last 20",
         )
+    if not at_dispatcher:
+        ready_planner()
     verdicts = [
         _at_dispatcher(each, connection) if at_dispatcher else _decided_again(each)
         for each in _recorded(decisions, last, connection)

@@ -4,6 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from federator.cli.planner import ready_planner
+
 
 def serve(*, config: Path | None = None, state_dir: Path | None = None, port: int | None = None) -> None:
     """Run the dispatcher until it is told to stop (SIGTERM, Ctrl-C).
@@ -21,6 +23,7 @@ def serve(*, config: Path | None = None, state_dir: Path | None = None, port: in
     from federator.config import load_settings
 
     settings = load_settings(config, state_dir=None if state_dir is None else str(state_dir), port=port)
+    ready_planner()
     asyncio.run(run_dispatcher(settings, started=lambda address: _announce(address, settings.state_dir)))
 
 

@@ -15,6 +15,7 @@ from federator.cli.contrasting import put, show_contrast, troubles, writable, wr
 from federator.cli.faults import faults
 from federator.cli.forecast_looks import show_looks
 from federator.cli.live import LiveOptions, WhatIf, save, take
+from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection
 from federator.cli.table import table
 from federator.kernel.errors import Invalid
@@ -118,7 +119,7 @@ def simulate(
         limit=None if live.from_live else 4.0,
     )
     where = scaled(given.world, _above_zero(capacity, "--capacity"))
-    progress = Progress()
+    progress = _begin()
     if what_if:
         if len(scheduler) * len(seed) > 1:
             raise Invalid(
@@ -262,6 +263,12 @@ class Progress:
     def _say(self, text: str, *, last: bool = False) -> None:
         start, end = ("\r\033[K", "\n" if last else "") if self._terminal else ("", "\n")
         print(start + text, end=end, file=sys.stderr, flush=True)
+
+
+def _begin() -> Progress:
+    """Have the planner ready; from here on it is told how far the simulation is."""
+    ready_planner()
+    return Progress()
 
 
 def _study(

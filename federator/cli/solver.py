@@ -13,6 +13,7 @@ from federator.cli.exits import FAILED, OK
 from federator.cli.layout import Column, table
 from federator.cli.output import Output, facts, say, show, show_data, width
 from federator.cli.phrases import counted, usd
+from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
 from federator.model.plans import Finding, Severity
 from federator.solving.frames import STAGES
@@ -59,8 +60,10 @@ def run(
     wanted = tuple(stages.replace(" ", "").split(","))
     if unknown := [stage for stage in wanted if stage not in STAGES]:
         raise Invalid(f"no stage {unknown[0]!r}", field="--stages", remedy=f"there are {', '.join(STAGES)}")
+    seen = _read(problem, read_problem)
+    ready_planner()
     plan = decide(
-        _read(problem, read_problem),
+        seen,
         clock=time.perf_counter,
         seed=seed,
         stages=tuple(stage for stage in STAGES if stage in wanted),
@@ -85,6 +88,7 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
 
     file = _read(plan, read_plan)
     seen = _read(problem, read_problem)
+    ready_planner()
     with told_in(plan):
         verdict = judge(seen, file)
     fatal = [finding for finding in verdict.findings if finding.severity is Severity.FATAL]

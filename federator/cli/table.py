@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s
 
@@ -70,6 +71,7 @@ def table(
         within_s=_duration_s(within, "--within"),
         any_build=any_build,
     )
+    ready_planner()
     made = make(runs, orders, lambda text: print(text, file=sys.stderr, flush=True))
     wrong = _write(out, data, made)
     return FAILED if wrong or made.failed else OK

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.planner import ready_planner
+
 
 def demo(
     *,
@@ -50,6 +52,7 @@ def demo(
 
     if stop is not None:
         return runs.stop(stop)
+    ready_planner()
     if trace is not None:
         return runs.trace(trace, sites=sites, jobs=jobs, speedup=speedup, state_dir=state_dir, json=json)
     return runs.demonstrate(
