@@ -103,7 +103,7 @@ JOB_FILE_PARTS = {
 SITE_FILE = (
     Written("site", "`basel`", "–", "The site's name in the federation. Needed."),
     Written("kind", "`onprem`, `cloud`, `edge`", "–", "What sort of site it is, as a note: what counts is what its join token was made with."),
-    Written("region", "`eu-central`", "–", "Short for the label `region`."),
+    Written("region", "`eu-central`", "–", "Short for the label `region`. It counts for policies as it is when the site joins, where no administrator's token names another."),
     Written("labels", "`{rack: r1}`", "–", "Free words that jobs and policies can select by."),
     Written("price_per_gpu_hour", "`0.4 USD`", "an eighth of its model's list price, in plans alone", "What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports. `0` says that it costs nothing."),
     Written("pools", "a list", "one pool, as found on the host", "Nodes of one shape; see below."),

@@ -48,7 +48,7 @@ def create(
     kind:
         What sort of site that is.
     region:
-        Where it is.
+        Where it is; only administrators may say so. Else the region in the site's file counts.
     default_queue:
         Queue of the jobs that name none.
     expires_in:

@@ -34,6 +34,10 @@ class SiteStatus(StrEnum):
     GONE = "GONE"
 
 
+REGION = "region"
+"""The label that tells a site's region."""
+
+
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """A member cluster. `price_usd_gpu_h` is the marginal price of an owned GPU-hour; 0: nobody declared one."""
 
@@ -42,6 +46,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     status: SiteStatus = SiteStatus.JOINING
     """What people have made of it: DRAINING, or JOINING, and then how it is follows from its members."""
     region: str = ""
+    """That of the federation's token; where that named none, the label `region` that the site joined with: its own word."""
     provider: str | None = None
     labels: dict[str, str] = {}
     price_usd_gpu_h: float = 0.0
@@ -50,6 +55,16 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """While it drains: when the last of its work has to be gone; None: what runs goes on to its end."""
     drain_because: str = ""
     created_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Also for records of older versions, and before any rule reads it."""
+        if not self.region and REGION in self.labels:
+            msgspec.structs.force_setattr(self, "region", self.labels[REGION])
+
+    def labels_with(self, *reports: "SiteReport") -> dict[str, str]:
+        """Its labels and those of its agents' reports, but for the region: no report can say another."""
+        said = {key: value for report in reports for key, value in report.labels.items()}
+        return {**self.labels, **said, **({REGION: self.region} if self.region else {})}
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from federator.control.governing.tokens import REFUSED, Tokens, check_name, digest_of, duration_s, new_secret
 from federator.control.record.records import Changes
-from federator.kernel.errors import Conflict, Invalid, Unauthenticated
+from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated
 from federator.model.capacity import LEASE_ENDED, Market
 from federator.model.identity import Caller, JoinToken, Role
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
@@ -57,6 +57,12 @@ class Admission(Tokens):
             )
         if not (caller.role is Role.SITE_ADMIN and request.site in caller.sites):
             caller.require(Role.ADMIN)
+        elif request.region:
+            raise Forbidden(
+                "only an administrator of the federation says which region a site is in",
+                field="$.region",
+                remedy="leave it out: where the federation has named none, that of the site's file counts",
+            )
         lifetime_s = JOIN_EXPIRES_S if expires_s is None else expires_s
         secret = await self.make_join_token(
             request.site,
@@ -233,7 +239,8 @@ class Admission(Tokens):
         self._check_kind(token.site, kind)
         existing = self.records.sites.get(token.site)
         if existing is not None:
-            return existing
+            # A token's region is the federation's word, and a later one counts.
+            return msgspec.structs.replace(existing, region=token.region or existing.region)
         return Site(
             name=token.site,
             kind=kind,

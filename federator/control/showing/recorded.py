@@ -178,7 +178,7 @@ class Recorded:
                 name=site.name,
                 kind=site.kind,
                 region=site.region,
-                labels={**site.labels, **{key: value for r in reports for key, value in r.labels.items()}},
+                labels=site.labels_with(*reports),
                 price_usd_gpu_h=prices[0] if prices else site.price_usd_gpu_h,
                 draining=site.draining,
                 pools=tuple(

@@ -64,7 +64,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         kind=site.kind,
         status="PAUSED" if paused and status == SiteStatus.READY else status,
         region=site.region,
-        labels=site.labels,
+        labels=site.labels_with(),
         gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in heard)),
         busy=tidy(sum(row.busy_gpus for row in rows if row.member not in silent)),
         running=_running(site, records),

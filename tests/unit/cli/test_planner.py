@@ -1,6 +1,7 @@
 """Commands that plan have the compiled planner before they begin, and say so where it has to be compiled."""
 
 import ast
+import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_a_dispatcher_has_it_before_it_listens(
             main.send(None)
 
     monkeypatch.setattr(app, "serve", listens)
-    monkeypatch.setattr(serve.asyncio, "run", run)
+    monkeypatch.setattr(asyncio, "run", run)
     serve.serve(state_dir=tmp_path)
     assert prepared == ["planner", "listens"]
 
