@@ -25,6 +25,10 @@ from federator.solving.ordering import order_of
 
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
+FEW_JOBS = 16
+"""Of so few jobs, greedy proves its rentals before the linear program is asked, too: there, who shares a machine with whom decides, and trials are quick."""
+PROVEN_ANEW = 100_000
+"""Looks that may be taken to decide anew without a rental; beyond them it is only taken back, all else as it is."""
 
 Watch = Callable[[str], None]
 """Is told the name of each stage when it ends: who wants to know how long they take measures it there."""
@@ -97,22 +101,46 @@ def _prove(race: _Race) -> None:
     """
     if race.winner == LEAD:
         return
+    work = race.evaluator.work
+    anew_until = work.looks + PROVEN_ANEW
     for job in race.best.rents[:PROOFS]:
-        if job not in race.best.rents or race.evaluator.work.spent:
+        if job not in race.best.rents or work.spent:
             continue
         other = race.evaluator.without_rentals_for(job)
+        judge = other.in_order(race.judge.order)
         trials = [
-            {name: place for name, place in scored.starts.items() if name != job}
-            for scored in (race.best, race.greedy)
+            {name: place for name, place in plan.starts.items() if name != job}
+            for plan in (race.best, race.greedy)
         ]
-        scored, judge = _cheapest((other.in_order(race.judge.order), other), trials)
+        if work.looks < anew_until or len(race.evaluator.world.jobs) <= FEW_JOBS:
+            scored, judge = _cheapest((judge, other), trials)
+        else:
+            scored = judge.score(trials[0])
         if needless(race.best, scored):
             race.evaluator, race.best, race.judge = other, scored, judge
 
 
+def _with_rentals(evaluator: Evaluator) -> Scored:
+    """Greedy's plan with the rentals that pay."""
+    return keep_order(evaluator, prove_rentals(evaluator, choose(evaluator)))
+
+
+def _first(evaluator: Evaluator, stages: tuple[str, ...]) -> Scored:
+    """The first plan. Where a model decides next on what to rent, proving each rental by deciding anew would take most of the turn and find less.
+
+    Where a plan of the whole line says what to rent, rentals are not even tried one by one.
+    """
+    if LEAD in stages and evaluator.world.problem.leads:
+        return keep_order(evaluator, evaluator.score({}))
+    modelled = not {LEAD, "lp"}.isdisjoint(stages)
+    if modelled and len(evaluator.world.jobs) > FEW_JOBS:
+        return keep_order(evaluator, choose(evaluator))
+    return _with_rentals(evaluator)
+
+
 def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
-    first = keep_order(evaluator, prove_rentals(evaluator, choose(evaluator)))
+    first = _first(evaluator, stages)
     race = _Race(evaluator, first, first, evaluator, watch=watch)
     race.report(
         StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
@@ -122,8 +150,11 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
-    if LEAD in stages and evaluator.world.problem.leads and _lead(race):
-        return race
+    if LEAD in stages and evaluator.world.problem.leads:
+        if _lead(race):
+            return race
+        race.offer("greedy", choose(evaluator), evaluator)
+        race.greedy = race.best
     if "lp" not in stages:
         return race
     table = cut.build(evaluator)
@@ -134,6 +165,7 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     answer = linear.solve(table, evaluator.world.problem.warm_prices)
     if answer is None:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
+        race.offer("greedy", _with_rentals(evaluator), evaluator)
     else:
         futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
         _linear(race, table, answer, futures)

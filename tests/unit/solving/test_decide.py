@@ -173,3 +173,19 @@ def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: P
     floor_usd = least_usd(Evaluator(World(problem)))
     for stages in (("greedy",), ("greedy", "lp")):
         assert decide(problem, stages=stages).objective_usd >= floor_usd - 1e-6
+
+
+def test_rentals_that_a_model_decides_are_not_tried_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a turn takes is plans that are scored: once each rental was proven twice, each time by deciding anew."""
+    jobs = [a_job(f"tight-{n}", gpus=4, deadline_at=NOW + 1.2 * HOUR, value_usd=50.0) for n in range(20)]
+    scored: list[int] = []
+    score = Evaluator.score
+
+    def counted(evaluator: Evaluator, starts: dict[str, int]) -> objective.Scored:
+        scored.append(len(starts))
+        return score(evaluator, starts)
+
+    monkeypatch.setattr(Evaluator, "score", counted)
+    plan = decide(a_world(jobs, [_full()], [an_offer()], [bursting()]), stages=("greedy", "lp"))
+    assert len([action for action in plan.actions if isinstance(action, Rent)]) > 1
+    assert len(scored) <= 160
