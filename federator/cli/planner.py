@@ -7,7 +7,7 @@ from federator.cli.harmless import harmless
 
 
 def ready_planner() -> None:
-    """Load the compiled planner, or compile it, which takes a quarter of a minute, once for each version and kind of processor. Raises nothing.
+    """Load the compiled planner, or compile it, which takes a quarter of a minute, once for each version and kind of processor. Raises `Unavailable` where there can be none.
 
     A dispatcher does so before it listens: loaded in the middle of a turn, it held back what was to start by some 0.4 s.
     """
@@ -18,9 +18,8 @@ def ready_planner() -> None:
     compiles = not shelf.done()
     if compiles:
         _say("compiling the planner, once for this version and kind of processor: some 15 seconds")
-    if not kernels.prepare():
-        _say(kernels.trouble())
-    elif compiles:
+    kernels.kernel()
+    if compiles:
         _say(f"the planner is compiled, in {time.monotonic() - begun_s:.0f} s")
 
 

@@ -69,7 +69,8 @@ def _load(*, compiling: bool) -> None:
         with shelf.alone() if compiling else compiled.refused():
             decide(tables.nothing())
             late_shares(*[tables.NONE] * 7)
-        shelf.finish()
+        if not compiled.unsaved:
+            shelf.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes
         place = shelf.folder()
         where = "" if place is None else f" from {place}, which can be removed if it is damaged"

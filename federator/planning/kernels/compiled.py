@@ -37,8 +37,19 @@ class _Files(caching.CompileResultCacheImpl):
     _locator_classes = [_Place]  # noqa: RUF012 - as numba has it
 
 
+unsaved: list[OSError] = []
+"""Why what was compiled could not be kept."""
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Files
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """A full disk costs the next start its compiling, and this one nothing."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError as error:
+            unsaved.append(error)
 
 
 cache_of: Any = _Cache  # numba's are without hints

@@ -7,7 +7,7 @@ importing numba.
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -37,21 +37,22 @@ def done() -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One process compiles at a time: the others wait here, and then find it done. Raises `OSError`."""
-    place = folder()
-    if place is None or done():
-        yield
-        return
-    with (place / "compiling").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """One process compiles at a time, where they can tell each other: the others wait here, and then find it done."""
+    with ExitStack() as held:
+        place = folder()
+        if place is not None and not done():
+            with suppress(OSError):
+                lock = held.enter_context((place / "compiling").open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def finish() -> None:
-    """Everything has been compiled, and lies there."""
+    """Everything has been compiled, and lies there. Where that cannot be noted, the next process compiles again."""
     place = folder()
     if place is not None and not done():
-        (place / DONE).touch()
+        with suppress(OSError):
+            (place / DONE).touch()
 
 
 def _name() -> str | None:

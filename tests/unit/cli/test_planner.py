@@ -10,6 +10,7 @@ import pytest
 import federator.cli
 from federator import app
 from federator.cli import planner, serve
+from federator.kernel.errors import Unavailable
 from federator.planning import kernels
 from federator.planning.kernels import shelf
 
@@ -31,11 +32,7 @@ PLAN = (
 def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
-    def prepare() -> bool:
-        done.append("planner")
-        return True
-
-    monkeypatch.setattr(kernels, "prepare", prepare)
+    monkeypatch.setattr(kernels, "kernel", lambda: done.append("planner"))
     return done
 
 
@@ -61,14 +58,14 @@ def test_what_is_compiled_is_loaded_without_a_word(
     assert capsys.readouterr() == ("", "")
 
 
-def test_why_there_is_none_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_it_nothing_begins_and_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelf, "done", lambda: True)
+    monkeypatch.setattr(kernels, "_known", [])
     monkeypatch.setattr(kernels, "prepare", lambda: False)
     monkeypatch.setattr(kernels, "trouble", lambda: "no numba")
-    planner.ready_planner()
-    assert capsys.readouterr().err == "federator: no numba\n"
+    with pytest.raises(Unavailable, match="no numba") as caught:
+        planner.ready_planner()
+    assert "pip install" in caught.value.describe()
 
 
 def test_a_dispatcher_has_it_before_it_listens(

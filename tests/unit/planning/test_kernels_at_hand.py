@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from numba.core import caching
 
 from federator.kernel.errors import Unavailable
 from federator.planning import kernels
@@ -79,6 +80,20 @@ def test_what_is_not_there_is_not_compiled_where_that_is_refused() -> None:
     with compiled.refused(), pytest.raises(RuntimeError, match="not there"):
         made(1)
     assert made(1) == 2
+
+
+def test_a_full_disk_costs_the_next_start_its_compiling_and_this_one_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compiled, "unsaved", [])
+    monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
+    _stub(monkeypatch, compiled.kernel(size_of))
+    assert kernels.prepare(), kernels.trouble()
+    assert compiled.unsaved
+    assert not (place / shelf.DONE).exists()
 
 
 def test_a_decision_does_not_compile_what_only_seems_finished(
