@@ -7,10 +7,10 @@ say, the meaning of each key of a job file, is in tools/written_fields.py and he
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -158,7 +158,26 @@ def reasons() -> str:
             "the waiting job when this is what keeps it; a job that fails a filter everywhere is of kind `filter`."
         ),
         table(("order", "situation", "kind", "what it says"), situations),
+        "## Kinds of reasons",
+        (
+            "Beside each sentence (`because`, `text`) the API answers `reason`: a `kind` from this closed list, and its parameters: ids, numbers, "
+            "moments in seconds since the epoch. Programs go by these: a kind and the names of its parameters stay, while sentences may be worded "
+            "better. Parameters may be added, and one that is left out has its default. `why`, `waits` and `beside` hold a further reason. What older versions have stored "
+            "in words only has no `reason`."
+        ),
+        table(("kind", "parameters", "what it says"), _kinds()),
     ])  # fmt: skip
+
+
+def _kinds() -> Iterator[tuple[str, str, str]]:
+    """All reasons, with what they are about."""
+    from federator.model import reasons, rejections
+
+    told = records(reasons) | records(rejections)
+    for kind in get_args(reasons.Reason):
+        record = told[kind.__name__]
+        parameters = ", ".join(f"`{field.name}`" for field in record.fields)
+        yield f"`{kind.__struct_config__.tag}`", parameters, record.doc
 
 
 def metrics() -> str:

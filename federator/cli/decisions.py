@@ -18,6 +18,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
+from federator.planning.wording.told import told_plan
 from federator.wire.solver_files import from_problem, write
 
 app = App(name="decisions", help="Recorded decisions: list, show, replay.")
@@ -69,7 +70,7 @@ def show(
     if raw or output in ("json", "yaml"):
         show_data(answer, "yaml" if output == "yaml" and not raw else "json")
         return
-    plan = msgspec.convert(answer["plan"], Plan)
+    plan = told_plan(msgspec.convert(answer["plan"], Plan))
     proof = msgspec.convert(answer.get("proof"), Proof | None)
     show_parts(*_drawn(plan, proof, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]
 

@@ -4,6 +4,7 @@ One grammar each, shared by job files, policies, site files and settings, so tha
 number is refused where a unit could be guessed wrongly. Every error says what would be right.
 """
 
+import math
 import re
 from datetime import UTC, datetime
 
@@ -115,3 +116,8 @@ def format_chance(share: float) -> str:
     if 0.0 < share <= 0.005:
         return "under 1%"
     return "over 99%" if 0.995 <= share < 1.0 else f"{share:.0%}"
+
+
+def cents_up(usd: float) -> float:
+    """So many dollars that nothing is lacking when they are written to the cent: what people are told to add must be enough."""
+    return math.ceil(usd * 100.0 - 1e-6) / 100.0

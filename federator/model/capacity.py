@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.jobs import WHOLE_MILLI
+from federator.model.reasons import Reason
 
 RENTED_POOL, RENTED_PARTS = "gpu", "gpu-shared"
 """What the pool of a rented machine is called; with its GPU shared, as an agent names that."""
@@ -223,7 +224,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     offer: Offer
     status: LeaseStatus
     requested_at: float
-    because: str
+    because: str = ""
+    """Why it was rented, in words; empty where `reason` says it."""
+    reason: Reason | None = None
     evidence: BurstEvidence | None = None
     queue: str = "default"
     owner: str = ""

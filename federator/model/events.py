@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from federator.model.reasons import Reason
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened to a job, for its timeline and for server-sent events."""
@@ -18,8 +20,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """Name of the lifecycle event, for example `placed`."""
     status: str
     text: str
+    """Empty in the store where `reason` says it: people are told it in words, too."""
     site: str = ""
     placement: str = ""
+    reason: Reason | None = None
 
 
 class AlertKind(StrEnum):

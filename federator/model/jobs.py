@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from federator.model.reasons import Reason
+
 
 class JobStatus(StrEnum):
     """Where a job is in its life; edges are in `federator.model.lifecycle`."""
@@ -303,6 +305,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     proposed_usd: float = 0.0
     """What that could cost in the worst case, as people were told: approving it without an amount approves so much."""
     because: str = "submitted; the next turn will look at it"
+    """Why it is as it is, in words; empty where `reason` says it."""
+    reason: Reason | None = None
     started_at: float | None = None
     finished_at: float | None = None
     spent_usd: float = 0.0

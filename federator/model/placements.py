@@ -11,6 +11,7 @@ import msgspec
 from federator.model.capacity import Market
 from federator.model.datasets import Moves
 from federator.model.jobs import in_gpus
+from federator.model.reasons import Reason
 from federator.model.whose import Whose
 
 
@@ -194,6 +195,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The stage whose plan it was, and why that plan was the better one."""
     winner_because: str = ""
     because: str = ""
+    """Why it is there, in words; empty where `reason` says it."""
+    reason: Reason | None = None
     moves: Moves | None = None
     """Data that is brought to its site before it starts; None where there is none, and where it ended before any was."""
     form: int = 0

@@ -11,6 +11,7 @@ import msgspec
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.changes import Change, Remedy
 from federator.model.datasets import Moves
+from federator.model.reasons import Reason
 
 
 class Severity(StrEnum):
@@ -32,14 +33,14 @@ class Finding(msgspec.Struct, frozen=True):
 class SiteReason(msgspec.Struct, frozen=True):
     """Why a job does not run at a site: the first filter that fails, in the published order; or, where all pass, its extra cost.
 
-    `change` is the smallest change that would lift it, in words; empty where none is known.
+    `change` is the smallest change that would lift it, in words; empty where none is known. `text` and `change` are those of `reason`, once it is told.
     """
 
     site: str
     pool: str
     filter: str
     """Name of the filter; empty when the pool passes all."""
-    text: str
+    text: str = ""
     extra_cost_usd: float | None = None
     start_at: float | None = None
     finish_at: float | None = None
@@ -52,6 +53,8 @@ class SiteReason(msgspec.Struct, frozen=True):
     """What it takes from others there, in USD by what is scarce; empty without prices, or where nothing is."""
     tie: bool = False
     """It costs the same as the best."""
+    reason: Reason | None = None
+    """Why, as a value."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
@@ -67,7 +70,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, tag="place"):
     price_usd_gpu_h: float
     expected_start_at: float
     expected_end_at: float
-    because: str
+    because: str = ""
+    """In words: of plans of older versions, and once it is told."""
+    reason: Reason | None = None
     lease: str | None = None
     moves: Moves | None = None
     """What bringing its data there takes; None: it has all of it there."""
@@ -90,7 +95,9 @@ class Rent(msgspec.Struct, frozen=True, kw_only=True, tag="rent"):
     expected_end_at: float
     committed_usd: float
     evidence: BurstEvidence
-    because: str
+    because: str = ""
+    """In words: of plans of older versions, and once it is told."""
+    reason: Reason | None = None
     moves: Moves | None = None
     """What bringing its data there takes, beside the rent."""
     form: int = 0
@@ -106,7 +113,9 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True, tag="preempt"):
     revision: int
     placement: str
     beneficiary: str
-    because: str
+    because: str = ""
+    """In words: of plans of older versions, and once it is told."""
+    reason: Reason | None = None
     form: int | None = None
     """An elastic job is to go on in this form, which is what it is stopped for; it may be the beneficiary itself. None: it makes room, whatever comes of it."""
 
@@ -149,13 +158,16 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     job: str
     kind: str
-    because: str
+    because: str = ""
+    """In words, as is `change`: of plans of older versions, and once it is told."""
     expected_start_at: float | None = None
     expected_finish_at: float | None = None
     home_start_at: float | None = None
     home_finish_at: float | None = None
     home_usd: float = 0.0
     change: str = ""
+    why: Reason | None = None
+    """The reason itself."""
     reason: str = ""
     """The name of the filter or situation that keeps it; of a job that will miss its deadline, what keeps anything from being rented for it."""
     reserved: Reservation | None = None
@@ -184,7 +196,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     committed_usd: float
     """What it may cost in the worst case."""
     finish_at: float
-    because: str
+    because: str = ""
+    """In words: of plans of older versions, and once it is told."""
+    reason: Reason | None = None
 
 
 REMOVED_STAGES = ("cpsat",)
@@ -248,6 +262,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     status: str
     because: str
+    reason: Reason | None = None
+    """The same as a value, where it is known as one."""
     decision: str = ""
     winner: str = ""
     sites: tuple[SiteReason, ...] = ()

@@ -4,7 +4,7 @@ No clock, no chance, no input or output: the same problem, seed and stages give 
 
 Where things are; each package imports only those above it, and says in its own docstring where each of its modules is:
 
-- `wording`: the few phrases that everything said to people is made of.
+- `wording`: reasons in words, when somebody looks.
 - `kernels`: the list schedule and its prices, compiled; imports none of the others.
 - `places`: where a job might run: pools and offers, their hosts over time, what bringing data there takes.
 - `rules`: what policies say, and who may run where: filters, calendars, caps, guarantees.

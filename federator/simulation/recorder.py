@@ -13,6 +13,7 @@ from federator.model.datasets import BYTES_PER_GB
 from federator.model.events import LedgerEntry
 from federator.model.jobs import Job
 from federator.model.placements import Placement, PlacementStatus
+from federator.planning.wording.told import because_of
 from federator.simulation.schedule import NO_ATTEMPT, Attempt, LeaseRow, Schedule
 from federator.simulation.work import TraceJob
 
@@ -96,7 +97,7 @@ class Recorder:
         for row in changes.rows.values():
             if isinstance(row, Placement) and row.ended and row.job in self._jobs:
                 self._attempts[row.id] = self._attempt(row)
-                self.reasons[self._jobs[row.job].name] = row.because
+                self.reasons[self._jobs[row.job].name] = because_of(row, row.assigned_at)
             elif isinstance(row, Lease) and row.status in LEASE_ENDED:
                 self._leases[row.id] = self._lease(row)
                 self._changed.set()

@@ -15,6 +15,7 @@ from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiti
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.ranges import ranges
 from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.wording.told import because_of, told_waiting
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
@@ -68,7 +69,13 @@ def run(
         buckets_h=BUCKETS_H,
         assignments=_assignments(evaluator.world, plan, expected),
         stops=tuple(
-            Stop(job=a.job, placement=a.placement, for_job=a.beneficiary, form=a.form, reason=a.because)
+            Stop(
+                job=a.job,
+                placement=a.placement,
+                for_job=a.beneficiary,
+                form=a.form,
+                reason=because_of(a, plan.taken_at),
+            )
             for a in plan.actions
             if isinstance(a, Preempt)
         ),
@@ -185,7 +192,7 @@ def _started(
         start_bucket=0,
         start=when.start,
         finish=when.finish,
-        reason=action.because,
+        reason=because_of(action, world.now),
         rental=_rental(action) if isinstance(action, Rent) else None,
         moves=_moved(action.moves) if action.moves is not None else None,
     )
@@ -215,6 +222,7 @@ def _rental(action: Rent) -> Rental:
 
 def _waits(world: World, job: JobView, entry: Waiting, when: _Expected | None) -> Assignment:
     at = None if when is None else world.places[when.place]
+    entry = told_waiting(entry, world.now)
     return Assignment(
         job=job.id,
         does="wait",

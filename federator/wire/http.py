@@ -13,6 +13,7 @@ from federator.model.identity import Scope
 from federator.model.jobs import Job, JobSpec, label_of
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
+from federator.model.reasons import Reason
 from federator.model.series import Note, Recurrence
 from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.rights import QueueRights
@@ -76,6 +77,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...] = ()
     """Of a gang over several hosts, how far each of them is."""
     waiting: Waiting | None = None
+    reason: Reason | None = None
+    """Why it waits, or is as it is, as a value, where it is known as one."""
     decision: str = ""
     winner: str = ""
     winner_because: str = ""
@@ -127,6 +130,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     array: str | None = None
     array_index: int | None = None
+    reason: Reason | None = None
+    """The same as a value, where it is known as one."""
     missed_deadline: bool | None = None
     labels: dict[str, str] = {}
     series: str | None = None
@@ -295,6 +300,8 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: float | None = None
     ended_at: float | None = None
     because: str = ""
+    reason: Reason | None = None
+    """The same as a value, where it is known as one."""
     failure: str | None = None
     evidence: BurstEvidence | None = None
     kept_because: str = ""

@@ -8,6 +8,7 @@ import pytest
 from federator.model.plans import Place, Plan, Preempt, Rent, Severity
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
+from federator.planning.wording.told import told_plan
 from federator.solving.decide import decide
 from tests.scenarios.reading import NOW, Scenario, scenarios
 
@@ -16,6 +17,7 @@ STORIES = list(scenarios())
 
 def _compare(plan: Plan, expect: dict[str, Any]) -> None:
     """Everything that the story names, and no action that it does not name."""
+    plan = told_plan(plan)
     starts = {a.job: a.site for a in plan.actions if isinstance(a, Place)}
     rents = {a.job: a.offer for a in plan.actions if isinstance(a, Rent)}
     stops = {a.job: a.beneficiary for a in plan.actions if isinstance(a, Preempt)}

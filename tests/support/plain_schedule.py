@@ -335,7 +335,7 @@ class _Engine(_Board):
             return better
         if held and self.hold is not None:
             hold = self.hold
-            return blocks.held(hold.job.of or hold.job, world.places[hold.place], hold.at, self.now)
+            return blocks.held(hold.job.of or hold.job, world.places[hold.place], hold.at)
         return capped or BUSY
 
     def _hosts(self, job: JobView, place: int, at: float) -> tuple[int, ...] | None:
@@ -410,11 +410,11 @@ class _Engine(_Board):
             view, candidate = self.world.as_form(job, place), self.world.places[place]
             start = self.lots[place].earliest(need_of(view), view.nodes)
             if start is not None and start > at and start + candidate.run_s(view) <= (job.deadline_at or 0.0):
-                return blocks.better_elsewhere(candidate, start, self.now)
+                return blocks.better_elsewhere(candidate, start)
         case = None if self.bursting is None or at > self.now else later_case(self.bursting, job, self.caps)
         if case is None:
             return None
-        return blocks.to_be_rented(self.world.places[case.place], case.rent_at, self.now)
+        return blocks.to_be_rented(self.world.places[case.place], case.rent_at)
 
     def _cheaper_later(self, job: JobView, at: float, here: _Rank, fitting: Sequence[_Rank]) -> Block | None:
         """What to wait for rather than to start, asked of the last of all that are alike; None where starting is better."""
@@ -445,7 +445,7 @@ class _Engine(_Board):
             return None
         self.awaited_s[world.place_of(best)] += self._busy_s(job, best, len(alike))
         saves_usd = (least - best_total) / 1e9
-        return blocks.cheaper_elsewhere(world.places[best], best_at, self.now, saves_usd)
+        return blocks.cheaper_elsewhere(world.places[best], best_at, saves_usd)
 
     def _is_no_choice(self, job: JobView, other: int, here: int) -> bool:
         """Of a job of several forms: it is the same place, or a later entry of its list."""

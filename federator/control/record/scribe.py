@@ -16,6 +16,7 @@ from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.jobs import TERMINAL, Job, Outcome, TerminalReason
 from federator.model.lifecycle import advance
 from federator.model.placements import Order, Placement
+from federator.model.reasons import Reason
 
 
 class Scribe:
@@ -30,7 +31,7 @@ class Scribe:
         changes: Changes,
         job: Job,
         event: str,
-        because: str,
+        because: str | Reason,
         *,
         outcome: Outcome | None = None,
         at: float | None = None,
@@ -45,11 +46,12 @@ class Scribe:
             missed = None if job.deadline_at is None else finished_at > job.deadline_at
             outcome = msgspec.structs.replace(outcome or Outcome(TerminalReason.DONE), missed_deadline=missed)
             fields |= {"finished_at": finished_at, "outcome": outcome, "pause_for": None}
-        moved = msgspec.structs.replace(job, status=status, because=because, **fields)
+        text, reason = (because, None) if isinstance(because, str) else ("", because)
+        moved = msgspec.structs.replace(job, status=status, because=text, reason=reason, **fields)
         changes.put(moved, self.event(moved, event, because, site=site))
         return moved
 
-    def place(self, changes: Changes, job: Job, placement: Placement, because: str) -> Job:
+    def place(self, changes: Changes, job: Job, placement: Placement, because: str | Reason) -> Job:
         """The job goes to its new placement."""
         return self.job(
             changes,
@@ -62,7 +64,7 @@ class Scribe:
             not_before_at=None,
         )
 
-    def event(self, job: Job, kind: str, text: str, *, site: str = "") -> Event:
+    def event(self, job: Job, kind: str, said: str | Reason, *, site: str = "") -> Event:
         """A line of the job's timeline."""
         return Event(
             id=self.ids.new("ev"),
@@ -70,7 +72,8 @@ class Scribe:
             at=self.clock.now(),
             kind=kind,
             status=job.status,
-            text=text,
+            text=said if isinstance(said, str) else "",
+            reason=None if isinstance(said, str) else said,
             site=site,
             placement=job.placement or "",
         )

@@ -11,6 +11,7 @@ from federator.kernel.errors import Conflict, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Plan, Proposal, ProposalKind
+from federator.planning.wording.told import because_of
 
 
 async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
@@ -23,9 +24,9 @@ async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
         job = msgspec.structs.replace(
             records.jobs[proposal.job], proposed=_name(proposal), proposed_usd=proposal.committed_usd
         )
-        changes.put(job, scribe.event(job, proposal.kind, proposal.because))
+        changes.put(job, scribe.event(job, proposal.kind, proposal.reason or proposal.because))
         about = {"job": job.id, "queue": job.queue, "owner": job.owner}
-        scribe.act(changes, "dispatcher", f"{proposal.kind}: {proposal.because}", **about)
+        scribe.act(changes, "dispatcher", f"{proposal.kind}: {because_of(proposal, plan.taken_at)}", **about)
 
     await write_each(records, fresh, note)
 

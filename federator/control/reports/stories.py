@@ -11,6 +11,7 @@ from federator.control.reports.refusals import refused_again
 from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Cause, Placement, PlacementReport, PlacementStatus
+from federator.model.reasons import Reason, Running
 
 REASONS = {
     Cause.EXIT: TerminalReason.EXIT_CODE,
@@ -93,7 +94,7 @@ class Stories:
 
     def _running(self, changes: Changes, told: Told) -> None:
         if allows(told.job.status, "running"):
-            because = f"running at {told.placement.site}: {told.placement.because}"
+            because = _running(told.placement)
             self._scribe.job(changes, told.job, "running", because, started_at=told.placement.started_at)
 
     def _accepted(self, changes: Changes, told: Told) -> None:
@@ -273,3 +274,10 @@ def _lost_node(report: PlacementReport, placement: Placement) -> str:
     rank = ranks[0] if ranks else None
     member = placement.members[rank.rank if rank and rank.rank < len(placement.members) else 0]
     return f"{member}/{rank.node}" if rank and rank.node else member
+
+
+def _running(placement: Placement) -> str | Reason:
+    """That it runs, and why there."""
+    if placement.reason is None:
+        return f"running at {placement.site}: {placement.because}"
+    return Running(site=placement.site, why=placement.reason)

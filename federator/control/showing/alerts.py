@@ -25,6 +25,7 @@ from federator.model.events import Alert, AlertKind, Event
 from federator.model.jobs import JobStatus
 from federator.model.rules import Period
 from federator.planning.rules.periods import period_start
+from federator.planning.wording.told import because_of
 from federator.ports import Courier
 from federator.settings import AlertSettings
 from federator.telemetry import METRICS
@@ -232,7 +233,7 @@ class Alerts:
 
     def _approvals(self, now: float) -> Iterator[tuple[str, Alert]]:
         for proposal, job in proposed(self._records, self._turn.plan):
-            text = f"{job.label} ({job.id}): {proposal.because}; federator burst approve {job.id}"
+            text = f"{job.label} ({job.id}): {because_of(proposal, now)}; federator burst approve {job.id}"
             name = f"{MARK}{AlertKind.APPROVAL}/{job.id}/{proposal.policy.replace('/', ':')}"
             about = {"job": job.id, "owner": job.owner, "queue": job.queue}
             yield name, Alert(kind=AlertKind.APPROVAL, text=text, at=now, policy=proposal.policy, **about)

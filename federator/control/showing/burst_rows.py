@@ -9,6 +9,7 @@ from federator.model.plans import Plan
 from federator.model.rules import BurstMode, Filter
 from federator.planning.explaining.rule_words import where, whose
 from federator.planning.rules.openings import open_at
+from federator.planning.wording.told import because_of
 from federator.wire.governing import BurstPolicyRow, BurstStatus, ProposalRow
 
 
@@ -21,7 +22,7 @@ def burst_status(records: Records, plan: Plan | None, now: float) -> BurstStatus
         paused_by=paused.who if paused else "",
         paused_at=paused.at if paused else None,
         policies=tuple(_policies(records, now)),
-        proposals=tuple(_proposals(records, plan)),
+        proposals=tuple(_proposals(records, plan, now)),
     )
 
 
@@ -44,7 +45,7 @@ def _policies(records: Records, now: float) -> Iterator[BurstPolicyRow]:
         )
 
 
-def _proposals(records: Records, plan: Plan | None) -> Iterator[ProposalRow]:
+def _proposals(records: Records, plan: Plan | None, now: float) -> Iterator[ProposalRow]:
     for proposal in plan.proposals if plan else ():
         job = records.jobs.get(proposal.job)
         if job is not None and not job.terminal:
@@ -59,5 +60,5 @@ def _proposals(records: Records, plan: Plan | None) -> Iterator[ProposalRow]:
                 cost_usd=proposal.cost_usd,
                 # What approving it without an amount approves.
                 worst_usd=job.proposed_usd or proposal.committed_usd,
-                because=proposal.because,
+                because=because_of(proposal, now),
             )

@@ -45,6 +45,8 @@ class Expectations:
         self._records = records
         self._jobs = jobs
         self._clock = clock
+        self.now = clock.now
+        """This moment."""
 
     def of(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Expected:
         """Of a job with what a plan says of it while it waits, or with where it is."""

@@ -22,15 +22,13 @@ from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Explanation, Plan, Waiting
+from federator.model.reasons import Behind
 from federator.model.snapshot import Problem
 from federator.planning.explaining.explain import Aftermath, explain_waiting
 from federator.planning.plans.preview import preview
+from federator.planning.wording.told import because_of, told_waiting
 from federator.wire.http import Preview
 from federator.wire.jobfile import JobRequest
-
-
-def _jobs_are(count: int) -> str:
-    return "1 waiting job is" if count == 1 else f"{count:,} waiting jobs are"
 
 
 class Explainer:
@@ -53,6 +51,7 @@ class Explainer:
         self._acceptance = acceptance
         self._decisions = decisions
         self._expectations = expectations
+        self._now = expectations.now
         self._last: Aftermath | None = None
 
     def waiting(self, job_id: str) -> Waiting | None:
@@ -60,13 +59,14 @@ class Explainer:
         aside = self._turn.aside.of(self._records.jobs[job_id])
         if aside is not None:
             return Waiting(job=job_id, kind=SET_ASIDE, because=aside.because, reason=SET_ASIDE)
-        return self._turn.waiting.get(job_id) or self._outside(job_id)
+        found = self._turn.waiting.get(job_id) or self._outside(job_id)
+        return None if found is None else told_waiting(found, self._now())
 
     def why(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> str:
         """Why it waits, or what became of it, and that this is not sure where its hosts are not heard."""
         if waiting is not None:
             return waiting.because
-        return with_unsure(job.because, placement, self._records, self._inventory)
+        return with_unsure(because_of(job, self._now()), placement, self._records, self._inventory)
 
     def _outside(self, job_id: str) -> Waiting | None:
         """Of a job outside the window: what keeps all that are like it; or else how many are before it."""
@@ -81,7 +81,7 @@ class Explainer:
         return Waiting(
             job=job_id,
             kind="capacity",
-            because=f"{_jobs_are(standing.ahead)} before it, and what is free now is for them",
+            why=Behind(jobs=standing.ahead),
             expected_start_at=start_at,
             expected_finish_at=finish_at,
             home_finish_at=finish_at,
@@ -155,6 +155,7 @@ class Explainer:
             job=job.id,
             status=job.status,
             because=waiting.because if waiting else self._because(job, placement),
+            reason=waiting.why if waiting else job.reason,
             decision=placement.decision if placement else "",
             winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
             sites=then.sites if then else (),
@@ -186,9 +187,11 @@ class Explainer:
 
     def _because(self, job: Job, placement: Placement | None) -> str:
         """What became of it, and why it went there."""
-        because = job.because
-        if placement is not None and placement.because not in because:
-            because = f"{because}; it went to {placement.site} because: {placement.because}"
+        because, there = because_of(job, self._now()), ""
+        if placement is not None:
+            there = because_of(placement, self._now())
+        if placement is not None and there not in because:
+            because = f"{because}; it went to {placement.site} because: {there}"
         return with_unsure(because, placement, self._records, self._inventory)
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:

@@ -29,6 +29,7 @@ from federator.model.whose import in_words
 from federator.planning.explaining.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
 from federator.planning.rules.periods import period_end, period_start
+from federator.planning.wording.told import because_of
 from federator.wire.http import BudgetRow, LeaseRow, MemberRow, OfferRow, PartRow, PoolRow, QueueRow, SiteRow
 from federator.wire.rights import QueueRights, TeamRow
 
@@ -346,7 +347,8 @@ def lease_row(lease: Lease) -> LeaseRow:
         requested_at=lease.requested_at,
         ready_at=lease.ready_at,
         ended_at=lease.ended_at,
-        because=lease.because,
+        because=because_of(lease, lease.requested_at),
+        reason=lease.reason,
         failure=lease.failure,
         evidence=lease.evidence,
         kept_because=lease.kept_because if lease.status is LeaseStatus.READY else "",

@@ -31,6 +31,7 @@ from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.rights import MAY_READ
 from federator.model.snapshot import PoolView
+from federator.planning.wording.told import told_event
 from federator.settings import ProviderSettings
 from federator.wire.governing import BurstStatus
 from federator.wire.http import (
@@ -95,6 +96,7 @@ class Views:
         winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
         return JobDetail(
             job=msgspec.structs.replace(job, because=self._explainer.why(job, None, placement)),
+            reason=job.reason if waiting is None else waiting.why,
             spec=spec if self._may_read(seen_by, job) else _without_what_it_runs(spec),
             site=placement.site if placement else "",
             pool=placement.pool if placement else "",
@@ -178,6 +180,7 @@ class Views:
             **self._expectations.of(job, waiting, placement).fields(),
             spent_usd=job.spent_usd,
             because=self._explainer.why(job, waiting, placement),
+            reason=job.reason if waiting is None else waiting.why,
             array=job.array,
             array_index=job.array_index,
             series=job.series,
@@ -273,7 +276,7 @@ class Views:
         """A job's timeline, from after that event on."""
         prefix = f"event/{job_id}/"
         return [
-            msgspec.json.decode(data, type=Event)
+            told_event(msgspec.json.decode(data, type=Event))
             async for data in self._rows(prefix, prefix + after if after else None)
         ]
 
@@ -342,7 +345,9 @@ class Views:
             return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
         found = self._explainer.waiting(job.id)
         if found is not None and job.refusals:  # the plan knows that it was refused, and not why
-            found = msgspec.structs.replace(found, because=f"{found.because} ({job.because})")
+            found = msgspec.structs.replace(
+                found, because=f"{found.because} ({self._explainer.why(job, None, None)})"
+            )
         return found
 
     def _home_finish_at(self, job: Job, placement: Placement | None, waiting: Waiting | None) -> float | None:

@@ -25,8 +25,10 @@ from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
+from federator.model.reasons import Reason, Rents
 from federator.model.snapshot import Problem, Snapshot
 from federator.planning.checks import check_actions
+from federator.planning.wording.told import because_of
 
 CHUNK = 20
 """Actions that are tested against one snapshot. How many of them make a transaction, their rows decide."""
@@ -91,7 +93,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.place(changes, self._free_to_change(job), placement, action.because)
+        self._scribe.place(changes, self._free_to_change(job), placement, _said(action))
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, placement)
@@ -155,10 +157,11 @@ class Committer:
             price_usd_gpu_h=offer.price_usd_h / max(1, offer.gpus),
             model=offer.model,
         )
-        because = f"{action.because}; of these, {len(warm)} are warm" if warm else action.because
-        placement = msgspec.structs.replace(placement, because=because)
+        if warm:
+            action = _with_warm(action, len(warm))
+        placement = msgspec.structs.replace(placement, because=action.because, reason=action.reason)
         changes.put(*new, placement)
-        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, because)
+        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, _said(action))
         if new:
             changes.put(self._rented(new, job, action))
         for number, lease in enumerate(warm):
@@ -174,7 +177,7 @@ class Committer:
         return self._scribe.ledger(
             LedgerKind.ACT,
             "dispatcher",
-            f"rent {count}{offer.name}: {action.because}",
+            f"rent {count}{offer.name}: {because_of(action, self._scribe.clock.now())}",
             job=job.id,
             queue=job.queue,
             owner=job.owner,
@@ -194,6 +197,7 @@ class Committer:
             status=LeaseStatus.REQUESTED,
             requested_at=self._scribe.clock.now(),
             because=action.because,
+            reason=action.reason,
             evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
             queue=job.queue,
             owner=job.owner,
@@ -230,6 +234,7 @@ class Committer:
             winner=plan.winner,
             winner_because=plan.winner_because,
             because=action.because,
+            reason=action.reason,
             moves=action.moves,
             form=form,
         )
@@ -244,14 +249,14 @@ class Committer:
         ):
             return "the placement is over or being stopped"
         reserved = placement.order is Order.RESERVE
-        self._scribe.stop(changes, placement, action.because, sent=not reserved)
+        at = self._scribe.clock.now()
+        self._scribe.stop(changes, placement, because_of(action, at), sent=not reserved)
         why: dict[str, Any] = {"pause_for": "preemption"}
         if action.form is not None:
             why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
-        at = self._scribe.clock.now()
-        job = self._scribe.job(changes, job, "suspend", action.because, displaced_at=at, **why)
+        job = self._scribe.job(changes, job, "suspend", _said(action), displaced_at=at, **why)
         if reserved:
-            self._scribe.job(changes, job, "paused", action.because, placement=None, pause_for=None)
+            self._scribe.job(changes, job, "paused", _said(action), placement=None, pause_for=None)
         return ""
 
     def _free_to_change(self, job: Job) -> Job:
@@ -299,6 +304,18 @@ class _Attempt:
         self.stale.pop(number, None)
         if fault:
             self.stale[number] = fault
+
+
+def _said(action: Action) -> str | Reason:
+    """Why, as it is recorded; of a plan of an older version, in words."""
+    return action.reason or action.because
+
+
+def _with_warm(action: Rent, count: int) -> Rent:
+    """Of its machines so many are rented already."""
+    if isinstance(action.reason, Rents):
+        return msgspec.structs.replace(action, reason=msgspec.structs.replace(action.reason, warm=count))
+    return msgspec.structs.replace(action, because=f"{action.because}; of these, {count} are warm")
 
 
 def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:

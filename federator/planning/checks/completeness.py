@@ -27,7 +27,10 @@ def remarks(ground: Ground) -> Iterator[Finding]:
 
 def _reasons(ground: Ground) -> Iterator[Finding]:
     """Every job of the snapshot has an action, or waits with a reason."""
-    reasons = {waiting.job: waiting.because.strip() for waiting in ground.plan.waiting}
+    reasons = {
+        waiting.job: waiting.why is not None or bool(waiting.because.strip())
+        for waiting in ground.plan.waiting
+    }
     for job in ground.snapshot.jobs:
         if job.id in ground.acted:
             continue

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import BurstEvidence
 from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
+from federator.model.reasons import Reason
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.advice import in_words, remedies
 from federator.planning.explaining.congestion import congestion
@@ -23,6 +24,7 @@ from federator.planning.explaining.remedies import smallest_way
 from federator.planning.explaining.scenes import Scene
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import HomeForecast
+from federator.planning.wording.told import told_waiting, words
 from federator.planning.world.problem import World
 
 
@@ -31,6 +33,7 @@ class _Said:
     """What a plan says about one job."""
 
     because: str
+    reason: Reason | None
     status: str
     waiting: Waiting | None = None
     start_at: float | None = None
@@ -68,6 +71,7 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
         job=job.id,
         status=said.status,
         because=said.because,
+        reason=said.reason,
         decision=plan.decision,
         winner=f"{plan.winner}: {plan.winner_because}",
         sites=sites,
@@ -139,15 +143,22 @@ def _said(plan: Plan, job_id: str) -> _Said:
         if action.job == job_id and isinstance(action, Place):
             times = action.expected_start_at, action.expected_end_at
             home_at = action.expected_end_at if action.lease is None else None
-            return _Said(action.because, "placed", None, *times, home_finish_at=home_at)
+            return _Said(_told(action, plan), action.reason, "placed", None, *times, home_finish_at=home_at)
         if action.job == job_id and isinstance(action, Rent):
             times = action.expected_start_at, action.expected_end_at
-            return _Said(action.because, "rented for", None, *times, burst=action.evidence)
+            return _Said(
+                _told(action, plan), action.reason, "rented for", None, *times, burst=action.evidence
+            )
     for waiting in plan.waiting:
         if waiting.job == job_id:
             start, finish = waiting.expected_start_at, waiting.expected_finish_at
-            return _Said(waiting.because, "waiting", waiting, start, finish, change=waiting.change)
-    return _Said("this plan says nothing about it", "unknown")
+            told = told_waiting(waiting, plan.taken_at)
+            return _Said(told.because, told.why, "waiting", told, start, finish, change=told.change)
+    return _Said("this plan says nothing about it", None, "unknown")
+
+
+def _told(action: Place | Rent, plan: Plan) -> str:
+    return action.because if action.reason is None else words(action.reason, plan.taken_at).text
 
 
 class Aftermath:
@@ -219,7 +230,8 @@ def _not_chosen(site: SiteReason, waiting: Waiting) -> SiteReason:
     if site.filter:
         return site
     name = "held" if waiting.kind == "capacity" else "better-elsewhere"
-    return replace(site, filter=name, text=f"{site.text}, but {waiting.because}", change=waiting.change)
+    text = f"{site.text}, but {waiting.because}"
+    return replace(site, filter=name, text=text, change=waiting.change, reason=waiting.why)
 
 
 def _policies(standing: Standing, job: JobView) -> tuple[str, ...]:

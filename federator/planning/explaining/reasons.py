@@ -9,17 +9,19 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from federator.model import reasons as why
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
+from federator.planning.places.asked import asked, form_taken
 from federator.planning.places.candidates import Candidate, machines
-from federator.planning.places.doubt import last_heard
+from federator.planning.places.doubt import last_heard_s
 from federator.planning.places.yard import Lot, Release, hosts_for, need_of
-from federator.planning.renting.burst import Bursting, how_to_approve
+from federator.planning.renting.burst import Bursting, to_approve
 from federator.planning.renting.case import Case, NoCase
 from federator.planning.rules.caps import QUEUE_UNITS, Caps
 from federator.planning.rules.feasibility import CLOSED, FILTERS, SITUATIONS
-from federator.planning.wording import gpus, in_form, moment, money, request
+from federator.planning.wording.told import told_site
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
 
@@ -102,18 +104,17 @@ class Standing:
         found = self._reason(job, place)
         if not whole.forms or not found.filter or found.filter == CLOSED:
             return found
-        return replace(found, text=f"{in_form(whole, self.world.form_of(place))}: {found.text}")
+        assert found.reason is not None, "a filter or a situation has a reason"
+        form = form_taken(whole, self.world.form_of(place))
+        return replace(found, reason=why.InForm(form=form, why=found.reason))
 
     def _reason(self, job: JobView, place: int) -> SiteReason:
         rejection = self.world.rejection(job, place)
         if rejection is not None:
-            return self._say(place, rejection.filter, rejection.text, rejection.change)
+            return self._say(place, rejection.filter, rejection.reason)
         now = self.world.now
         if job.not_before_at is not None and job.not_before_at > now:
-            until = moment(job.not_before_at, now)
-            return self._say(
-                place, "not-before", f"it is not tried again before {until}", f"wait until {until}"
-            )
+            return self._say(place, "not-before", why.NotBefore(until_at=job.not_before_at))
         return (
             self._offered(job, place)
             if self.world.places[place].offer is not None
@@ -121,8 +122,9 @@ class Standing:
         )
 
     def reasons(self, job: JobView) -> tuple[SiteReason, ...]:
-        """One per pool and offer, in the order of their keys; costs are those beyond the cheapest place."""
-        found = [self.reason(job, place) for place in range(len(self.world.places))]
+        """One per pool and offer, told, in the order of their keys; costs are those beyond the cheapest place."""
+        places, now = range(len(self.world.places)), self.world.now
+        found = [told_site(self.reason(job, place), now) for place in places]
         least = min((r.extra_cost_usd for r in found if r.extra_cost_usd is not None), default=0.0)
         return tuple(
             r
@@ -144,8 +146,8 @@ class Standing:
             offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
             self._nearest[alike] = self.closest(job, offers)
         found = self._nearest[alike]
-        if found is not None and found.filter == "approval":
-            return replace(found, change=how_to_approve(job))
+        if found is not None and found.filter == "approval" and found.reason is not None:
+            return replace(found, reason=to_approve(found.reason, job))
         return found
 
     def in_order(self, job: JobView, places: Iterable[int]) -> list[int]:
@@ -168,121 +170,111 @@ class Standing:
         lasting = [self.world.rejection_if_open(job, choice) for choice in self.world.choices(job, place)]
         return max(ORDER[each.filter] if each else len(FILTERS) for each in lasting)
 
-    def _say(self, place: int, name: str, text: str, change: str = "") -> SiteReason:
+    def _say(self, place: int, name: str, reason: why.Reason) -> SiteReason:
         at = self.world.places[place]
-        return SiteReason(site=at.site, pool=at.pool, filter=name, text=text, change=change)
+        return SiteReason(site=at.site, pool=at.pool, filter=name, reason=reason)
 
     def _standing(self, job: JobView, place: int) -> SiteReason:
         at, lot = self.world.places[place], self.lots[place]
         if at.rented and not self.bursting.may_use_lease(job, place):
             case = self.bursting.case(job, place)
             assert isinstance(case, NoCase), "a job with a case may use the lease"
-            return self._say(place, case.situation, case.text, case.change)
+            return self._say(place, case.situation, case.reason)
         row = self.caps.blocking(job, at)
         if row is not None:
             name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
-            return self._say(place, name, *self.caps.describe(row, job, at))
+            return self._say(place, name, self.caps.reached(row, job, at))
         start = lot.earliest(need_of(job), job.nodes)
         if at.ready_at is not None and at.ready_at > self.world.now:
-            when = moment(start or at.ready_at, self.world.now)
-            return self._priced(
-                job, place, "booting", f"rented and booting; the job can start there at about {when}", start
-            )
+            return self._priced(job, place, "booting", why.Booting(start_at=start or at.ready_at), start)
         if start is None:
-            text = "its hosts are in use by work that is not expected to end"
-            return self._say(place, "busy", text, f"{gpus(job.gpus_total)} more there")
+            return self._say(place, "busy", why.InUse(gpus=float(job.gpus_total)))
         if start > self.world.now:
-            when = moment(start, self.world.now)
-            free, change = _lacks(job, lot, when)
-            text = f"no room now for {request(job)}: {free}; room at about {when}"
-            return self._priced(job, place, "busy", text, start, change)
-        return self._priced(job, place, "", "it fits there now", self.world.now)
+            return self._priced(job, place, "busy", _busy(job, lot, start), start)
+        return self._priced(job, place, "", why.FitsNow(), self.world.now)
 
     def _priced(
-        self, job: JobView, place: int, name: str, text: str, start: float | None, change: str = ""
+        self, job: JobView, place: int, name: str, reason: why.Reason, start: float | None
     ) -> SiteReason:
         at = self.world.places[place]
         begin = max(self.world.now, start or self.world.now)
-        price, brings = cost(self.world.book, job, at, begin), _besides(at, job)
+        price = cost(self.world.book, job, at, begin)
         return SiteReason(
             site=at.site,
             pool=at.pool,
             filter=name,
-            text=f"{text}; {brings}" if brings else text,
+            reason=_with_data(reason, at, job),
             extra_cost_usd=round(price.total, 4),
             start_at=begin,
             finish_at=begin + at.run_s(job),
-            change=change,
         )
 
     def _offered(self, job: JobView, place: int) -> SiteReason:
         at, case = self.world.places[place], self.bursting.case(job, place)
         if isinstance(case, NoCase):
-            return self._say(place, case.situation, case.text, case.change)
-        name, text, change = self._rentable(job, place, case)
-        brings = at.transfer(job).shown
+            return self._say(place, case.situation, case.reason)
+        name, reason = self._rentable(job, place, case)
         wait = self.world.book.wait_usd_h(job) * (case.start_at - self.world.now) / 3600.0
         return SiteReason(
             site=at.site,
             pool=at.pool,
             filter=name,
-            text=f"{text}; {brings}" if brings else text,
+            reason=_with_data(reason, at, job),
             extra_cost_usd=round(case.cost_usd + wait, 4),
             start_at=case.start_at,
             finish_at=case.finish_at,
-            change=change,
         )
 
-    def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, str, str]:
+    def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, why.Reason]:
         """What, if anything, keeps a permitted and justified rental from being made."""
-        at, now, gains = self.world.places[place], self.world.now, self.bursting.gains
+        at, gains = self.world.places[place], self.bursting.gains
         if not case.required and case.cost_usd >= gains.usd(job, case):
             alone = gains.dear(job, case)
-            return alone.situation, alone.text, alone.change
-        if not case.is_now(now):
-            when = moment(case.rent_at, now)
-            text = f"would rent it at {when} for {money(case.cost_usd)} if home capacity does not free first (policy {case.policy})"
-            return "not-yet", text, f"wait until {when}"
+            return alone.situation, alone.reason
+        if not case.is_now(self.world.now):
+            later = why.RentLater(rent_at=case.rent_at, cost_usd=case.cost_usd, policy=case.policy)
+            return "not-yet", later
         row = self.caps.blocking(job, at)
         if row is not None:
             name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
-            return (name, *self.caps.describe(row, job, at))
+            return name, self.caps.reached(row, job, at)
         assert at.offer is not None, "only offers are rented"
         left, count = self.stocks.room(self.world.place_of(place)), machines(job, at)
         if left < count:
-            return "sold-out", self._sold_out(place, left, count), "another offer, or wait"
-        return "", f"can be rented for {money(case.cost_usd)} (policy {case.policy})", ""
+            return "sold-out", self._sold_out(place, left, count)
+        return "", why.Rentable(cost_usd=case.cost_usd, policy=case.policy)
 
-    def _sold_out(self, place: int, left: int, count: int) -> str:
+    def _sold_out(self, place: int, left: int, count: int) -> why.SoldOut:
         """What of an offer, or of the stock that it draws on, is not enough."""
-        provider, short = (
-            self.world.places[place].provider,
-            self.stocks.short(self.world.place_of(place), count),
+        provider = self.world.places[place].provider or ""
+        short = self.stocks.short(self.world.place_of(place), count)
+        if short is None:
+            return why.SoldOut(provider=provider, left=left, needs=count)
+        stock, taken, needs = short
+        return why.SoldOut(
+            provider=provider,
+            needs=needs,
+            stock=stock.name,
+            unit=stock.unit,
+            limit=stock.limit,
+            taken=taken,
         )
-        if short is not None:
-            stock, taken, needs = short
-            return f"{taken} of {stock.limit} {stock.unit} that {provider} has of {stock.name} are taken, and the job needs {needs}"
-        if left > 0:
-            return f"{provider} has {left} more of it, and the job needs {count}"
-        return f"{provider} has no more of it"
 
 
-def _besides(at: Candidate, job: JobView) -> str:
-    """What else there is to say of a place: data that is brought there, and how old what is known of it is."""
-    return "; ".join(filter(None, (at.transfer(job).shown, last_heard(at.views))))
+def _with_data(reason: why.Reason, at: Candidate, job: JobView) -> why.Reason:
+    """And what else there is to say of a place: data that is brought there, and how old what is known of it is."""
+    brought, heard_s = at.transfer(job).brought, last_heard_s(at.views)
+    if brought is None and not heard_s:
+        return reason
+    return why.WithData(why=reason, brought=brought, heard_s=heard_s)
 
 
-def _lacks(job: JobView, lot: Lot, when: str) -> tuple[str, str]:
-    """What is free there and yet not enough, and what would be: time, or what has to go with the GPUs."""
+def _busy(job: JobView, lot: Lot, start_at: float) -> why.Busy:
+    """What is free there and yet not enough."""
     if not job.gpus:
         cores = sum(host.cpus_milli for host in lot.hosts) / 1000
-        return f"{cores:g} CPUs free", f"wait until {when}, or more CPUs or memory on one host"
-    free = gpus(in_gpus(sum(host.gpus for host in lot.hosts), shared=job.shared))
+        return why.Busy(asked=asked(job), start_at=start_at, free=cores, lacks="cpus")
+    free = float(in_gpus(sum(host.gpus for host in lot.hosts), shared=job.shared))
     fits = sum(host.gpus // job.gpus for host in lot.hosts)
-    if fits < job.nodes:
-        part = f", on hosts that hold {fits} of its {job.nodes} nodes" if job.nodes > 1 else ""
-        return f"{free} free{part}", f"wait until {when}, or more hosts there"
-    return (
-        f"{free} free, but too few CPUs or too little memory beside them",
-        "ask for fewer CPUs or less memory per node",
-    )
+    lacks = "hosts" if fits < job.nodes else "rest"
+    return why.Busy(asked=asked(job), start_at=start_at, free=free, lacks=lacks, fits=fits)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from federator.kernel.quantities import cents_up
 from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
 from federator.model.jobs import WHOLE_MILLI, longest_s
 from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
@@ -25,7 +26,7 @@ from federator.planning.rules.lending import usable_of
 from federator.planning.rules.openings import changes_at, open_at, takes_work
 from federator.planning.rules.permits import dearest_permit, proposed_limit_s, worst_usd
 from federator.planning.rules.rulebook import RuleBook
-from federator.planning.wording import cents_up
+from federator.planning.wording.told import words
 from federator.planning.world.problem import World
 from federator.wire.needs import IMAGES, RENTED
 
@@ -92,17 +93,18 @@ def in_its_form(job: JobView, way: Way, form: int) -> Way:
 
 def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Way:
     """From the first filter that fails to where all pass. `job` is as in one of its forms."""
-    words: list[str] = []
+    steps: list[str] = []
     made: list[Change] = []
     failing: Rejection | None = first
     for _ in range(STEPS):
         if failing is None:
-            return Way("; and ".join(dict.fromkeys(words)), tuple(made))
+            return Way("; and ".join(dict.fromkeys(steps)), tuple(made))
         lift = LIFTS.get(failing.filter)
         changes = lift(job, at, ground) if lift is not None else ()
-        if not changes or not failing.change:
+        step = words(failing.reason, ground.snapshot.taken_at).change if changes else ""
+        if not step:
             return NO_WAY
-        words.append(failing.change)
+        steps.append(step)
         made += changes
         for change in changes:
             job, at, ground = _with(job, at, ground, change)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import cents_up
 from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
@@ -21,7 +22,7 @@ from federator.planning.places.candidates import machines
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case, NoCase
 from federator.planning.renting.gains import LEAST_SURER
-from federator.planning.wording import MINUTE_S, cents_up, later_deadline, met_by, moment, money
+from federator.planning.wording import MINUTE_S, later_deadline, met_by, moment, money
 from federator.planning.world.prices import worth_usd
 from federator.planning.world.problem import World
 

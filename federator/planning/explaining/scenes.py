@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from federator.kernel.quantities import cents_up
 from federator.model.changes import Change, RaiseCap
 from federator.model.plans import Waiting
 from federator.model.rules import CapRow, CapUnit
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.reasons import Standing
 from federator.planning.rules.caps import QUEUE_UNITS
-from federator.planning.wording import cents_up, gpus, money
+from federator.planning.wording import gpus, money
 from federator.planning.world.problem import World
 
 

@@ -5,4 +5,5 @@
 - `stocks`: what rented machines are taken from: offers, and stocks that offers share.
 - `data`: what bringing a job's inputs there takes, in time and money.
 - `doubt`: how far a site is believed that has not been heard of for a while.
+- `asked`: what a job asks for, as reasons have it.
 """

@@ -8,7 +8,6 @@ cost, wherever the planner adds up. What nobody has registered costs nothing her
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from federator.kernel.quantities import format_bytes
 from federator.model.datasets import (
     DatasetRule,
     Link,
@@ -21,9 +20,9 @@ from federator.model.datasets import (
     usd,
 )
 from federator.model.jobs import Input
+from federator.model.rejections import Brought
 from federator.model.rules import Rule
 from federator.model.snapshot import JobView, Snapshot
-from federator.planning.wording import money, span
 
 
 class Carried(NamedTuple):
@@ -58,17 +57,14 @@ class Transfer(NamedTuple):
         return Moves(self.moved_bytes, round(self.seconds, 3), round(self.usd, 6), self.sources)
 
     @property
-    def shown(self) -> str:
-        """For people: `150 GB from eu-west: 20m and 12.00 USD`; empty where nothing is moved and nothing unknown."""
-        said = []
-        if self.moved_bytes:
-            said.append(
-                f"{format_bytes(self.moved_bytes)} from {self.sources}: {span(self.seconds)} and {money(self.usd)}"
-            )
-        if self.unknown:
-            more = f" and {len(self.unknown) - 1} more" if len(self.unknown) > 1 else ""
-            said.append(f"what bringing {self.unknown[0]}{more} takes is not known, and counts as nothing")
-        return "; ".join(said)
+    def brought(self) -> Brought | None:
+        """As reasons have it; None where nothing is moved and nothing unknown."""
+        if not (self.moved_bytes or self.unknown):
+            return None
+        unknown = self.unknown[0] if self.unknown else ""
+        sources = self.sources if self.moved_bytes else ""
+        seconds, usd = float(self.seconds), float(self.usd)
+        return Brought(self.moved_bytes, sources, seconds, usd, unknown, len(self.unknown))
 
 
 NOTHING = Transfer()

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 from federator.model.snapshot import PoolView
-from federator.planning.wording import span
 
 FRESH_S = 15.0
 """Three reports of the usual five seconds: a silence of so long is none."""
@@ -28,7 +27,7 @@ def mean_doubt(views: Sequence[PoolView]) -> float:
     return sum(stale) / len(views) if stale else 0.0
 
 
-def last_heard(views: Sequence[PoolView]) -> str:
-    """For people, where there is doubt: `last heard 4m ago`."""
+def last_heard_s(views: Sequence[PoolView]) -> float:
+    """How long ago the one was heard that was silent longest; 0 where there is no doubt."""
     oldest_s = max((view.age_s for view in views), default=0.0)
-    return f"last heard {span(round(oldest_s))} ago" if oldest_s > FRESH_S else ""
+    return oldest_s if oldest_s > FRESH_S else 0.0

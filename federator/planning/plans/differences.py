@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from federator.model.plans import REMOVED_STAGES, Action, Place, Plan, Preempt, Rent, Waiting
 from federator.model.snapshot import Problem
+from federator.planning.wording.told import told_waiting
 
 MOST = 100
 """Lines told; more are counted."""
@@ -87,13 +88,15 @@ def _waiting(recorded: Plan, again: Plan, names: Mapping[str, str]) -> Iterator[
         if old is not None and new is not None:
             yield from _fields(f"{who}: waits", old, new)
         else:
-            yield f"{who}: recorded: {_waits(old)}; now: {_waits(new)}"
+            yield f"{who}: recorded: {_waits(old, recorded)}; now: {_waits(new, again)}"
     if list(before) != list(after) and before.keys() == after.keys():
         yield "waiting: the same in another order"
 
 
-def _waits(waiting: Waiting | None) -> str:
-    return "does not wait" if waiting is None else f"waits: {waiting.because}"
+def _waits(waiting: Waiting | None, plan: Plan) -> str:
+    if waiting is None:
+        return "does not wait"
+    return f"waits: {told_waiting(waiting, plan.taken_at).because}"
 
 
 def _terms(recorded: Plan, again: Plan) -> Iterator[str]:

@@ -6,13 +6,13 @@ Each is looked at by itself, after the decision: the cheapest that would begin n
 from collections.abc import Iterator
 
 from federator.model.plans import Proposal, ProposalKind
+from federator.model.reasons import Proposed
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.renting.burst import approved
 from federator.planning.renting.case import Case
 from federator.planning.rules.feasibility import FILTERS, reject
 from federator.planning.scheduling.objective import Evaluator, Scored
-from federator.planning.wording import moment, money
 
 ASKED_LATER = frozenset({"no-burst-policy", "price-limit"})
 """Filters that a policy which only advises does not pass; it is asked itself."""
@@ -92,17 +92,15 @@ def _propose(evaluator: Evaluator, job: JobView, kind: ProposalKind, case: Case)
     world, home = evaluator.world, evaluator.home.get(job.id)
     at = world.places[case.place]
     assert at.offer is not None, "only offers are rented"
-    there = f"{at.shown} for about {money(case.cost_usd)} (at worst {money(case.committed_usd)})"
-    finish = f"it would finish there at {moment(case.finish_at, world.now)}"
-    at_home = (
-        "nothing at home can ever run it"
-        if home is None
-        else f"at home at {moment(home.finish_at, world.now)}"
+    reason = Proposed(
+        policy=case.policy,
+        approval=kind is ProposalKind.APPROVAL,
+        place=at.shown,
+        cost_usd=case.cost_usd,
+        committed_usd=case.committed_usd,
+        finish_at=case.finish_at,
+        home_finish_at=None if home is None else home.finish_at,
     )
-    if kind is ProposalKind.ADVICE:
-        what = f"policy {case.policy} only advises: it would have rented {there}"
-    else:
-        what = f"policy {case.policy} wants a person to approve {there}"
     return Proposal(
         job=job.id,
         kind=kind,
@@ -112,5 +110,5 @@ def _propose(evaluator: Evaluator, job: JobView, kind: ProposalKind, case: Case)
         cost_usd=round(case.cost_usd, 6),
         committed_usd=round(case.committed_usd, 6),
         finish_at=case.finish_at,
-        because=f"{what}; {finish}, {at_home}",
+        reason=reason,
     )

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from federator.model.plans import Preempt
+from federator.model.reasons import Displaces, MakesRoom, OwedGuarantee
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.plans.room import Rooms, Victim
 from federator.planning.rules.rulebook import matches
 from federator.planning.rules.shares import Amount, of_work, widest
 from federator.planning.scheduling.objective import Scored
-from federator.planning.wording import guaranteed, span
 from federator.planning.world.problem import World, under
 
 MOST_SERVED = 200
@@ -26,21 +28,21 @@ MOST_SERVED = 200
 
 
 class Reclaim(NamedTuple):
-    """What is stopped for a job, and what the job is told."""
+    """What is stopped for a job, and what entitles it to that; None where nothing comes of it now."""
 
     stops: tuple[Preempt, ...]
-    text: str
+    reason: OwedGuarantee | Displaces | None
 
 
 class Claim(NamedTuple):
-    """What entitles a job to make others stop: by when it is to have room, in what forms it is entitled to start, who may be stopped, and the words."""
+    """What entitles a job to make others stop: by when it is to have room, in what forms it is entitled to start, who may be stopped, and the reason."""
 
     due_at: float
     promised: bool
     """Whether it is to have its room by then, so that whoever has a grace is told sooner; else others are left alone until then."""
     covers: Callable[[JobView], bool]
     may_stop: Victim
-    text: str
+    reason: OwedGuarantee | Displaces
 
     def is_due(self, booked_at: float | None, grace_s: float, now: float) -> bool:
         """Whether it is time to stop work with so long a grace, where the job would start then otherwise. A forecast is no reason to go on waiting when time is up."""
@@ -67,7 +69,7 @@ def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
             answer = _room(rooms, job, claim, used)
             if answer is None:
                 break
-            if answer.stops or answer.text:
+            if answer.reason is not None:
                 served += bool(answer.stops)
                 found[job.id] = answer
                 break
@@ -102,52 +104,52 @@ def _room(rooms: Rooms, job: JobView, claim: Claim, used: Used) -> Reclaim | Non
     if given is None:
         return None
     if given:
-        return Reclaim((), f"{claim.text}; what stops already makes room for it")
+        return Reclaim((), replace(claim.reason, made=True))
     booking = rooms.scored.booking(job.id)
     booked_at = None if booking is None else booking.start_at
     if not claim.is_due(booked_at, _longest_grace_s(world), world.now):
-        return Reclaim((), "")
+        return Reclaim((), None)
     gap = rooms.least(job, choices, claim.may_stop)
     if gap is None or not claim.is_due(booked_at, max(busy.grace_s for busy in gap.victims), world.now):
-        return Reclaim((), "")
+        return Reclaim((), None)
     rooms.make(job, gap)
     for busy in gap.victims:
         _give_up(used, busy, world.places[gap.place].model)
-    stops = tuple(_stop(busy, job, claim.text) for busy in gap.victims)
-    return Reclaim(stops, f"{claim.text}; {_stopping(len(stops))} for it")
+    stops = tuple(_stop(busy, job, claim.reason) for busy in gap.victims)
+    return Reclaim(stops, replace(claim.reason, stops=len(stops)))
 
 
 def _longest_grace_s(world: World) -> float:
     return max((busy.grace_s for busy in world.running.values()), default=0.0)
 
 
-def _stopping(count: int) -> str:
-    return "1 placement stops" if count == 1 else f"{count} placements stop"
-
-
 def _claims(world: World, job: JobView, used: Used) -> Iterator[Claim]:
     for row, has in used.items():
         due = world.dues[row].amount
         if job.id in world.owed and under(job.queue, row.queue) and widest(row, job, has, due):
-            text = (
-                f"queue {row.queue} is owed its guarantee of {guaranteed(row)} within {span(row.reclaim_s)}"
+            reason = OwedGuarantee(
+                queue=row.queue,
+                gpus=row.gpus,
+                model=row.model,
+                cpus_milli=row.cpus_milli,
+                memory_mib=row.memory_mib,
+                reclaim_s=row.reclaim_s,
             )
             yield Claim(
                 job.waits_since + row.reclaim_s,
                 True,
                 partial(_within, has, due),
                 partial(_borrows, world, used, row),
-                text,
+                reason,
             )
     for rule in world.book.preemptions:
         if matches(rule.who, job):
-            text = f"policy {rule.policy} lets it displace work of lower priority"
             yield Claim(
                 job.waits_since + rule.patience_s,
                 False,
                 lambda _: True,
                 partial(_yields, rule, job, world.now),
-                text,
+                Displaces(policy=rule.policy),
             )
 
 
@@ -194,11 +196,11 @@ def _started(world: World, scored: Scored, row: GuaranteeRow) -> Amount:
     return total
 
 
-def _stop(busy: BusyView, job: JobView, text: str) -> Preempt:
+def _stop(busy: BusyView, job: JobView, why: OwedGuarantee | Displaces) -> Preempt:
     return Preempt(
         job=busy.job or "",
         revision=busy.revision,
         placement=busy.placement or "",
         beneficiary=job.id,
-        because=f"makes room for {job.name} ({job.id}): {text}",
+        reason=MakesRoom(job=f"{job.name} ({job.id})", why=why),
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from federator.model.plans import Preempt
+from federator.model.reasons import Narrows, Widens
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate
 from federator.planning.places.yard import Lot, Room, need_of
@@ -19,7 +20,6 @@ from federator.planning.plans.room import after_starts, count_out
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.feasibility import reject
 from federator.planning.scheduling.objective import Scored
-from federator.planning.wording import span
 from federator.planning.world.chances import late_share
 from federator.planning.world.problem import World
 
@@ -207,8 +207,9 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
     stops = []
     for change in sorted(best, key=lambda c: (c.loss_usd, -c.saves_s, c.busy.placement or "")):
         if _apply(here, change):
-            text = f"goes on with {_size(change.view)}, which are idle, and ends about {span(change.saves_s)} sooner"
-            stops.append(_stop(change, change.busy.job or "", text))
+            nodes, gpus = change.view.nodes, float(change.view.gpus_total)
+            reason = Widens(nodes=nodes, gpus=gpus, saves_s=change.saves_s)
+            stops.append(_stop(change, change.busy.job or "", reason))
     return stops
 
 
@@ -252,8 +253,7 @@ def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
         view = here.world.as_form(job, form)
         chosen = _makes_room(here, left, view, gain_usd / WORTH)
         if chosen:
-            text = f"makes room for {job.name} ({job.id}), which gains more than it loses: it goes on with"
-            stops += [_stop(change, job.id, f"{text} {_size(change.view)}") for change in chosen]
+            stops += [_stop(change, job.id, _narrows(change.view, job)) for change in chosen]
             gone = {change.busy.placement for change in chosen}
             left = [found for found in left if found[0].busy.placement not in gone]
             for change in chosen:
@@ -434,19 +434,17 @@ def _wait_usd(world: World, job: JobView, seconds: float) -> float:
     return world.book.wait_usd_h(job) * seconds / 3600.0
 
 
-def _size(view: JobView) -> str:
-    """As people say it."""
-    gpus = f"{view.gpus_total:g} GPU{'s' if view.gpus_total != 1 else ''}"
-    return gpus if view.nodes == 1 else f"{view.nodes} nodes, {gpus} in all"
+def _narrows(view: JobView, job: JobView) -> Narrows:
+    return Narrows(job=f"{job.name} ({job.id})", nodes=view.nodes, gpus=float(view.gpus_total))
 
 
-def _stop(change: _Change, beneficiary: str, text: str) -> Preempt:
+def _stop(change: _Change, beneficiary: str, reason: Narrows | Widens) -> Preempt:
     busy = change.busy
     return Preempt(
         job=busy.job or "",
         revision=busy.revision,
         placement=busy.placement or "",
         beneficiary=beneficiary,
-        because=text,
+        reason=reason,
         form=change.form,
     )

@@ -20,6 +20,9 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 
+from msgspec import structs
+
+from federator.model import reasons as why
 from federator.model.capacity import BurstEvidence
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
@@ -30,7 +33,6 @@ from federator.planning.renting.interruptions import Interruptions
 from federator.planning.renting.stopping import Least, Rented, put_off_s
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.permits import EAGER, admits, bill_usd, only_deadlines, rent_usd, worst_usd
-from federator.planning.wording import later_deadline, moment, span
 from federator.planning.world.chances import spread_of
 from federator.planning.world.problem import World
 
@@ -82,7 +84,7 @@ class Bursting:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
         found = _at_place(self._of_class[alike], place)
         if isinstance(found, NoCase) and found.situation == "approval":  # which is given job by job
-            return replace(found, change=how_to_approve(job))
+            return replace(found, reason=to_approve(found.reason, job))
         return found
 
     def _make_of(self, job: JobView, place: int) -> object:
@@ -189,7 +191,7 @@ class Bursting:
             if isinstance(answer, Case):
                 return answer
             refusal = refusal or answer
-        return refusal or NoCase("no-need", "no burst policy in force covers it", "")
+        return refusal or NoCase("no-need", why.Uncovered())
 
     def _permits_for(self, job: JobView, place: int) -> list[Filter]:
         """Policies that are about the job and the place; of an offer, those that let it be rented now."""
@@ -216,35 +218,34 @@ class Bursting:
         if permit.for_waiting:
             case = self._case(permit, mode, job, place, required=False)
             return self.gains.if_it_pays(job, replace(case, for_waiting=True))
-        text = f"the job has no deadline, and policy {permit.policy} rents only to meet one"
-        return NoCase("no-need", text, "give the job a deadline (finish_within)")
+        return NoCase("no-need", why.NoDeadline(policy=permit.policy))
 
     def _threshold(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
         after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
         if waited >= after:
             return self._required(permit, BurstMode.THRESHOLD, job, place)
-        text = f"policy {permit.policy} rents after {span(after)} of waiting; so far {span(waited)}"
-        return NoCase("no-need", text, f"wait {span(after - waited)}")
+        return NoCase("no-need", why.WaitsLonger(policy=permit.policy, after_s=after, waited_s=waited))
 
     def _economic(self, permit: Filter, job: JobView, place: int, deadline: float) -> Case | NoCase:
         now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
         in_time = home is not None and home.finish_at <= deadline
         if home is not None and in_time and not self.gains.against_risk(job, at):
-            by, due = moment(home.finish_at, now), moment(deadline, now)
-            text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
-            return NoCase("no-need", text, f"a deadline before {by}")
+            return NoCase("no-need", why.InTimeAtHome(finish_at=home.finish_at, deadline_at=deadline))
         start, again_s = ready_at(at, self.world.now), self.interruptions.again_s(job, place)
         finish = start + at.run_s(job)
         share = typical_share(job)
         late_s = start + share * at.run_s(job) - deadline
         if late_s > 0 and not self.gains.by_chance(job, at):
-            would = "would" if share == 1.0 else "would probably"
-            text = f"even there it {would} finish at {moment(deadline + late_s, now)}, {span(math.ceil(late_s))} after its deadline"
-            if again_s:
-                text += f", and taken back at the very end at {moment(finish + again_s, now)}"
-            return NoCase("too-late", text, later_deadline(finish + again_s, deadline))
+            reason = why.TooLate(
+                late_at=deadline + late_s,
+                deadline_at=deadline,
+                finish_at=finish + again_s,
+                probably=share != 1.0,
+                again_s=again_s,
+            )
+            return NoCase("too-late", reason)
         if again_s and finish + again_s > deadline:
-            return _unsafe(self.world.now, finish + again_s, deadline)
+            return _unsafe(finish + again_s, deadline)
         rent_at = now
         if at.offer and self.world.home_may_take(job):
             spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * at.offer.offer.delay_s
@@ -272,7 +273,7 @@ class Bursting:
         ]
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
-        return _unsafe(self.world.now, case.finish_at + again_s, job.deadline_at)
+        return _unsafe(case.finish_at + again_s, job.deadline_at)
 
     def _case(
         self,
@@ -315,21 +316,26 @@ def _at_place(found: Case | NoCase, place: int) -> Case | NoCase:
     return found if dear is None or dear.place == place else replace(found, dear=replace(dear, place=place))
 
 
-def _unsafe(now: float, fallback_at: float, deadline: float) -> NoCase:
-    text = (
-        f"it is spot: taken back at the very end, the job would finish at {moment(fallback_at, now)}, "
-        f"{span(math.ceil(fallback_at - deadline))} after its deadline"
-    )
-    later = later_deadline(fallback_at, deadline)
-    return NoCase("too-late", text, f"{later}, or spot_policy: spot to take the risk")
+def _unsafe(fallback_at: float, deadline: float) -> NoCase:
+    return NoCase("too-late", why.SpotTooLate(finish_at=fallback_at, deadline_at=deadline))
 
 
 def _unapproved(permit: Filter, job: JobView, case: Case) -> NoCase:
-    most = f"{permit.approval_above_usd or 0.0:.2f} USD"
-    text = f"it could cost {case.committed_usd:.2f} USD in the worst case; policy {permit.policy} wants what is over {most} approved"
-    return NoCase("approval", text, how_to_approve(job))
+    reason = why.Unapproved(
+        job=job.id,
+        policy=permit.policy,
+        above_usd=permit.approval_above_usd or 0.0,
+        committed_usd=case.committed_usd,
+    )
+    return NoCase("approval", reason)
 
 
-def how_to_approve(job: JobView) -> str:
-    """What lets it be rented for, where a person has to approve that."""
-    return f"the platform team runs `federator burst approve {job.id}`"
+def to_approve(reason: why.Reason, job: JobView) -> why.Reason:
+    """What was found of a job like it, of this one: approval is given job by job."""
+    match reason:
+        case why.Unapproved():
+            return structs.replace(reason, job=job.id)
+        case why.InForm() | why.WithData():
+            return structs.replace(reason, why=to_approve(reason.why, job))
+        case _:
+            return reason

@@ -1,7 +1,8 @@
-"""What is said of renting one place for one job: a case for it, or why there is none; and the forecast at home that it is held against."""
+"""What comes of asking whether one place is rented for one job: a case for it, or why there is none; and the forecast at home that it is held against."""
 
 from dataclasses import dataclass
 
+from federator.model.reasons import Reason
 from federator.model.rules import BurstMode
 
 NOW_S = 1.0
@@ -48,7 +49,6 @@ class NoCase:
     """Why nothing is rented there. `situation` is a name of `feasibility.SITUATIONS`."""
 
     situation: str
-    text: str
-    change: str
+    reason: Reason
     dear: Case | None = None
     """The rental that would be made, if it paid."""

@@ -8,14 +8,13 @@ tried each turn some always look good for everybody else, so that far too much w
 import math
 from collections.abc import Mapping
 
-from federator.kernel.quantities import format_chance
+from federator.model.reasons import GainsLess
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.renting.case import Case, HomeForecast, NoCase
 from federator.planning.renting.stopping import AtHome
 from federator.planning.rules.permits import bill_usd
 from federator.planning.rules.rulebook import NEVER_WAIT_H
-from federator.planning.wording import money
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import worth_usd
 from federator.planning.world.problem import World
@@ -87,16 +86,18 @@ class Gains:
     def dear(self, job: JobView, case: Case) -> NoCase:
         """That it is not made, because it costs more than it gains."""
         if job.deadline_at is None:
-            saved = money(self.usd(job, case))
-            return NoCase(
-                "no-gain", f"it costs {money(case.cost_usd)}; the wait it saves is worth {saved}", "", case
-            )
+            saved_usd = self.usd(job, case)
+            return NoCase("no-gain", GainsLess(cost_usd=case.cost_usd, value_usd=saved_usd), case)
         value, surer = self.world.book.value_usd(job), self.surer(job, case)
-        text = f"it costs {money(case.cost_usd)}; meeting the deadline is worth {money(value)}"
         partly = job.id in self.home and 0.0 < surer < MOST_SURE
-        likelier = f", and that much likelier there: {format_chance(surer)}" if partly else ""
-        change = f"a value of {money(worth_usd(case.cost_usd, surer))}" if surer >= LEAST_SURER else ""
-        return NoCase("no-gain", text + likelier, change, case)
+        reason = GainsLess(
+            cost_usd=case.cost_usd,
+            value_usd=value,
+            deadline=True,
+            surer=surer if partly else None,
+            enough_usd=worth_usd(case.cost_usd, surer) if surer >= LEAST_SURER else None,
+        )
+        return NoCase("no-gain", reason, case)
 
 
 def part_of(job: JobView, at: Candidate) -> float:

@@ -1,19 +1,19 @@
-"""What every filter is: a question about one job and one place, with the reason for a no and the change that would lift it."""
+"""What every filter is: a question about one job and one place, with the reason for a no."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from federator.model.rejections import Rejected
 from federator.model.snapshot import JobView, Snapshot
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.rulebook import RuleBook
 
 
 class Rejection(NamedTuple):
-    """Why a place is not for a job. `change` is the smallest change that lifts this reason, in words."""
+    """Why a place is not for a job: the first filter that fails, and its reason."""
 
     filter: str
-    text: str
-    change: str
+    reason: Rejected
 
 
 class Ground(NamedTuple):
@@ -23,8 +23,8 @@ class Ground(NamedTuple):
     book: RuleBook
 
 
-Answer = tuple[str, str] | None
-"""None when the place passes, else the text of the reason and the change that would lift it."""
+Answer = Rejected | None
+"""None when the place passes, else why not."""
 
 
 class Test(NamedTuple):

@@ -6,12 +6,12 @@ plan adds counts, and the worst case is what counts against money.
 
 from collections.abc import Sequence
 
-from federator.model.rules import CapRow, CapUnit, Period, admits_queue, in_scope
+from federator.model.reasons import CapReached
+from federator.model.rules import CapRow, CapUnit, admits_queue, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate, machines, of_pool
 from federator.planning.rules.permits import worst_rent_s, worst_usd
 from federator.planning.rules.rulebook import matches
-from federator.planning.wording import money
 
 QUEUE_UNITS = frozenset({CapUnit.GPUS, CapUnit.JOBS})
 EPSILON = 1e-6
@@ -62,9 +62,18 @@ class Caps:
                 return row
         return None
 
-    def describe(self, row: CapRow, job: JobView, at: Candidate) -> tuple[str, str]:
-        """A blocking cap in words, and the change that would help."""
-        return describe(row, self.used[self.rows.index(row)], self.adds_to(row, job, at))
+    def reached(self, row: CapRow, job: JobView, at: Candidate) -> CapReached:
+        """A cap that stops the job there: how full it is, and what the job would add."""
+        return CapReached(
+            policy=row.policy,
+            unit=row.unit.value,
+            limit=float(row.limit),
+            used=float(self.used[self.rows.index(row)]),
+            adds=self.adds_to(row, job, at),
+            period=row.period.value,
+            share=row.share,
+            scope=(*row.scope.owners, *row.scope.queues),
+        )
 
     def adds(self, job: JobView, at: Candidate) -> tuple[float, ...]:
         """What starting the job there adds to each row."""
@@ -138,29 +147,3 @@ def standing_use(row: CapRow, pool: PoolView) -> float:
     if not (ours and at.selected_by(row.pools)):
         return 0.0
     return 1.0 if row.unit is CapUnit.INSTANCES else at.instance_usd_h
-
-
-def describe(row: CapRow, used: float, adds: float) -> tuple[str, str]:
-    """Which cap it is, how full, what the job would add; and whose it is to change."""
-    period = (
-        ""
-        if row.period is Period.NOW
-        else " in total"
-        if row.period is Period.TOTAL
-        else f" per {row.period}"
-    )
-    raise_it = f"a higher cap in {row.policy}"
-    if row.unit in QUEUE_UNITS:
-        unit, scope = row.unit.value, ", ".join((*row.scope.owners, *row.scope.queues)) or "its scope"
-        of = f" ({row.share})" if row.share else ""
-        text = (
-            f"limit of {row.limit:g} {unit} of policy {row.policy}{of}: {used:g} in use, this adds {adds:g}"
-        )
-        return text, f"when work of {scope} ends, or {raise_it}"
-    if row.unit is CapUnit.INSTANCES:
-        return f"cap of {row.limit:g} instances of policy {row.policy}: {used:g} rented", raise_it
-    per, sofar = (" per hour", "rented") if row.unit is CapUnit.USD_PER_H else (period, "spent and committed")
-    worst = "" if row.unit is CapUnit.USD_PER_H else " in the worst case"
-    of = f" for {row.share}" if row.share else ""
-    text = f"cap of {money(row.limit)}{per}{of} of policy {row.policy}: {money(used)} {sofar}, this adds {money(adds)}{worst}"
-    return text, f"{raise_it} (by {money(used + adds - row.limit)})"

@@ -12,7 +12,7 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 
 import math
 
-from federator.kernel.quantities import format_mib
+from federator.model import rejections as why
 from federator.model.jobs import APART, cuts_of, in_gpus
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pool
@@ -22,17 +22,16 @@ from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
 from federator.planning.rules.lending import isolation, lends_to
 from federator.planning.rules.rulebook import RuleBook
-from federator.planning.wording import gpus, moment, span
-from federator.wire.needs import DATA, FORMS, IMAGES, RENTED, TOGETHER
+from federator.wire.needs import RENTED
 
 
 def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if at.standing is None or at.standing.open:
         return None
-    text = at.standing.closed_because or "nothing new may start there now"
-    if len(at.views) > 1:
-        text = f"none of its {len(at.views)} members takes work; {at.standing.member}: {text}"
-    return text, f"when {at.site} takes work again"
+    first = at.standing
+    return why.Closed(
+        site=at.site, said=first.closed_because, members=max(1, len(at.views)), member=first.member
+    )
 
 
 def _calendar(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -43,47 +42,31 @@ def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.sites or at.site in job.sites:
         return None
     if job.resumes_at:
-        lift = f"when {job.resumes_at} has room, or is declared dead because it is gone for good"
-        return f"what the job has saved is at {job.resumes_at}, where it goes on", lift
-    return f"the job may run only at {', '.join(job.sites)}", f"add {at.site} to placement.sites"
+        return why.SavedAt(site=job.resumes_at)
+    return why.OtherSites(sites=job.sites, site=at.site)
 
 
 def _not_sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    if at.site not in job.not_sites:
-        return None
-    return f"the job excludes {at.site}", f"remove {at.site} from placement.not_sites"
+    return why.SiteExcluded(site=at.site) if at.site in job.not_sites else None
 
 
 def _refused(job: JobView, at: Candidate, ground: Ground) -> Answer:
     now = ground.snapshot.taken_at
     until_at = max((until_at for site, until_at in job.refused if site == at.site), default=now)
-    if until_at <= now:
-        return None
-    until = moment(until_at, now)
-    text = f"{at.site} has evicted or repeatedly refused it; it is not tried again before {until}"
-    return text, f"wait until {until}"
+    return why.SiteRefused(site=at.site, until_at=until_at) if until_at > now else None
 
 
 def _kinds(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.kinds or at.kind in job.kinds:
         return None
-    return (
-        f"the job may run only at sites of kind {' or '.join(job.kinds)}; this one is {at.kind}",
-        f"add {at.kind} to placement.kinds",
-    )
+    return why.OtherKinds(kinds=job.kinds, site_kind=at.kind)
 
 
 def _site_labels(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    missing = [
+    missing = tuple(
         f"{key}={value}" for key, value in sorted(job.site_labels.items()) if at.labels.get(key) != value
-    ]
-    if not missing:
-        return None
-    wanted = ", ".join(missing)
-    return (
-        f"the job asks for a site with {wanted}",
-        f"remove {wanted} from placement.labels, or label {at.site} so",
     )
+    return why.LabelsMissing(labels=missing, site=at.site) if missing else None
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -91,49 +74,21 @@ def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
     lacking = next((need for need in job.needs if need not in has), None)
     if lacking is None:
         return None
-    if lacking == IMAGES:
-        return "the job names an image, and no containers run there", "leave image out"
-    if lacking == DATA:
-        return (
-            "the job has inputs, or a checkpoint.uri, and it cannot bring data",
-            f"an operator of {at.site} adds data to its site file",
-        )
-    if lacking == TOGETHER:
-        return "its agent is too old for a job that says how its nodes lie", "leave placement.together out"
-    if lacking == FORMS:
-        return (
-            "its agent is too old for a job that may run in several forms",
-            f"upgrade the agents of {at.site}",
-        )
-    if at.standing is None:
-        return f"it has no {lacking.replace(':', ' ')}", f"leave {lacking.replace(':', ' ')} out"
-    return f"it has no {lacking.replace(':', ' ')}", "a site's operator adds secrets to its site file"
+    return why.AbilityMissing(ability=lacking, site=at.site, offered=at.standing is None)
 
 
 def _fencing(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.needs_fencing or (at.standing is not None and at.standing.self_fencing):
         return None
-    if at.standing is None or at.standing.ready_at is not None:
-        text = "whether it ends work that is cut off is known only once its agent has reported"
-        return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
-    text = "nothing there ends work that is cut off when the agent itself is dead"
-    return f"on_disconnect asks for stop_within; {text}", "write on_disconnect: keep"
+    return why.Unfenced(unknown=at.standing is None or at.standing.ready_at is not None)
 
 
 def _longest_run(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """Without a max_duration it is the run as forecast that must not be too long."""
     if at.longest_s is None or longest_of(job, at) <= at.longest_s:
         return None
-    said = (
-        "its max_duration is"
-        if job.max_duration_s is not None
-        else "without a max_duration, it is forecast to run for"
-    )
-    most = span(at.longest_s)
-    return (
-        f"the site ends what runs there after {most}, and {said} {span(longest_of(job, at))}",
-        f"set max_duration to {most}",
-    )
+    forecast = job.max_duration_s is None
+    return why.RunTooLong(longest_s=at.longest_s, run_s=longest_of(job, at), forecast=forecast)
 
 
 def longest_of(job: JobView, at: Candidate) -> float:
@@ -146,33 +101,26 @@ def longest_of(job: JobView, at: Candidate) -> float:
 def _gpu_model(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or not job.models or at.model in job.models:
         return None
-    has = f"it has {at.model}" if at.gpus else "it has no GPUs"
-    return f"the job asks for {' or '.join(job.models)}; {has}", f"allow {at.model}" if at.gpus else ""
+    return why.OtherModels(models=job.models, has=at.model if at.gpus else "")
 
 
 def _gpu_memory(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or job.gpu_memory_mib <= at.gpu_memory_mib:
         return None
-    has = format_mib(at.gpu_memory_mib)
-    return (
-        f"the job asks for {format_mib(job.gpu_memory_mib)} per GPU; it has {has}",
-        f"ask for {has} per GPU",
-    )
+    return why.GpuMemory(asks_mib=job.gpu_memory_mib, has_mib=at.gpu_memory_mib)
 
 
 def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if not job.gpus or (job.shared == at.shared and _cut_fits(job, at)):
         return None
     if job.shared and at.shared:
-        part = in_gpus(at.cut_milli, shared=True)
-        asks = f"the job asks for {gpus(in_gpus(job.gpus, shared=True))}"
-        return f"its GPUs are cut into parts of {part:g}, and {asks}", f"ask for {gpus(part)}"
+        return why.OtherParts(
+            part=float(in_gpus(at.cut_milli, shared=True)), asks=float(in_gpus(job.gpus, shared=True))
+        )
     if not job.shared:
         # A part is of one GPU; half of what needs eight would be no small change, and nodes apart have no parts yet.
-        change = "ask for part of a GPU (0.5)" if job.gpus == 1 and job.together != APART else ""
-        return "its GPUs are shared, and the job asks for whole ones", change
-    change = "ask for a whole GPU" if at.gpus else ""
-    return "the job asks for part of a GPU, and none there is shared", change
+        return why.GpusShared(part=job.gpus == 1 and job.together != APART)
+    return why.GpusWhole(gpus=bool(at.gpus))
 
 
 def _cut_fits(job: JobView, at: Candidate) -> bool:
@@ -182,47 +130,37 @@ def _cut_fits(job: JobView, at: Candidate) -> bool:
 
 
 def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    lift = "leave placement.together out"
     if job.ranks_in_one:
         if job.gpus <= at.gpus and job.cpus_milli <= at.cpus_milli and job.memory_mib <= at.memory_mib:
             return None
-        asks = f"{gpus(job.gpus_total)}, {job.cpus_milli / 1000:g} CPUs and {format_mib(job.memory_mib)}"
-        return (
-            f"its {job.ranks_in_one} nodes are to be on one host and ask for {asks}; none there has so much",
-            lift,
+        return why.NotOnOneHost(
+            nodes=job.ranks_in_one,
+            gpus=float(job.gpus_total),
+            cpus_milli=job.cpus_milli,
+            memory_mib=job.memory_mib,
         )
     if job.nodes == 1 or job.together in ("", APART) or job.together in at.labels:
         return None
-    text = f"the job's nodes are to be in one {job.together}, and no label says which {job.together} its hosts are in"
-    return text, f"label them {job.together}: …, or {lift}"
+    return why.NotLabelled(label=job.together)
 
 
 def _gpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.gpus <= at.gpus:
         return None
-    change = f"ask for {gpus(in_gpus(at.gpus, shared=at.shared))} per node" if at.gpus else ""
-    asks, has = (in_gpus(count, shared=at.shared) for count in (job.gpus, at.gpus))
-    return f"the job asks for {gpus(asks)} per node; a host there has {has}", change
+    asks, has = (float(in_gpus(count, shared=at.shared)) for count in (job.gpus, at.gpus))
+    return why.GpusPerNode(asks=asks, has=has)
 
 
 def _cpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.cpus_milli <= at.cpus_milli:
         return None
-    has = f"{at.cpus_milli / 1000:g}"
-    return (
-        f"the job asks for {job.cpus_milli / 1000:g} CPUs per node; a host there has {has}",
-        f"ask for {has} CPUs",
-    )
+    return why.CpusPerNode(asks_milli=job.cpus_milli, has_milli=at.cpus_milli)
 
 
 def _memory_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if job.memory_mib <= at.memory_mib:
         return None
-    has = format_mib(at.memory_mib)
-    return (
-        f"the job asks for {format_mib(job.memory_mib)} of memory per node; a host there has {has}",
-        f"ask for {has}",
-    )
+    return why.MemoryPerNode(asks_mib=job.memory_mib, has_mib=at.memory_mib)
 
 
 def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
@@ -242,21 +180,25 @@ def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
 
 def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
     holds = ranks_ever(job, at)
-    if holds >= job.nodes:
-        return None
-    if at.offer is not None:
-        return None  # so many machines are rented as hold it
-    if at.rented:
-        text = f"a machine that is rented already holds {holds} of the gang's {job.nodes} nodes"
-        return text, f"ask for {holds} node{'s' if holds != 1 else ''}"
-    if ranks_ever(job, at, shut=True) >= job.nodes:
+    if holds >= job.nodes or at.offer is not None:
+        return None  # of an offer, so many machines are rented as hold it
+    if not at.rented and ranks_ever(job, at, shut=True) >= job.nodes:
         first = at.shut[0]
-        names = first.member if len(at.shut) == 1 else f"{first.member} and {len(at.shut) - 1} more"
-        text = f"its open members hold {holds} of the gang's {job.nodes} nodes even empty; {first.member}: {first.closed_because}"
-        return text, f"when {names} of {at.site} {'takes' if len(at.shut) == 1 else 'take'} work again"
-    return (
-        f"even empty it holds {holds} of the gang's {job.nodes} nodes{', each on a host of its own' if job.apart else ''}; a host there has {gpus(in_gpus(at.gpus, shared=at.shared))} and {at.cpus_milli / 1000:g} CPUs",
-        f"ask for {holds} node{'s' if holds != 1 else ''}",
+        return why.GangTooLarge(
+            holds=holds,
+            nodes=job.nodes,
+            site=at.site,
+            shut=len(at.shut),
+            member=first.member,
+            said=first.closed_because,
+        )
+    return why.GangTooLarge(
+        holds=holds,
+        nodes=job.nodes,
+        leased=at.rented,
+        apart=job.apart,
+        host_gpus=float(in_gpus(at.gpus, shared=at.shared)),
+        host_cpus_milli=at.cpus_milli,
     )
 
 
@@ -379,7 +321,7 @@ def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = F
     for test in by:
         answer = test.ask(job, at, ground)
         if answer is not None:
-            return Rejection(test.name, *answer)
+            return Rejection(test.name, answer)
     return None
 
 

@@ -1,9 +1,10 @@
 """Filters about whose work a site takes: that of the queues that it lends to, and without isolation that of whom it trusts."""
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
+from federator.model.rejections import LendsToOthers, Untrusted
 from federator.model.rules import admits_queue
 from federator.model.snapshot import JobView
-from federator.model.whose import TEAM, in_words, is_among, queues_of
+from federator.model.whose import is_among, queues_of
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.asking import Answer, Ground
 
@@ -13,14 +14,13 @@ def lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
     lends = at.standing.lends_to if at.standing else ()
     if not lends or is_among(lends, job.whose):
         return None
-    usable = usable_of(lends, job)
-    ways = (
-        f"submit to {usable}" if usable else "",
-        _by_team(lends, job),
-        f"ask {at.site} to lend to {job.queue}",
-    )
-    return f"it lends only to {in_words(lends)}; the job is of {job.whose.shown}", ", or ".join(
-        filter(None, ways)
+    return LendsToOthers(
+        site=at.site,
+        lends_to=tuple(lends),
+        queue=job.whose.queue,
+        owner=job.whose.owner,
+        team=job.whose.team,
+        usable=usable_of(lends, job),
     )
 
 
@@ -29,17 +29,7 @@ def isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
     trusts = at.standing.trusts if at.standing is not None else None
     if trusts is None or is_among(trusts, job.whose):
         return None
-    ask = f"{at.site} isolates jobs (federator-agent check says what it lacks), or adds owner:{job.owner} to isolation.trusts"
-    return (
-        f"this site runs work without isolation and takes only that of {in_words(trusts)}",
-        ", or ".join(filter(None, (_by_team(trusts, job), ask))),
-    )
-
-
-def _by_team(names: tuple[str, ...], job: JobView) -> str:
-    """What who is in several teams may do; empty: the site names no team."""
-    teams = [name.removeprefix(TEAM) for name in names if name.startswith(TEAM)]
-    return f"submit as team {' or '.join(teams)}, if {job.owner} is in it" if teams else ""
+    return Untrusted(site=at.site, trusts=tuple(trusts), owner=job.owner)
 
 
 def usable_of(lends: tuple[str, ...], job: JobView) -> str:

@@ -6,6 +6,7 @@ Money counts in the worst case: a rented machine is paid until its work is made 
 
 import math
 
+from federator.model import rejections as why
 from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
@@ -14,7 +15,6 @@ from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rules.asking import Answer, Ground
 from federator.planning.rules.openings import open_at
 from federator.planning.rules.rulebook import RuleBook, matches
-from federator.planning.wording import cents_up, moment, money, span
 
 EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
 """Modes that rent whatever it costs."""
@@ -29,22 +29,19 @@ def burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
         return None
     if at.offer is None and (paid is None or ends_by(job, at, ground.snapshot.taken_at) <= paid):
         return None
-    return "renting is paused for the whole federation", "an operator runs `federator burst resume`"
+    return why.RentingPaused()
 
 
 def home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """Only a site that the job may use is waited for. What is away is home, and home is never of kind `cloud`."""
     if at.offer is None or (job.kinds and set(job.kinds) <= {"cloud"}):
         return None
-    away = [
+    away = tuple(
         site
         for site in ground.snapshot.away
         if (not job.sites or site in job.sites) and site not in job.not_sites
-    ]
-    if not away:
-        return None
-    sites = ", ".join(away)
-    return f"nothing is rented while site {sites}, away for a moment, may come back", "wait a moment"
+    )
+    return why.HomeAway(sites=away) if away else None
 
 
 def avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -52,38 +49,28 @@ def avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
     now = ground.snapshot.taken_at
     if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
         return None
-    until = moment(at.offer.avoid_until_at, now)
-    because = at.offer.avoid_because or "its last launch failed"
-    return f"{because}; it is not tried again before {until}", f"wait until {until}"
+    return why.OfferAvoided(until_at=at.offer.avoid_until_at, said=at.offer.avoid_because)
 
 
 def spot_policy(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """The job takes spot only, or on-demand only."""
-    if at.market is Market.SPOT and job.spot_policy == "on-demand":
-        return "it is spot capacity, and the job asks for on-demand", "set spot_policy to auto"
-    if at.market is Market.ON_DEMAND and job.spot_policy == "spot":
-        return "it is on-demand capacity, and the job asks for spot", "set spot_policy to auto"
-    return None
+    other = (at.market is Market.SPOT and job.spot_policy == "on-demand") or (
+        at.market is Market.ON_DEMAND and job.spot_policy == "spot"
+    )
+    return why.OtherMarket(market=at.market.value) if other else None
 
 
 def denied(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """A policy forbids the job this place."""
     rule = ground.book.denial(job, at)
-    if rule is None:
-        return None
-    return f"policy {rule.policy} forbids it" + (
-        f": {rule.reason}" if rule.reason else ""
-    ), f"a platform team changes policy {rule.policy}"
+    return None if rule is None else why.Denied(policy=rule.policy, said=rule.reason)
 
 
 def no_right(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """The right by which it was admitted to its queue is without renting."""
     if job.may_rent or not at.rented:
         return None
-    return (
-        f"its owner has no right to rent in queue {job.queue}",
-        f"a platform team gives that right in queue {job.queue}",
-    )
+    return why.NoRightToRent(queue=job.queue)
 
 
 def no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -93,29 +80,18 @@ def no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     permits = ground.book.permits_for(job, at)
     advisers = ground.book.advisers_for(job, at)
     if advisers and not permits:
-        first = advisers[0].policy
-        return f"policy {first} only advises, and rents nothing", f"a platform team ends advisory in {first}"
+        return why.OnlyAdvises(policy=advisers[0].policy)
     if not permits and (kept := ground.book.kept_by(job, at)):
-        return (
-            f"burst policy {kept[0].policy} does not let its data leave",
-            f"a platform team adds the data to data_may_leave of {kept[0].policy}",
-        )
+        return why.DataKept(policy=kept[0].policy)
     if not permits:
-        return (
-            f"no burst policy lets queue {job.queue} rent there",
-            f"a platform team adds a BurstPolicy for {job.queue}",
-        )
+        return why.NoBurstPolicy(queue=job.queue)
     off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, ground.book.at)), None)
     if off is not None:
-        return (
-            f"burst policy {off.policy} is switched off",
-            f"a platform team sets another mode in {off.policy}",
-        )
+        return why.PolicyOff(policy=off.policy)
     open_ones = [permit for permit in permits if permit.mode is not BurstMode.OFF]
     if (at.offer is None and open_ones) or any(ground.book.in_force(permit) for permit in open_ones):
         return None
-    first = permits[0].policy
-    return f"burst policy {first} is outside its hours", f"wait for the hours of {first}"
+    return why.PolicyHours(policy=permits[0].policy)
 
 
 def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -126,10 +102,9 @@ def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
         return None
     dearest = dearest_permit(job, at, ground.book)
-    limit, price = dearest.max_price_usd_h or 0.0, at.instance_usd_h
-    text = f"it costs {money(price)} per hour; policy {dearest.policy} admits at most {money(limit)}"
-    more = cents_up(price - limit)
-    return text, f"a platform team raises the price limit of {dearest.policy} by {money(more)}"
+    return why.PriceLimit(
+        policy=dearest.policy, price_usd_h=at.instance_usd_h, limit_usd_h=dearest.max_price_usd_h or 0.0
+    )
 
 
 def dearest_permit(job: JobView, at: Candidate, book: RuleBook) -> Filter:
@@ -142,10 +117,7 @@ def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """Nothing bounds what a job without a limit would cost."""
     if not at.rented or job.max_duration_s is not None:
         return None
-    return (
-        "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
-        f"set max_duration ({span(proposed_limit_s(job))} would do)",
-    )
+    return why.NoMaxDuration(enough_s=proposed_limit_s(job))
 
 
 def proposed_limit_s(job: JobView) -> float:
@@ -191,18 +163,13 @@ def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
     left, worst = job.max_cost_usd - job.spent_usd, worst_usd(job, at)
     if worst <= left + 1e-9:
         return None
-    whose = f"policy {job.cost_policy}" if job.cost_policy else "the job's max_cost"
-    count = machines(job, at)
-    rent = f"{span(worst_rent_s(job, at))} of {count} machines" if count > 1 else span(worst_rent_s(job, at))
-    parts = [rent] if at.rented else []
-    parts += [moves.shown] if moves.usd else []
-    text = (
-        f"it could cost {money(worst)} in the worst case ({', '.join(parts)}); {whose} leaves {money(left)}"
-    )
-    lift = f"a higher budget in {job.cost_policy}" if job.cost_policy else "raise max_cost"
-    return (
-        text,
-        f"{lift} by {money(cents_up(worst - left))}{', or shorten max_duration' if at.rented else ''}",
+    return why.MaxCost(
+        worst_usd=worst,
+        left_usd=left,
+        rent_s=worst_rent_s(job, at) if at.rented else None,
+        machines=machines(job, at),
+        brought=moves.brought,
+        policy=job.cost_policy,
     )
 
 

@@ -272,18 +272,18 @@ class Carried:
     def _block(self, klass: int) -> Block:
         row, job = self.sheet.classes[klass], self.numbers.heads[klass]
         kind, by, place = int(row["stopped"]), int(row["stopped_by"]), int(row["stopped_at"])
-        x, now = float(row["stopped_x"]), self.world.now
+        x = float(row["stopped_x"])
         if kind in (t.FREE, t.BUSY):
             return BUSY
         at = self.world.places[place]
         if kind == t.HELD:
-            return blocks.held(self.world.jobs[by], at, x, now)
+            return blocks.held(self.world.jobs[by], at, x)
         if kind == t.ELSEWHERE:
-            return blocks.better_elsewhere(at, x, now)
+            return blocks.better_elsewhere(at, x)
         if kind == t.TO_RENT:
-            return blocks.to_be_rented(at, x, now)
+            return blocks.to_be_rented(at, x)
         if kind == t.CHEAPER:
-            return blocks.cheaper_elsewhere(at, x, now, float(row["stopped_saves"]) / 1e9)
+            return blocks.cheaper_elsewhere(at, x, float(row["stopped_saves"]) / 1e9)
         return self._capped(by, x, job, place)
 
     def _capped(self, row: int, used: float, job: JobView, place: int) -> Block:

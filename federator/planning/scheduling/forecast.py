@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
+from federator.kernel.quantities import format_duration as span
 from federator.model.snapshot import Problem
 from federator.planning.renting.case import HomeForecast
 from federator.planning.rules.calendars import next_start
 from federator.planning.scheduling.bookings import Booking
 from federator.planning.scheduling.carried import at_home
-from federator.planning.wording import span
 from federator.planning.world.problem import World
 from federator.planning.world.room import Room
 

@@ -8,13 +8,13 @@ deadline, and what policies add. Whatever is *better* is better by these.
 import math
 from dataclasses import dataclass
 
+from federator.kernel.quantities import cents_up
 from federator.model.snapshot import JobView
 from federator.planning.kernels.pricing import gpus_usd, is_late, opened_at, start_usd, total_usd
 from federator.planning.places.candidates import Candidate, size
 from federator.planning.rules.calendars import closure
 from federator.planning.rules.permits import rent_usd
 from federator.planning.rules.rulebook import NEVER_WAIT_H, RuleBook
-from federator.planning.wording import cents_up
 from federator.planning.world.chances import spread_of
 
 RETRY_S = 300.0

@@ -12,6 +12,7 @@ from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Waiting
+from federator.planning.wording.told import told_waiting
 from federator.simulation.faults.dispatchers import Dispatcher
 from federator.simulation.faults.stores import at_once
 from federator.simulation.faults.world import World
@@ -133,7 +134,8 @@ class Questions:
     def _why(self, job: str) -> Waiting | None:
         """What the newest plan says of it."""
         cores = [each.core for each in self._world.dispatchers if each.core is not None]
-        return next((core.turn.waiting[job] for core in cores if job in core.turn.waiting), None)
+        found = next((core.turn.waiting[job] for core in cores if job in core.turn.waiting), None)
+        return None if found is None else told_waiting(found, self._world.loop.time())
 
 
 def _gpus_at(placement: Placement, member: str) -> int:

@@ -9,6 +9,7 @@ from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.model.placements import Placement, PlacementStatus
 from federator.model.series import Series, SeriesStatus, series_key
+from federator.planning.wording.told import because_of
 from federator.ports import Transaction
 from federator.simulation.faults.clouds import Cloud, over
 from federator.simulation.faults.journal import Journal
@@ -48,10 +49,10 @@ class Watch:
 
     def _job(self, job: Job, before: Job | None) -> None:
         if before is None or before.status is not job.status:
-            self._journal.note("store", f"job {job.id[-6:]} {job.name} is {job.status}: {job.because[:90]}")
+            self._journal.note("store", f"job {job.id[-6:]} {job.name} is {job.status}: {_why(job)[:90]}")
         if before is not None and before.terminal and before.status is not job.status:
             self._truth.find(1, f"{job.id} was {before.status} and is {job.status}")
-        if not job.because and not job.terminal:
+        if not _why(job) and not job.terminal:
             self._truth.find(10, f"{job.id} is {job.status} without a reason")
         succeeded = job.status is JobStatus.SUCCEEDED and (before is None or not before.terminal)
         if succeeded and not any(
@@ -122,7 +123,7 @@ class Watch:
             if job is None:
                 left.append(f"{name} ({plan.name}) was accepted and is not in the store")
             elif job.status not in TERMINAL:
-                left.append(f"{name} ({plan.name}) is {job.status}: {job.because}")
+                left.append(f"{name} ({plan.name}) is {job.status}: {_why(job)}")
         left += [
             f"{job.id} ({job.name}) is {job.status}"
             for job in rows.jobs.values()
@@ -167,3 +168,7 @@ class Watch:
             self._truth.hosts[rank.member].forgot(rank) or self._truth.meant_to_end(rank) for rank in ranks
         ):
             self._truth.find(1, f"{placement.id} has come to a good end and counts as {placement.status}")
+
+
+def _why(job: Job) -> str:
+    return because_of(job, job.submitted_at)

@@ -41,7 +41,7 @@ def test_a_job_that_the_plan_forgets_is_remarked() -> None:
 
 def test_an_empty_reason_is_none() -> None:
     plan = a_plan(waiting=["job-a"])
-    blank = replace(plan, waiting=(replace(plan.waiting[0], because=" "),))
+    blank = replace(plan, waiting=(replace(plan.waiting[0], because=" ", why=None),))
     assert remarks(a_world([a_job()]), blank) == {("job-a", 10)}
 
 

@@ -11,6 +11,7 @@ from federator.model.capacity import LEASE_ENDED, InstanceStatus, LeaseStatus
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
 from federator.model.plans import Rent
+from federator.planning.wording.told import because_of
 from federator.settings import LeaseSettings
 from tests.support.dispatch import ADA, OFFER, World, make_world
 from tests.unit.control.test_bursting import POLICIES, until_rented
@@ -63,7 +64,7 @@ async def test_so_many_machines_are_rented_as_hold_the_gang() -> None:
     assert plan is not None
     (rent,) = [action for action in plan.actions if isinstance(action, Rent)]
     assert rent.machines == 2
-    assert "2 × cloudy/r1/p4/on-demand" in rent.because
+    assert "2 × cloudy/r1/p4/on-demand" in because_of(rent, world.clock.now())
     first, second = world.leases()
     worst_usd = 24.0 * (300 + 2 * 3600 + 30 + 300 + 60) / 3600
     assert [first.committed_usd, second.committed_usd] == pytest.approx([worst_usd, worst_usd])

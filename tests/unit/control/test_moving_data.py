@@ -9,6 +9,7 @@ from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.rules import Period
 from federator.model.sites import Member, Site, SiteKind
+from federator.planning.wording.told import because_of
 from tests.support.dispatch import ADA, World, make_world
 
 POLICIES = """
@@ -191,7 +192,7 @@ async def test_what_a_job_has_kept_elsewhere_is_brought_when_it_goes_on() -> Non
     world = await a_world()
     job = await world.submit(resources={"gpus": 4}, estimate="1h", checkpoint={"uri": "s3://kept/mine"})
     await world.core.turn.once()
-    assert "s3://kept" not in world.placement(job).because
+    assert "s3://kept" not in because_of(world.placement(job), world.clock.now())
     site = world.sites["lab"]
     await site.say(world.placement(job), PlacementStatus.RUNNING, started_at=world.clock.now())
     await world.core.intake.requeue(ADA, job)
@@ -199,7 +200,9 @@ async def test_what_a_job_has_kept_elsewhere_is_brought_when_it_goes_on() -> Non
     world.clock.advance(120.0)
     site.report()
     await world.core.turn.once()
-    assert "what bringing s3://kept/mine takes is not known" in world.placement(job).because
+    assert "what bringing s3://kept/mine takes is not known" in because_of(
+        world.placement(job), world.clock.now()
+    )
 
 
 async def test_a_machine_that_never_came_brings_nothing() -> None:

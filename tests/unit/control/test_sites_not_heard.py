@@ -2,6 +2,7 @@
 
 from federator.model.plans import Explanation
 from federator.model.sites import Member, Site, SiteKind
+from federator.planning.wording.told import because_of
 from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, World, make_world
 from tests.unit.control.test_after_a_restart import restarted
@@ -94,7 +95,7 @@ async def test_of_a_running_job_whose_site_is_not_heard_everybody_is_told_since_
     site = await world.add_site("lab", gpus=4)
     runs = await world.submit(resources={"gpus": 1})
     await world.turn()
-    because = world.job(runs).because
+    because = because_of(world.job(runs), world.clock.now())
     inventory = world.core.inventory
     assert world.core.views.row(world.job(runs)).because == because
     inventory.closed("lab", inventory.members["lab"].session, stopped=True)

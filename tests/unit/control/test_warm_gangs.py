@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import LEASE_ENDED, LeaseStatus
 from federator.model.jobs import JobStatus
+from federator.planning.wording.told import because_of
 from tests.support.dispatch import OFFER, World
 from tests.unit.control.test_gangs_over_machines import GANG, executor, running
 
@@ -38,7 +39,7 @@ async def test_it_starts_at_once_where_all_its_machines_are_warm() -> None:
     assert sorted(world.placement(job).leases) == [lease.id for lease in world.leases()]
     assert world.job(job).status is JobStatus.RUNNING
     assert all(lease.idle_since_at is None for lease in world.leases())
-    assert world.placement(job).because.endswith("of these, 2 are warm")
+    assert because_of(world.placement(job), world.clock.now()).endswith("of these, 2 are warm")
 
 
 async def test_it_rents_what_is_missing_and_waits_for_that() -> None:

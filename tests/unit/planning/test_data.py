@@ -23,6 +23,7 @@ from federator.model.datasets import (
 from federator.model.jobs import Input
 from federator.planning.checks.moving import Moving
 from federator.planning.places.data import NOTHING, DataBook, data_book
+from federator.planning.wording.rejections import data_words
 from tests.support.data_worlds import DATASETS, INPUTS, LINK_RULES
 from tests.support.worlds import a_job, a_pool, a_world
 
@@ -79,7 +80,7 @@ def test_several_inputs_come_one_after_another() -> None:
     rules = (registered(Spot("home")), registered(Spot("edge"), uri=other.uri), USUAL)
     found = book(*rules).transfer(a_job(inputs=(IMAGENET, other)), "far", "us")
     assert (found.seconds, found.usd, found.moved_bytes) == pytest.approx((1600.0, 16.0, 200 * GB))
-    assert found.shown == "200 GB from home, edge: 26m40s and 16.00 USD"
+    assert data_words(found.brought) == "200 GB from home, edge: 26m40s and 16.00 USD"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_what_nobody_knows_costs_nothing_and_is_named(rules: tuple[Any, ...]) ->
     found = book(*rules).transfer(JOB, "far", "us")
     assert (found.seconds, found.usd, found.moved_bytes, found.moves) == (0.0, 0.0, 0, None)
     assert found.unknown == (IMAGENET.uri,)
-    assert "not known" in found.shown
+    assert "not known" in data_words(found.brought)
 
 
 def test_a_size_is_the_jobs_own_or_the_registers() -> None:

@@ -6,6 +6,7 @@ from federator.planning.places.candidates import of_pool
 from federator.planning.places.doubt import FRESH_S, refusal_share
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.rules.rulebook import RuleBook
+from federator.planning.wording.told import because_of, told_site
 from federator.planning.world.prices import cost
 from tests.support.worlds import NOW, a_job, a_pool, a_world
 
@@ -34,10 +35,10 @@ def test_of_two_equal_sites_the_one_that_was_heard_lately_is_chosen() -> None:
         (other,) = [
             s for s in explain_waiting(problem, plan_greedily(problem), "one").sites if s.site == silent
         ]
-        assert other.text == "it fits there now; last heard 4m ago"
+        assert told_site(other, NOW).text == "it fits there now; last heard 4m ago"
         assert other.extra_cost_usd == 0.0022
 
 
 def test_a_doubted_site_is_used_where_there_is_no_other_and_says_why_it_may_refuse() -> None:
     (action,) = plan_greedily(a_world([a_job("one")], [a_pool(age_s=240.0)])).actions
-    assert "last heard 4m ago" in action.because
+    assert "last heard 4m ago" in because_of(action, NOW)

@@ -9,6 +9,7 @@ from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Effect, Filter, Opening, PoolSelector, Rule, Scope, Window
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.rules.feasibility import FILTERS, SITUATIONS, eligibility
+from federator.planning.wording.told import words
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting
 
 BURST: tuple[Rule, ...] = (bursting(),)
@@ -165,7 +166,7 @@ def test_each_filter_rejects_what_it_is_for(
     found = eligibility(job, place, a_world(rules=rules).snapshot)
     assert found is not None
     assert found.filter == name
-    assert says in found.text
+    assert says in words(found.reason, NOW).text
 
 
 def test_every_filter_but_the_switches_has_a_case() -> None:
@@ -177,7 +178,7 @@ def test_while_home_is_away_for_a_moment_nothing_is_rented_and_what_is_there_is_
     found = eligibility(a_job(), an_offer(), snapshot)
     assert found is not None
     assert found.filter == "home-away"
-    assert "lab" in found.text
+    assert "lab" in words(found.reason, NOW).text
     assert eligibility(a_job(), a_lease(), snapshot) is None
 
 
@@ -238,7 +239,7 @@ def test_the_offered_change_makes_the_place_eligible(
     snapshot = a_world().snapshot
     found = eligibility(job, a_pool(), snapshot)
     assert found is not None
-    assert says in found.change
+    assert says in words(found.reason, NOW).change
     assert eligibility(change(job), a_pool(), snapshot) is None
 
 
@@ -246,7 +247,7 @@ def test_raising_max_cost_by_what_is_said_is_enough() -> None:
     job, snapshot = a_job(max_cost_usd=10.0), a_world(rules=BURST).snapshot
     found = eligibility(job, an_offer(), snapshot)
     assert found is not None
-    assert "raise max_cost by 11.67 USD" in found.change
+    assert "raise max_cost by 11.67 USD" in words(found.reason, NOW).change
     assert eligibility(replace(job, max_cost_usd=10.0 + 11.67), an_offer(), snapshot) is None
 
 

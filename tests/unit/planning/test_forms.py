@@ -12,6 +12,7 @@ from federator.planning.checks import check, fatal_subjects
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.wording.told import because_of
 from federator.planning.world.prices import cost, longer_s
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
@@ -112,7 +113,7 @@ def test_a_rental_is_made_for_the_form_that_meets_the_deadline_and_committed_for
     plan = decide(problem)
     (rent,) = plan.actions
     assert rent.form == 1
-    assert "with 4 of 1..4 GPUs per node" in rent.because
+    assert "with 4 of 1..4 GPUs per node" in because_of(rent, NOW)
     assert not fatal_subjects(check(problem, plan))
 
 

@@ -11,6 +11,7 @@ from federator.planning.plans.greedy import plan_greedily
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import NoCase
 from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.wording.told import words
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
@@ -51,7 +52,7 @@ def test_a_rental_against_waiting_costs_less_than_the_wait_that_it_saves(wait_us
     assert isinstance(answer, NoCase) is not pays
     if isinstance(answer, NoCase):
         assert answer.situation == "no-gain"
-        assert "the wait it saves is worth" in answer.text
+        assert "the wait it saves is worth" in words(answer.reason, NOW).text
 
 
 def test_of_a_machine_that_others_may_share_a_job_has_to_pay_its_part() -> None:

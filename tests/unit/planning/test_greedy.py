@@ -23,6 +23,7 @@ from federator.planning.plans.greedy import choose, plan_greedily
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.scheduling import carried
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.wording.told import told_plan, told_waiting
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy, changed
@@ -51,7 +52,7 @@ def test_every_waiting_job_has_a_reason() -> None:
     plan = plan_greedily(a_world(jobs, [a_pool()]))
     placed = {action.job for action in plan.actions}
     assert {waiting.job for waiting in plan.waiting} == {job.id for job in jobs} - placed
-    assert all(waiting.because for waiting in plan.waiting)
+    assert all(waiting.because for waiting in told_plan(plan).waiting)
 
 
 def test_the_objective_is_the_sum_of_its_terms() -> None:
@@ -88,10 +89,10 @@ def test_spot_is_rented_only_while_there_is_time_to_start_again() -> None:
     spot = an_offer("spot", market=Market.SPOT, price_usd_h=3.0)
     job = a_job("tight", gpus=4, deadline_at=NOW + 4600)
     (waiting,) = plan_greedily(a_world([job], [full()], [spot, an_offer()], [bursting()])).waiting
-    assert "would rent acme/eu/4xA100" in waiting.because
+    assert "would rent acme/eu/4xA100" in told_waiting(waiting, NOW).because
     relaxed = a_job("relaxed", gpus=4, deadline_at=NOW + 9100)
     (waiting,) = plan_greedily(a_world([relaxed], [full(9.0)], [spot, an_offer()], [bursting()])).waiting
-    assert "would rent acme/spot" in waiting.because
+    assert "would rent acme/spot" in told_waiting(waiting, NOW).because
 
 
 def test_a_rental_that_would_not_pay_is_not_put_off_either() -> None:
@@ -142,7 +143,7 @@ def test_caps_on_instances_count_what_is_rented_already() -> None:
     cap = CapRow("burst", CapUnit.INSTANCES, 1.0)
     plan = plan_greedily(a_world([job], [full(), lease], [an_offer()], [bursting(), cap]))
     assert not plan.actions
-    assert "cap of 1 instances of policy burst: 1 rented" in plan.waiting[0].because
+    assert "cap of 1 instances of policy burst: 1 rented" in told_waiting(plan.waiting[0], NOW).because
 
 
 def test_using_a_lease_is_no_new_instance() -> None:

@@ -9,6 +9,7 @@ from federator.model.plans import Place
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.places.candidates import of_pools
 from federator.planning.plans.greedy import plan_greedily
+from federator.planning.wording.told import because_of
 from federator.planning.world.problem import World
 from tests.support.worlds import a_job, a_lease, a_plan, a_pool, a_world, busy
 
@@ -79,10 +80,11 @@ def test_a_plan_names_member_and_session_of_each_rank() -> None:
     assert isinstance(action, Place)
     assert action.members == ("n0", "n1", "n2")
     assert action.sessions == ("s0", "s1", "s2")
-    assert "(on n0, n1 and n2)" in action.because
+    assert "(on n0, n1 and n2)" in because_of(action, action.expected_start_at)
     pools.append(a_pool(member="n3", session="s3", nodes=1))
     (action,) = plan_greedily(a_world([a_job("gang", nodes=4, gpus=4)], pools)).actions
-    assert "(on 4 members)" in action.because
+    assert isinstance(action, Place)
+    assert "(on 4 members)" in because_of(action, action.expected_start_at)
 
 
 def test_an_explanation_has_one_line_for_a_place() -> None:

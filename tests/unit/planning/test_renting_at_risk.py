@@ -13,6 +13,7 @@ from federator.planning.plans.greedy import plan_greedily
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case, NoCase
 from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.wording.told import told_waiting, words
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
 
@@ -47,8 +48,8 @@ def test_of_jobs_that_are_alike_each_is_told_to_have_itself_approved() -> None:
     for job in world.jobs:
         refusal = bursting_.case(job, world.offered(job)[0])
         assert isinstance(refusal, NoCase)
-        assert refusal.change.endswith(f"`federator burst approve {job.id}`")
-    said = {each.job: each.change for each in plan_greedily(world.problem).waiting}
+        assert words(refusal.reason, NOW).change.endswith(f"`federator burst approve {job.id}`")
+    said = {each.job: told_waiting(each, NOW).change for each in plan_greedily(world.problem).waiting}
     assert all(f"approve {job}" in change for job, change in said.items()), said
 
 

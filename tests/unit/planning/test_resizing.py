@@ -12,6 +12,7 @@ from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Rule, Scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
+from federator.planning.wording.told import told_waiting
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 
@@ -81,7 +82,7 @@ def test_nobody_narrows_for_a_job_that_a_limit_keeps(rule: Rule, free: int) -> N
     problem = beside(free, running(1, 16 - free, form(2, 0.6)), jobs=[WAITS], rules=[rule])
     plan = plan_greedily(problem)
     assert stops(plan) == []
-    assert "make room" not in plan.waiting[0].because
+    assert "make room" not in told_waiting(plan.waiting[0], NOW).because
     assert fatal(problem, narrowing(problem))
 
 

@@ -19,6 +19,7 @@ from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case, NoCase
 from federator.planning.renting.interruptions import INTERRUPTION_S
 from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.wording.told import because_of, words
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
@@ -55,7 +56,7 @@ def test_spot_is_a_case_while_all_could_be_done_again_on_demand_by_the_deadline(
     refusal = case_of(a_problem(due(ENOUGH_S - 1.0)))
     assert isinstance(refusal, NoCase)
     assert refusal.situation == "too-late"
-    assert "it is spot: taken back at the very end" in refusal.text
+    assert "it is spot: taken back at the very end" in words(refusal.reason, NOW).text
 
 
 def test_on_demand_has_no_fallback_and_needs_no_slack_for_one() -> None:
@@ -84,7 +85,7 @@ def test_spot_that_is_late_by_itself_is_no_case_for_anybody() -> None:
     for policy in ("auto", "spot"):
         refusal = case_of(a_problem(due(ON_SPOT_S - 1.0, spot_policy=policy)))
         assert isinstance(refusal, NoCase)
-        assert "even there it would finish at" in refusal.text
+        assert "even there it would finish at" in words(refusal.reason, NOW).text
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,9 @@ def test_what_is_likely_in_time_on_a_rented_machine_is_a_case_though_it_is_plann
     assert case.is_now(NOW), "there is no time to lose"
     refusal = case_of(a_problem(due(late - 2.0, **MARGIN)), "sure")
     assert isinstance(refusal, NoCase)
-    assert (refusal.situation, refusal.change) == ("too-late", "a deadline 16m later"), "advice is to be sure"
+    assert (refusal.situation, words(refusal.reason, NOW).change) == ("too-late", "a deadline 16m later"), (
+        "advice is to be sure"
+    )
     assert isinstance(case_of(a_problem(due(late, **MARGIN)), "spot"), NoCase), "on spot it must be sure"
 
 
@@ -203,7 +206,7 @@ def test_a_chance_is_rented_for_where_it_is_worth_the_rent(value_usd: float, ren
     assert bool(rented) == rents
     assert check(problem, plan) == ()
     if rents:
-        assert "but probably sooner" in rented[0].because
+        assert "but probably sooner" in because_of(rented[0], NOW)
 
 
 @pytest.mark.parametrize(("value_usd", "rents"), [(300.0, True), (20.0, False)])
@@ -218,7 +221,7 @@ def test_a_chance_of_less_than_half_is_rented_for_where_it_is_worth_the_rent(
     assert [action.offer for action in plan.actions if isinstance(action, Rent)] == ["sure"] * rents
     assert check(problem, plan) == ()
     if rents:
-        assert "in time with a chance of 16%" in plan.actions[0].because
+        assert "in time with a chance of 16%" in because_of(plan.actions[0], NOW)
         less = changed(problem, jobs=(replace(problem.snapshot.jobs[0], run_low_s=0.0),))
         assert [found for found in check(less, plan) if found.severity is Severity.FATAL], "no chance at all"
 
@@ -256,7 +259,7 @@ def test_what_is_planned_just_in_time_at_home_is_rented_for_where_the_risk_is_wo
     assert check(problem, plan) == ()
     if rents:
         assert 0.2 < rented[0].evidence.home_risk < 0.5
-        assert "in time, but with a chance of" in rented[0].because
+        assert "in time, but with a chance of" in because_of(rented[0], NOW)
 
 
 def test_a_run_that_is_certain_is_not_at_risk() -> None:

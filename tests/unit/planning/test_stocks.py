@@ -22,6 +22,7 @@ from federator.planning.places.candidates import Candidate
 from federator.planning.places.stocks import Stocks
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.wording.told import told_waiting
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
@@ -114,7 +115,10 @@ def test_what_is_short_is_named_and_so_is_what_would_help() -> None:
     plan = plan_greedily(problem)
     (waiting,) = plan.waiting
     assert waiting.reason == "sold-out"
-    assert "8 of 8 GPUs that acme has of A100 GPUs are taken, and the job needs 4" in waiting.because
+    assert (
+        "8 of 8 GPUs that acme has of A100 GPUs are taken, and the job needs 4"
+        in told_waiting(waiting, NOW).because
+    )
     told = explain_waiting(problem, plan, waiting.job)
     (remedy,) = [
         r for r in told.remedies if any(isinstance(c, MoreHosts) and c.key == "acme/eu/4" for c in r.changes)

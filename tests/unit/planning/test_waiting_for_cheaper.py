@@ -17,6 +17,7 @@ from federator.planning.explaining.changes import apply
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.wording.told import told_waiting
 from federator.planning.world.problem import World
 from tests.support import worlds
 from tests.support.plain_price import score_plainly
@@ -44,7 +45,7 @@ def test_it_waits_for_the_cheaper_place_and_says_so() -> None:
     assert starts(plan) == []
     (waiting,) = plan.waiting
     assert (waiting.kind, waiting.expected_start_at) == ("later", NOW + 600.0)
-    assert "home" in waiting.because
+    assert "home" in told_waiting(waiting, NOW).because
     assert check(world, plan) == ()
 
 
@@ -128,8 +129,8 @@ def test_what_is_said_is_what_was_weighed() -> None:
     kept = waiting.reserved
     assert (kept.why, kept.place, kept.until_at) == ("cheaper", "home/home-1/gpu", NOW + 600.0)
     assert 15.0 < kept.saves_usd < 16.0, "16 by the price, less the wait"
-    assert "by 22:23" in waiting.because
-    assert f"{kept.saves_usd:.2f} USD less" in waiting.because
+    assert "by 22:23" in told_waiting(waiting, NOW).because
+    assert f"{kept.saves_usd:.2f} USD less" in told_waiting(waiting, NOW).because
 
 
 def test_a_stream_of_others_that_take_the_place_does_not_hold_it_for_ever() -> None:

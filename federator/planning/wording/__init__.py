@@ -1,13 +1,16 @@
-"""The few phrases that every reason is made of, so that the same thing is always said in the same words."""
+"""What is said to people, made when somebody looks: reasons are values until then.
+
+- here: the few phrases that all is made of, so that the same thing is always said in the same words.
+- `told`: reasons, plans, jobs and events in words: what everybody else calls.
+- `words`: the table of renderers; `starts`, `waits` and `rejections` enter one for each kind of `model.reasons`.
+"""
 
 import math
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from federator.kernel.quantities import format_duration, format_mib
-from federator.model.jobs import in_gpus
 from federator.model.rules import GuaranteeRow
-from federator.model.snapshot import JobView
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
@@ -28,39 +31,6 @@ def moment(at: float, now: float) -> str:
 def money(usd: float) -> str:
     """Dollars to the cent."""
     return f"{usd:.2f} USD"
-
-
-def cents_up(usd: float) -> float:
-    """So many dollars that nothing is lacking when they are written to the cent: what people are told to add must be enough."""
-    return math.ceil(usd * 100.0 - 1e-6) / 100.0
-
-
-def request(job: JobView) -> str:
-    """What the job asks for: `2 nodes with 8 GPUs (A100)`."""
-    nodes = f"{job.nodes} node{'s' if job.nodes > 1 else ''}"
-    if not job.gpus:
-        cores = job.cpus_milli / 1000
-        memory = f" and {format_mib(job.memory_mib)}" if job.memory_mib else ""
-        return f"{nodes} with {cores:g} CPU{'' if cores == 1 else 's'}{memory}"
-    models = f" ({' or '.join(job.models)})" if job.models else ""
-    return f"{nodes} with {gpus(in_gpus(job.gpus, shared=job.shared))}{models}"
-
-
-def in_form(job: JobView, form: int) -> str:
-    """Which of the job's forms it is: `on 2 of 1..8 nodes`, `with 4 of 1..8 GPUs per node`, `entry 2 of 3`."""
-    mine = [(0, job.nodes, in_gpus(job.gpus, shared=job.shared))]
-    mine += [(each.option, each.nodes, each.resources.gpus.total) for each in job.forms]
-    option, nodes, count = mine[form]
-    options = {entry for entry, _, _ in mine}
-    widths = [each for each in mine if each[0] == option]
-    words = [f"entry {option + 1} of {len(options)}"] if len(options) > 1 else []
-    low, high = min(each[1] for each in widths), max(each[1] for each in widths)
-    if low < high:
-        words.append(f"on {nodes} of {low}..{high} nodes")
-    least, most = min(each[2] for each in widths), max(each[2] for each in widths)
-    if least < most:
-        words.append(f"with {count:g} of {least:g}..{most:g} GPUs per node")
-    return ", ".join(words)
 
 
 def gpus(count: float) -> str:
