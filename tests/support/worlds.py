@@ -254,13 +254,13 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         sites=draw(rarely(_some(SITES), ())),
         not_sites=draw(rarely(st.sampled_from([("home",), ("acme-eu",)]), ())),
         interactive=draw(rarely(st.just(True), False)),
-        patience_s=draw(st.sampled_from([0.0, HOUR, 12 * HOUR])),
         not_before_at=draw(rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
         avoid_nodes=draw(rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
         needs_fencing=draw(rarely(st.just(True), False)),
         refused=draw(rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
         inputs=draw(rarely(st.lists(st.sampled_from(INPUTS), min_size=1, unique=True).map(tuple), ())),
-        forms=draw(st.one_of(st.just(()), st.just(()), forms_at_random())), ordered=draw(st.booleans()),
+        forms=draw(st.one_of(st.just(()), st.just(()), forms_at_random())),
+        ordered=draw(st.booleans()), patience_s=draw(st.sampled_from([0.0, HOUR, 12 * HOUR])),
     )  # fmt: skip
 
 
