@@ -126,12 +126,7 @@ def _with_rentals(evaluator: Evaluator) -> Scored:
 
 
 def _first(evaluator: Evaluator, stages: tuple[str, ...]) -> Scored:
-    """The first plan. Where a model decides next on what to rent, proving each rental by deciding anew would take most of the turn and find less.
-
-    Where a plan of the whole line says what to rent, rentals are not even tried one by one.
-    """
-    if LEAD in stages and evaluator.world.problem.leads:
-        return keep_order(evaluator, evaluator.score({}))
+    """The first plan. Where a model decides next on what to rent, proving each rental by deciding anew would take most of the turn and find less."""
     modelled = not {LEAD, "lp"}.isdisjoint(stages)
     if modelled and len(evaluator.world.jobs) > FEW_JOBS:
         return keep_order(evaluator, choose(evaluator))
@@ -150,11 +145,8 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     if first.total <= least_usd(evaluator) + WORTH_USD:
         # Every job has the best place that there is for it: there is nothing to find that is better.
         return race
-    if LEAD in stages and evaluator.world.problem.leads:
-        if _lead(race):
-            return race
-        race.offer("greedy", choose(evaluator), evaluator)
-        race.greedy = race.best
+    if LEAD in stages and evaluator.world.problem.leads and _lead(race):
+        return race
     if "lp" not in stages:
         return race
     table = cut.build(evaluator)
