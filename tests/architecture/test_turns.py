@@ -21,6 +21,7 @@ def scheduler(request: pytest.FixtureRequest) -> Any:
     ("one", "other", "together"),
     [
         (KUBE, "tests/contract/runtimes/test_runtime_contract.py::test_b[kube]", True),
+        (KUBE, "tests/contract/runtimes/test_parts_of_gpus.py::test_b[mig_at_kube]", True),
         (KUBE, "tests/integration/slurm/test_ends.py::test_b", False),
         (KUBE, "tests/federation/test_federation.py::test_b[kube]", False),
         (f"{DEMO}::test_a", f"{DEMO}::test_b[kube]", True),

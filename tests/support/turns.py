@@ -1,6 +1,6 @@
 """Which tests of real processes run one after the other, in one process, although several run at a time."""
 
-CLUSTERS = {"kubernetes": ("/kube/", "[kube"), "slurm": ("/slurm/", "[slurm")}
+CLUSTERS = {"kubernetes": ("/kube/", "[kube", "kube]"), "slurm": ("/slurm/", "[slurm", "slurm]")}
 """By these words in its name, a test needs the cluster that a process has once: those take turns."""
 OWN = ("tests/federation/", "tests/system/")
 """They have clusters of their own."""
