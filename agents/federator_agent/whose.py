@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from federator.kernel.errors import Invalid
 from federator.model.identity import PERSON
+from federator.model.queues import upwards
 from federator.model.whose import EVERYBODY, OWNER, QUEUE, TEAM, Whose
 from federator.wire import fields
 
@@ -17,9 +18,7 @@ T = TypeVar("T")
 
 def said_of(said: Mapping[str, T], whose: Whose) -> T | None:
     """What is said of that work; None: nothing."""
-    parts = whose.queue.split("/")
-    paths = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
-    names = (f"{OWNER}{whose.owner}", f"{TEAM}{whose.team}", *paths, EVERYBODY)
+    names = (f"{OWNER}{whose.owner}", f"{TEAM}{whose.team}", *upwards(whose.queue), EVERYBODY)
     return next((said[name] for name in names if name in said), None)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from federator.model.capacity import Market
 from federator.model.datasets import DataSelector, DatasetRule, LinkRule
+from federator.model.queues import under
 from federator.model.rights import AccessRule, TeamRule
 
 
@@ -333,7 +334,7 @@ def planned(rules: Iterable[PolicyRule]) -> tuple[Rule, ...]:
 
 def admits_queue(paths: tuple[str, ...], queue: str) -> bool:
     """Whether one of `paths` is the queue or stands above it; no paths admit all."""
-    return not paths or any(queue == path or queue.startswith(path + "/") for path in paths)
+    return not paths or any(under(queue, path) for path in paths)
 
 
 def in_scope(scope: Scope, *, queue: str, owner: str, labels: dict[str, str]) -> bool:

@@ -7,6 +7,8 @@ they mean the same. A job runs under one team at most: that of the right by whic
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from federator.model.queues import under
+
 EVERYBODY, OWNER, QUEUE, TEAM = "*", "owner:", "queue:", "team:"
 """A queue stands for all below it, and may be written without its prefix."""
 
@@ -38,7 +40,7 @@ def _means(name: str, whose: Whose) -> bool:
     if name.startswith(TEAM):
         return bool(whose.team) and name.removeprefix(TEAM) == whose.team
     path = name.removeprefix(QUEUE)
-    return whose.queue == path or whose.queue.startswith(f"{path}/")
+    return under(whose.queue, path)
 
 
 def queues_of(names: Iterable[str]) -> tuple[str, ...]:

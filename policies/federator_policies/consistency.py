@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.queues import under, upwards
 from federator.model.rights import AccessRule, TeamRule
 from federator.model.rules import (
     CapRow,
@@ -26,6 +27,8 @@ from federator.model.rules import (
 )
 
 DEFAULT_QUEUE = "default"
+NEAREST = ("deadline_budget_s", "max_duration_s", "max_wait_s", "patience_s", "usage_half_life_s")
+"""What a queue does not say of these, the nearest queue above says."""
 
 
 class Fault(NamedTuple):
@@ -47,7 +50,7 @@ def check_rules(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
 def completed(rules: Sequence[PolicyRule]) -> tuple[PolicyRule, ...]:
     """With the default queue, and each queue's terms filled in from the queues above it.
 
-    Budgets and durations that a queue does not say are those of the nearest queue above that does. Caps on priority and
+    Terms in `NEAREST` that a queue does not say are those of the nearest queue above that does. Caps on priority and
     value hold for all below: the lowest on the way up counts.
     """
     terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
@@ -56,23 +59,16 @@ def completed(rules: Sequence[PolicyRule]) -> tuple[PolicyRule, ...]:
 
 
 def _inherited(own: QueueTerms, terms: dict[str, QueueTerms]) -> QueueTerms:
-    for path in _above(own.queue):
+    for path in upwards(own.queue)[1:]:
         upper = terms.get(path)
         if upper is None:
             continue
         values = [each for each in (own.max_value_usd, upper.max_value_usd) if each is not None]
         own = msgspec.structs.replace(
             own,
-            deadline_budget_s=upper.deadline_budget_s
-            if own.deadline_budget_s is None
-            else own.deadline_budget_s,
-            max_wait_s=upper.max_wait_s if own.max_wait_s is None else own.max_wait_s,
-            max_duration_s=upper.max_duration_s if own.max_duration_s is None else own.max_duration_s,
+            **{name: getattr(upper, name) for name in NEAREST if getattr(own, name) is None},
             max_priority=min(own.max_priority, upper.max_priority),
             max_value_usd=min(values, default=None),
-            usage_half_life_s=upper.usage_half_life_s
-            if own.usage_half_life_s is None
-            else own.usage_half_life_s,
             usage_weights=own.usage_weights or upper.usage_weights,
         )
     return own
@@ -116,7 +112,7 @@ def _queues_given_twice(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
 def _unknown_queues(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     """A queue that has none below it and no document is a mistyped name."""
     paths = {rule.queue for rule in rules if isinstance(rule, QueueTerms)} | {DEFAULT_QUEUE}
-    known = paths | {above for path in paths for above in _above(path)}
+    known = {above for path in paths for above in upwards(path)}
     for rule in rules:
         for field, scope in _scopes(rule):
             for index, path in enumerate(scope.queues):
@@ -218,16 +214,5 @@ def _owed(path: str, guaranteed: dict[str, int]) -> int:
     return max(guaranteed.get(path, 0), sum(_owed(queue, guaranteed) for queue in nearest))
 
 
-def under(queue: str, path: str) -> bool:
-    """Whether a queue is another one or below it."""
-    return queue == path or _is_below(queue, path)
-
-
 def _is_below(queue: str, path: str) -> bool:
-    return queue.startswith(path + "/")
-
-
-def _above(path: str) -> list[str]:
-    """All queues above, the nearest first."""
-    parts = path.split("/")
-    return ["/".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
+    return queue != path and under(queue, path)

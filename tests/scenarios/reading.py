@@ -15,7 +15,8 @@ from federator.kernel.quantities import parse_duration_s, parse_size_mib
 from federator.model.capacity import Market, Offer, Shape
 from federator.model.rules import PreemptRule, QueueTerms, Rule, Scope, planned
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
-from federator.planning.rules.starting_by import bounded, max_wait_s
+from federator.planning.rules.starting_by import bounded
+from federator_policies.consistency import completed
 from federator_policies.documents import KINDS
 
 FOLDER = Path(__file__).parent
@@ -62,20 +63,23 @@ def _s(text: str | None) -> float | None:
 
 
 def _problem(told: dict[str, Any]) -> Problem:
-    rules: list[Rule] = []
-    for document in told.get("policies", ()):
-        rules += planned(KINDS[document["kind"]].compile(document["name"], document["spec"]))
+    said = [
+        rule
+        for document in told.get("policies", ())
+        for rule in KINDS[document["kind"]].compile(document["name"], document["spec"])
+    ]
+    rules: list[Rule] = list(planned(completed(said)))
     for rule in told.get("preemption", ()):
         who, victims = Scope(queues=(rule["who"],)), Scope(queues=(rule["victims"],))
         rules.append(PreemptRule("Preemption/by-rule", who, victims))
     spend = [SpendView(s["policy"], s["period"], s["spent"], s["committed"]) for s in told.get("spend", ())]
-    terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
+    waits = {rule.queue: rule.max_wait_s for rule in rules if isinstance(rule, QueueTerms)}
     jobs = [_job(job) for job in told.get("jobs", ())]
     snapshot = Snapshot(
         taken_at=NOW,
         incarnation="scenario",
         revision=1,
-        jobs=tuple(bounded(job, max_wait_s(job.queue, terms), NOW) for job in jobs),
+        jobs=tuple(bounded(job, waits.get(job.queue), NOW) for job in jobs),
         pools=tuple(_pool(pool) for pool in told.get("pools", ())),
         offers=tuple(_offer(offer) for offer in told.get("offers", ())),
         rules=tuple(rules),

@@ -14,6 +14,7 @@ from federator.control.record.records import Records
 from federator.kernel.errors import Forbidden, Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
+from federator.model.queues import upwards
 from federator.model.rights import EVERYBODY, AccessRule, Grant, Members, Relation, TeamRule
 from federator.model.rules import PolicyRule, QueueTerms
 
@@ -60,6 +61,10 @@ class Authority:
             known = ", ".join(sorted(self._queues)[:SHOWN_QUEUES])
             raise Invalid(f"no queue {queue!r}", field="$.queue", remedy=f"queues are: {known}")
         return self._queues[queue]
+
+    def said(self, queue: str) -> QueueTerms:
+        """The same; of a queue that there is none of, terms that say nothing."""
+        return self._queues.get(queue) or QueueTerms(policy="", queue=queue)
 
     # -- people ---------------------------------------------------------------------------------------------------------
 
@@ -223,8 +228,7 @@ class AuthorityInForce:
 
 def _inherited(queue: str, said: Mapping[str, AccessRule]) -> AccessRule:
     """Who may submit is as the nearest says, the queue itself or one above; whoever administers one administers all below it."""
-    parts = queue.split("/")
-    line = [said[path] for n in range(len(parts), 0, -1) if (path := "/".join(parts[:n])) in said]
+    line = [said[path] for path in upwards(queue) if path in said]
     admins = Members()
     for rule in line:
         admins = admins.joined(rule.admins)

@@ -13,6 +13,7 @@ from federator.control.governing.visibility import Sight
 from federator.control.record.job_index import CellKey, cell_of
 from federator.control.record.records import Records
 from federator.model.jobs import Job
+from federator.model.queues import under
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Wanted:
         owner, queue, status, _ = cell
         return (
             (not self.owner or owner == self.owner)
-            and (not self.queue or queue == self.queue or queue.startswith(self.queue + "/"))
+            and (not self.queue or under(queue, self.queue))
             and (not self.statuses or status in self.statuses)
         )
 

@@ -4,7 +4,7 @@ A turn sees the same few hundred jobs again and again, and most of them have not
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,10 +16,9 @@ from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.turns.set_aside import SetAside
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
-from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView, asked
 from federator.planning.places.candidates import size
-from federator.planning.rules.starting_by import bounded, max_wait_s
+from federator.planning.rules.starting_by import bounded
 from federator.planning.scheduling.forecast import (
     UNKNOWN,
     Leaning,
@@ -68,8 +67,6 @@ class JobViews:
         self._history = history
         self._authority = AuthorityInForce(records)
         self._kept: dict[str, _Kept] = {}
-        self._policies = -1
-        self._terms: dict[str, QueueTerms] = {}
         self._lasting: dict[tuple[str, str], float] = {}
         """By queue and name: how far a job that still runs is beyond its estimate, as ln(run / estimate)."""
 
@@ -99,7 +96,7 @@ class JobViews:
 
     def bounded(self, view: JobView, now: float) -> JobView:
         """With the deadline that the longest wait of its queue comes to."""
-        return bounded(view, max_wait_s(view.queue, self._queue_terms()), now)
+        return bounded(view, self._authority.now.said(view.queue).max_wait_s, now)
 
     def eligible(self, job: Job) -> bool:
         """Whether a plan may start it: it waits, is not set aside, and all that it must follow has succeeded."""
@@ -135,21 +132,21 @@ class JobViews:
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""
-        speeds = self._speeds(job, spec)
+        speeds, terms = self._speeds(job, spec), self._authority.now.said(job.queue)
         view = view_of_job(
             job,
             spec,
             revision=self._records.revision_of(job),
             runs=self._history.runs(job.queue, job.kin, speeds),
             errors=self._errors(job, spec),
-            interactive=self._interactive(job.queue),
+            interactive=terms.interactive,
             without_checkpoint=self._without_checkpoint(job),
         )
         limit = job_limit(self._records, job, spec.labels)
         return msgspec.structs.replace(
             _kept_to(view, job.form),
             waits_since_at=self._waits_since_at(job),
-            patience_s=self._patience_s(job, spec),
+            patience_s=(terms.patience_s or 0.0) if spec.patience_s is UNSET else spec.patience_s,
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             speed=dict(speeds.factors),
@@ -211,31 +208,6 @@ class JobViews:
                 key = (job.queue, job.kin)
                 found[key] = max(beyond, found.get(key, beyond))
         return found
-
-    def _terms_of(self, queue: str) -> Iterator[QueueTerms]:
-        """What is said of a queue and of those above it, the queue first."""
-        known = self._queue_terms()
-        while queue:
-            if queue in known:
-                yield known[queue]
-            queue = queue.rpartition("/")[0]
-
-    def _queue_terms(self) -> dict[str, QueueTerms]:
-        policies = self._records.policies
-        if self._policies != policies.version:
-            self._policies = policies.version
-            self._terms = {rule.queue: rule for rule in policies.rules if isinstance(rule, QueueTerms)}
-        return self._terms
-
-    def _interactive(self, queue: str) -> bool:
-        return any(terms.interactive for terms in self._terms_of(queue) if terms.queue == queue)
-
-    def _patience_s(self, job: Job, spec: JobSpec) -> float:
-        """How long it may wait for a better place beside what is free: as it says, or its queue, or the nearest one above."""
-        if spec.patience_s is not UNSET:
-            return spec.patience_s
-        said = (terms.patience_s for terms in self._terms_of(job.queue) if terms.patience_s is not None)
-        return next(said, 0.0)
 
 
 def view_of_job(

@@ -6,21 +6,10 @@ free is used rather than let go by, and fast capacity does not make a start late
 """
 
 import math
-from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView
-
-
-def max_wait_s(queue: str, terms: Mapping[str, QueueTerms]) -> float | None:
-    """How long work of a queue may wait: as it says, or the nearest one above that says; None: nobody does."""
-    while queue:
-        if queue in terms and terms[queue].max_wait_s is not None:
-            return terms[queue].max_wait_s
-        queue = queue.rpartition("/")[0]
-    return None
 
 
 def start_by(submitted_at: float, max_wait_s: float, now: float) -> float:

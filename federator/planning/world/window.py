@@ -27,7 +27,6 @@ from federator.planning.kernels.tables import MOST_ALIKE
 from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
-from federator.planning.rules.starting_by import max_wait_s
 from federator.planning.world.budget import Budget
 from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, Expected, Plan, Told
@@ -121,8 +120,8 @@ class _Choice:
 
     def _starts_by(self, rules: Sequence[Rule]) -> Floats:
         """By when the queues of the jobs want them to start; infinite where they do not say."""
-        terms = {rule.queue: rule for rule in rules if isinstance(rule, QueueTerms)}
-        waits = np.array([max_wait_s(queue, terms) or np.inf for queue in self.line.queues])
+        most_s = {rule.queue: rule.max_wait_s for rule in rules if isinstance(rule, QueueTerms)}
+        waits = np.array([most_s.get(queue) or np.inf for queue in self.line.queues])
         wait_s = waits[self.table[:, 0]][self.line.kind] if len(waits) else np.zeros(0)
         said = np.isfinite(wait_s)
         by: Floats = np.full(len(wait_s), np.inf)

@@ -304,7 +304,7 @@ def test_a_job_whose_queue_limits_its_wait_is_seen_however_long_the_line_is(
         for number in range(40)
     ]
     jobs.append(a_job("job-tail", queue="tries/mine", submitted_at=NOW - 60.0, run_s=HOUR))
-    rule = QueueTerms(policy="Queue/tries", queue="tries", max_wait_s=600.0)
+    rule = QueueTerms(policy="Queue/tries", queue="tries/mine", max_wait_s=600.0)
     full = [a_pool(nodes=1, free=(Shape(0, 64_000, 262_144, 1),))]
     tight(monkeypatch, jobs=5, glances=20)
     assert "job-tail" in {job.id for job in seen(jobs, full, [rule])}

@@ -2,20 +2,11 @@
 
 import pytest
 
-from federator.model.rules import QueueTerms
-from federator.planning.rules.starting_by import bounded, max_wait_s
+from federator.planning.rules.starting_by import bounded
 from federator.planning.world.chances import late_share
 from tests.support.worlds import HOUR, NOW, a_job
 
 WAIT_S = 900.0
-
-
-def test_the_queue_above_says_it_where_the_queue_does_not() -> None:
-    terms = {
-        "a": QueueTerms(policy="p", queue="a", max_wait_s=60.0),
-        "a/b": QueueTerms(policy="p", queue="a/b"),
-    }
-    assert [max_wait_s(queue, terms) for queue in ("a", "a/b", "a/b/c", "ab", "")] == [60.0] * 3 + [None] * 2
 
 
 @pytest.mark.parametrize(
