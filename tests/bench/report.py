@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,7 +63,7 @@ def page(results: Results, scenarios: Sequence[Scenario], *, runs: int, remark: 
 def _circumstances(runs: int, remark: str) -> str:
     return "\n".join(
         [
-            f"- Date: {time.strftime('%Y-%m-%d', time.gmtime())}{_commit()}",
+            f"- Date: {time.strftime('%Y-%m-%d', time.gmtime())}",
             f"- Machine: {os.cpu_count()} cores, {memory_gib():.0f} GiB, {cpu_model()}",
             f"- Python {platform.python_version()}, Linux {platform.release().split('-')[0]}",
             f"- Runs of each figure: up to {runs}",
@@ -72,16 +71,6 @@ def _circumstances(runs: int, remark: str) -> str:
             "",
         ]
     )
-
-
-def _commit() -> str:
-    """What was measured; empty outside a checkout."""
-    asked = ("git", "describe", "--always", "--dirty", "--exclude=*")
-    try:
-        found = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return f", of commit {found.stdout.strip()}"
 
 
 def _row(results: Results, series: Series) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Synthetic federations: the instances behind the figures of docs/explanation/planning.md, the same ones for the same parameters.
+"""Synthetic federations: the instances behind the figures of docs/explanation/solver-benchmarks.md, the same ones for the same parameters.
 
 40 % of the sites are on-premises (two or three pools of 8-GPU nodes), 30 % clouds (a reserved pool, and on-demand and spot offers that
 boot for 9 minutes), 30 % edges (4-GPU nodes). Five GPU models differ in speed and price. Gangs are from 1×1 to 32×8, run times lognormal,

@@ -2,7 +2,7 @@
 
 Gone means that the job starts, or that something of another kind keeps it. It is not a theorem: what is added is reckoned from what the plan left, and the
 next plan may give it to others. Half of the cases are of odd little worlds, in which every filter and policy occurs, half of crowded ones, in which jobs
-wait for each other. Who is advised nothing is counted, too. `docs/explanation/planning.md` has the figures by kind of reason, which `pytest -rP` prints.
+wait for each other. Who is advised nothing is counted, too. `pytest -rP` prints the figures by kind of reason.
 """
 
 from collections import Counter

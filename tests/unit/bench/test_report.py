@@ -43,7 +43,7 @@ def test_the_page_says_what_was_reached_and_nothing_of_where_it_was_run() -> Non
     text = page(results(), scenarios, runs=3, remark="Other work was going on.")
     row = "| no-op jobs | 90.0 jobs/s | 50.0–100 | at least 80.0: reached | 5.00 × theirs | 30.0 | 300 |"
     assert row in text.splitlines()
-    for expected in ("What finish is.", "## slurm", "Other work was going on.", "Python 3.", ", of commit "):
+    for expected in ("What finish is.", "## slurm", "Other work was going on.", "Python 3."):
         assert expected in text
     assert socket.gethostname() not in text
     assert str(Path.home()) not in text
