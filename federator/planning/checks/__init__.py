@@ -40,7 +40,14 @@ from federator.planning.checks import (
     preemption,
     quotas,
 )
-from federator.planning.checks.ground import Fault, Ground, Target, target_of_offer, target_of_pool
+from federator.planning.checks.ground import (
+    PERMISSION,
+    Fault,
+    Ground,
+    Target,
+    target_of_offer,
+    target_of_pool,
+)
 
 __all__ = ["check", "check_actions", "fatal_subjects"]
 
@@ -73,7 +80,10 @@ def _judge_all(ground: Ground) -> Iterator[Finding]:
 def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
     """All faults of one action; it is applied to the ground when there is none."""
     if isinstance(action, Preempt):
-        yield from preemption.check_preempt(ground, action)
+        faults = list(preemption.check_preempt(ground, action))
+        if not faults:
+            preemption.apply_preempt(ground, action)
+        yield from faults
         return
     faults = list(identity.check_identity(ground, action))
     job = ground.jobs.get(action.job)
@@ -96,17 +106,19 @@ def _judge(ground: Ground, action: Action) -> Iterator[Fault]:
 
 def _judge_start(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
     """The faults of starting a job that waits at a place that exists, its packing excepted."""
-    yield from permission.check_constraints(ground, job, target)
-    yield from permission.check_filters(ground, job, target)
-    yield from quotas.check_in_use(ground, job, target)
-    yield from quotas.check_borrowing(ground, job, target)
+    yield from _of(PERMISSION, permission.check_permission(ground, job, target))
+    yield from _of(5, quotas.check_quotas(ground, job, target))
     if isinstance(action, Place):
         yield from capacity.check_place(ground, job, target, action)
-        yield from money.check_place(ground, job, target, action)
+        yield from _of(6, money.check_place(ground, job, target, action))
     else:
         yield from capacity.check_rent(ground, target, action)
-        yield from money.check_rent(ground, job, target, action)
-        yield from evidence.check_evidence(ground, job, target, action)
+        yield from _of(6, money.check_rent(ground, job, target, action))
+        yield from _of(PERMISSION, evidence.check_evidence(ground, job, target, action))
+
+
+def _of(promise: int, texts: Iterable[str]) -> Iterator[Fault]:
+    return (Fault(promise, text) for text in texts)
 
 
 def _target(ground: Ground, action: Place | Rent) -> Target | None:

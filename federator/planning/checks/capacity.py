@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from federator.model.capacity import Shape
 from federator.model.plans import Place, Rent
 from federator.model.snapshot import JobView, PoolView
-from federator.planning.checks.drawing import draws
-from federator.planning.checks.ground import Fault, Ground, Target
-from federator.planning.checks.packing import Hosts, Mark
+from federator.planning.checks.ground import Fault, Ground, Target, draws
+from federator.planning.checks.packing import Hosts, Mark, rank_of
 
 
 def unknown_target(action: Place | Rent) -> Fault:
@@ -80,7 +79,7 @@ def check_rent(ground: Ground, target: Target, action: Rent) -> Iterator[Fault]:
 
 def take_hosts(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[Fault]:
     """Each member's ranks fit hosts of its pool beside earlier actions, and take them; or the instances that are rented hold the whole gang, and not one of them is too many."""
-    rank, apart = (job.gpus, job.cpus_milli, job.memory_mib), job.id if job.apart else ""
+    rank, apart = rank_of(job), job.id if job.apart else ""
     if isinstance(action, Rent):
         offer = target.offer.offer if target.offer is not None else None
         if offer is None:

@@ -6,14 +6,15 @@ from itertools import islice
 from federator.model.plans import Finding, Rent, Reservation, Severity
 from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks import reserving
-from federator.planning.checks.ground import Ground, Target, expected_run_s
+from federator.planning.checks.ground import Ground, Target, expected_run_s, forms_of
 from federator.planning.checks.money import check_own_cap
 from federator.planning.checks.owing import overdue
-from federator.planning.checks.permission import check_constraints, check_filters
-from federator.planning.checks.quotas import check_borrowing, check_in_use
+from federator.planning.checks.packing import Size, rank_of
+from federator.planning.checks.permission import check_permission
+from federator.planning.checks.quotas import check_quotas
 from federator.planning.checks.reserving import Option, Starting
 
-Rooms = dict[tuple[str, tuple[int, int, int], bool], int]
+Rooms = dict[tuple[str, Size, bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
 MANY = 1_000_000
 
@@ -83,7 +84,7 @@ def _unreserved(
 
 def _options(ground: Ground, job: JobView, rooms: Rooms, *, in_time: bool) -> Iterator[Option]:
     """What it could start on now."""
-    for form in map(job.as_form, range(1 + len(job.forms))):
+    for form in forms_of(job):
         for target in ground.targets:
             if _could_use(ground, form, target, rooms, in_time=in_time):
                 yield form, target
@@ -95,28 +96,24 @@ def _wants_gpus(job: JobView) -> bool:
 
 def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in_time: bool) -> bool:
     pool = target.pool
-    if pool is None or not target.owned or not pool.open or (pool.ready_at or 0.0) > ground.now:
+    if pool is None or not target.owned or not ground.takes_work(pool):
         return False
-    if in_time and job.deadline_at is not None:
-        finish_at = ground.now + expected_run_s(job, target)
-        if finish_at > job.deadline_at:
-            return False
+    if in_time and job.deadline_at is not None and ground.now + expected_run_s(job, target) > job.deadline_at:
+        return False
     if not _would_hold(ground, job, pool, rooms):
         return False
     return not (
-        any(check_constraints(ground, job, target))
-        or any(check_filters(ground, job, target))
-        or any(check_in_use(ground, job, target))
-        or any(check_borrowing(ground, job, target))
+        any(check_permission(ground, job, target))
+        or any(check_quotas(ground, job, target))
         or any(check_own_cap(job, target.moved(job).usd))
     )
 
 
 def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> bool:
     """Whether it fits that pool, alone or with the rest of its place, as things lie."""
-    rank, pools = (job.gpus, job.cpus_milli, job.memory_mib), ground.alike[pool.key]
+    rank, pools = rank_of(job), ground.alike[pool.key]
     if job.nodes == 1 or len(pools) == 1:
-        return ground.hosts[pool.key].more(rank, job.nodes, apart=job.apart) == job.nodes
+        return ground.room(job, [pool]) == job.nodes
     key = pools[0].key, rank, job.apart
     if key not in rooms:
         opened = [each for each in pools if each.open]

@@ -8,12 +8,11 @@ from federator.model.plans import Rent
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
 from federator.planning.checks.ground import (
-    PERMISSION,
     TOLERANCE,
-    Fault,
     Ground,
     Target,
     expected_run_s,
+    forms_of,
     target_of_offer,
 )
 from federator.planning.checks.permission import renting_allows
@@ -27,21 +26,19 @@ OF_RANGE = 1.702 * 2.5631
 MOST_STEEP = 50.0
 
 
-def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
+def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[str]:
     """The evidence is about this job and deadline, and justifies renting under the policy and mode that it names."""
     said = action.evidence
     if said.job != action.job:
-        yield Fault(PERMISSION, f"the evidence is about another job: {said.job}")
+        yield f"the evidence is about another job: {said.job}"
     if said.deadline_at != job.deadline_at:
-        yield Fault(
-            PERMISSION, f"the evidence has deadline {said.deadline_at}, the job has {job.deadline_at}"
-        )
+        yield f"the evidence has deadline {said.deadline_at}, the job has {job.deadline_at}"
     permitting = renting_allows(ground, job, target)
     if not permitting:
         return  # said by the check of filters
     named = [rule for rule in permitting if rule.policy == said.policy and _mode(rule) == said.mode]
     if not named:
-        yield Fault(PERMISSION, f"policy {said.policy!r} does not permit this rental in mode {said.mode!r}")
+        yield f"policy {said.policy!r} does not permit this rental in mode {said.mode!r}"
         return
     faults = [list(_unjustified(ground, job, target, action, rule)) for rule in named]
     if all(faults):
@@ -53,80 +50,62 @@ def _mode(rule: Filter) -> str:
     return (rule.mode or BurstMode.ECONOMIC).value
 
 
-def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rule: Filter) -> Iterator[Fault]:
+def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rule: Filter) -> Iterator[str]:
     if rule.approval_above_usd is not None and action.committed_usd > TOLERANCE + max(
         rule.approval_above_usd, job.approved_usd
     ):
-        yield Fault(
-            PERMISSION,
-            f"policy {rule.policy} wants {action.committed_usd:.4g} USD approved by a person, who approved {job.approved_usd:.4g}",
-        )
+        yield f"policy {rule.policy} wants {action.committed_usd:.4g} USD approved by a person, who approved {job.approved_usd:.4g}"
     if rule.mode is BurstMode.ALWAYS:
         return
     if rule.mode is BurstMode.THRESHOLD:
         waited = ground.now - job.submitted_at
         if waited < (rule.after_wait_s or 0.0) - SLACK_S:
-            yield Fault(
-                PERMISSION,
-                f"policy {rule.policy} rents after {rule.after_wait_s:.0f} s of waiting, the job has waited {waited:.0f} s",
-            )
+            yield f"policy {rule.policy} rents after {rule.after_wait_s:.0f} s of waiting, the job has waited {waited:.0f} s"
         return
     if not rule.for_waiting:
         yield from _deadline(ground, job, target, action)
 
 
-def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[Fault]:
+def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[str]:
     """Only a deadline justifies renting: it is missed at home, or may be, which is worth the rent; and it is likelier than not met with this offer, or may be, which is worth the rent."""
     said = action.evidence
     if job.deadline_at is None:
-        yield Fault(PERMISSION, "in economic mode only a deadline justifies renting, and the job has none")
+        yield "in economic mode only a deadline justifies renting, and the job has none"
         return
     risk = 0.0 if _certain(job) else min(said.home_risk, MOST_RISK)
     at_risk = risk * said.value_usd > said.cost_usd - TOLERANCE
     if said.home_finish_at is not None and said.home_finish_at <= job.deadline_at and not at_risk:
-        yield Fault(
-            PERMISSION,
-            f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for",
-        )
+        yield f"at home the job finishes {job.deadline_at - said.home_finish_at:.0f} s before its deadline: nothing to rent for"
     late_s = said.burst_finish_at - _margin_s(job, target) - job.deadline_at
     if (
         late_s > SLACK_S
         and _chance(job, target, said.burst_finish_at) * said.value_usd < said.cost_usd - TOLERANCE
     ):
-        yield Fault(
-            PERMISSION, f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
-        )
+        yield f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
     soonest = _soonest_finish_at(ground, job, target)
     if said.burst_finish_at < soonest - SLACK_S:
-        yield Fault(
-            PERMISSION,
-            f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take",
-        )
+        yield f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take"
     if target.market is Market.SPOT and job.spot_policy == "auto":
         yield from _fallback(ground, job, target, said, job.deadline_at)
 
 
 def _fallback(
     ground: Ground, job: JobView, target: Target, said: BurstEvidence, deadline: float
-) -> Iterator[Fault]:
+) -> Iterator[str]:
     """Spot for a job that has not asked for it: after an interruption at the very end the deadline still holds."""
     if said.fallback_finish_at is None or said.fallback_finish_at > deadline + SLACK_S:
-        yield Fault(
-            PERMISSION, f"{target.key} is spot, and an interruption would leave no time to start again"
-        )
+        yield f"{target.key} is spot, and an interruption would leave no time to start again"
         return
     on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
     whole = job.of or job
     again = [
-        _again_s(whole.as_form(form), target_of_offer(view, ground.moving))
-        for view in on_demand
-        for form in range(1 + len(whole.forms))
+        _again_s(form, target_of_offer(view, ground.moving)) for view in on_demand for form in forms_of(whole)
     ]
     again_s = min(
         [*again, _again_s(job, target)]
     )  # on such a machine as this, where what is on demand is sold out
     if said.fallback_finish_at < said.burst_finish_at + again_s - SLACK_S:
-        yield Fault(PERMISSION, "the evidence does the work again in less time than booting and running take")
+        yield "the evidence does the work again in less time than booting and running take"
 
 
 def _again_s(job: JobView, target: Target) -> float:

@@ -5,10 +5,11 @@ three.
 """
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from federator.model.capacity import Market
+from federator.model.capacity import IN_PARTS, Market, Offer
 from federator.model.datasets import concerns_data
 from federator.model.jobs import in_gpus
 from federator.model.plans import Action, Place, Plan, Preempt, Rent
@@ -28,9 +29,8 @@ from federator.model.rules import (
     selects,
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Snapshot
-from federator.planning.checks.drawing import draws
 from federator.planning.checks.moving import Moved, Moving
-from federator.planning.checks.packing import Hosts
+from federator.planning.checks.packing import Hosts, rank_of
 from federator.planning.checks.shares import asked, due, plus, used
 
 PERMISSION = 0
@@ -40,20 +40,9 @@ TOLERANCE = 1e-6
 
 
 ALIKE = (
-    *(
-        "site",
-        "pool",
-        "market",
-        "kind",
-        "region",
-        "provider",
-        "lends_to",
-        "abilities",
-        "self_fencing",
-        "trusts",
-    ),
-    *("model", "gpu_memory_mib", "gpus_per_node", "shared", "cpus_milli_per_node", "memory_mib_per_node"),
-    *("price_usd_gpu_h", "ready_at"),
+    *("site", "pool", "market", "kind", "region", "provider", "lends_to", "abilities", "self_fencing"),
+    *("trusts", "price_usd_gpu_h", "ready_at", "model", "gpu_memory_mib", "gpus_per_node", "shared"),
+    *("cpus_milli_per_node", "memory_mib_per_node"),
 )
 """What pools of several members must have in common to be one place, beside their labels."""
 
@@ -63,6 +52,24 @@ class Fault(NamedTuple):
 
     promise: int
     text: str
+
+
+class Changes(NamedTuple):
+    """What elastic jobs that go on in another form add to caps and, of owned GPUs, to guaranteed queues, each by its index; less than nothing, where they give some back."""
+
+    caps: dict[int, float]
+    guarantees: dict[int, float]
+
+    def plus(self, other: "Changes") -> "Changes":
+        """Both together."""
+        return Changes(_sums(self.caps, other.caps), _sums(self.guarantees, other.guarantees))
+
+
+def _sums(these: dict[int, float], those: dict[int, float]) -> dict[int, float]:
+    return these | {index: these.get(index, 0.0) + more for index, more in those.items()}
+
+
+NO_CHANGES = Changes({}, {})
 
 
 class Target(NamedTuple):
@@ -170,6 +177,11 @@ def concerns(scope: Scope, who: JobView | BusyView) -> bool:
     return in_scope(scope, queue=who.queue, owner=who.owner, labels=who.labels)
 
 
+def forms_of(job: JobView) -> list[JobView]:
+    """The job in each of its forms."""
+    return [job.as_form(form) for form in range(1 + len(job.forms))]
+
+
 def window_holds(window: Window | None, at: float) -> bool:
     """Whether a rule with this window holds at `at`. A window whose end is before its start runs past midnight."""
     if window is None:
@@ -190,7 +202,7 @@ def window_holds(window: Window | None, at: float) -> bool:
 class Ground:
     """One snapshot, indexed, with the tally that grows as actions are accepted."""
 
-    narrowed: tuple[list[Preempt], list[float], list[float]] | None = None
+    narrowed: tuple[list[Preempt], Changes] | None = None
     """`changing._narrowed`, once it was asked for."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -226,8 +238,8 @@ class Ground:
         """What accepted actions take of each offer's machines, and of stocks."""
         self.acted: set[str] = set()
         self.stopped: set[str] = set()
-        self.cap_changes = [0.0] * len(self.caps)
-        """What elastic jobs that go on in another form will use beyond what they do, as far as it was accepted."""
+        self.changes = NO_CHANGES
+        """As far as they were accepted."""
         self._count_shares()
         self.accepted: list[Action] = []
 
@@ -241,8 +253,6 @@ class Ground:
         self.guarantee_use = [has[0] for has in self.share_use]
         self.given_up = [[0.0] * 3 for _ in self.guarantees]
         """The same of what preempted work gives up: it counts against taking more, never for starting."""
-        self.guarantee_changes = [0.0] * len(self.guarantees)
-        """Owned GPUs that elastic jobs that go on in another form will have of each guaranteed queue beyond what they do, as far as it was accepted."""
 
     @cached_property
     def running(self) -> dict[str, list[tuple[Target, BusyView]]]:
@@ -297,12 +307,14 @@ class Ground:
             for drawn in draws(target.offer.offer):
                 self.drawn[drawn.of] = self.drawn.get(drawn.of, 0) + action.machines * drawn.each
 
-    def apply_preempt(self, action: Preempt) -> None:
-        """Remember that this placement is being stopped. It frees nothing within this plan."""
-        self.stopped.add(action.placement)
-        for target, victim in self.running[action.placement]:
-            for index in self.guarantees_on(victim, target):
-                self.given_up[index] = plus(self.given_up[index], asked(victim))
+    def takes_work(self, pool: PoolView) -> bool:
+        """Whether it is open, and there."""
+        return pool.open and (pool.ready_at or 0.0) <= self.now
+
+    def room(self, job: JobView, pools: Iterable[PoolView]) -> int:
+        """For how many of the job's ranks there is room on these, as things lie."""
+        rank = rank_of(job)
+        return sum(self.hosts[pool.key].more(rank, job.nodes, apart=job.apart) for pool in pools)
 
     def elastic_part(self, placement: str) -> BusyView:
         """The part of a running placement that says how its job would wait: the others of a gang do not."""
@@ -408,3 +420,26 @@ def expected_run_s(job: JobView, target: Target) -> float:
     run_s = job.run_s / max(job.speed.get(target.model, 1.0), TOLERANCE)
     run_s = run_s if job.max_duration_s is None else min(run_s, job.max_duration_s)
     return target.moved(job).seconds + run_s
+
+
+class Drawn(NamedTuple):
+    """What rented machines are taken from."""
+
+    of: tuple[str, str, bool]
+    """The provider, and the name of the offer, or of the stock (then true)."""
+    each: int
+    """What one machine takes."""
+    left: int
+    text: str
+
+
+def draws(offer: Offer) -> list[Drawn]:
+    """An offer draws on itself, under the name that its provider knows it by, and on its stock."""
+    name = offer.name.removesuffix(IN_PARTS) if offer.shared else offer.name
+    found = [Drawn((offer.provider, name, False), 1, offer.available, f"{offer.available} instances left")]
+    stock = offer.stock
+    if stock:
+        left = max(0, stock.limit - stock.used)
+        text = f"{left} {stock.unit} left of {stock.name}, of which each takes {stock.each}"
+        found.append(Drawn((offer.provider, stock.name, True), stock.each, left, text))
+    return found

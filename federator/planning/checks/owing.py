@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from federator.model.plans import Finding, Preempt, Severity
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.checks.ground import Ground, Target
-from federator.planning.checks.permission import check_constraints, check_filters
-from federator.planning.checks.quotas import check_borrowing, check_in_use
+from federator.planning.checks.packing import rank_of
+from federator.planning.checks.permission import check_permission
+from federator.planning.checks.quotas import check_quotas
 from federator.planning.checks.shares import beyond, covered
 
 LATE_S = 1.0
@@ -47,8 +48,7 @@ def _late_s(ground: Ground, job: JobView, target: Target) -> float:
 
 
 def _makes_room(ground: Ground, job: JobView, target: Target, busy: BusyView) -> bool:
-    rank, held = (job.gpus, job.cpus_milli, job.memory_mib), (busy.gpus, busy.cpus_milli, busy.memory_mib)
-    if job.nodes > 1 or any(has < wants for has, wants in zip(held, rank, strict=True)):
+    if job.nodes > 1 or any(has < wants for has, wants in zip(rank_of(busy), rank_of(job), strict=True)):
         return False
     theirs, mine = set(ground.guarantees_on(busy, target)), set(ground.guarantees_on(job, target))
     borrows = mine - theirs and all(
@@ -58,8 +58,6 @@ def _makes_room(ground: Ground, job: JobView, target: Target, busy: BusyView) ->
         borrows
         and target.pool is not None
         and target.pool.open
-        and not any(check_constraints(ground, job, target))
-        and not any(check_filters(ground, job, target))
-        and not any(check_in_use(ground, job, target))
-        and not any(check_borrowing(ground, job, target))
+        and not any(check_permission(ground, job, target))
+        and not any(check_quotas(ground, job, target))
     )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from federator.model.capacity import Shape
+from federator.model.snapshot import BusyView, JobView
 
 SEARCH_STEPS = 2_000
 Size = tuple[int, int, int]
@@ -18,6 +19,11 @@ Left = tuple[int, int, int, tuple[str, ...]]
 Rank = tuple[int, int, int, str]
 """A rank's size, and the gang whose ranks are each on a host of their own; empty: they need not be."""
 Mark = tuple[Counter[Left], tuple[Rank, ...]]
+
+
+def rank_of(who: JobView | BusyView) -> Size:
+    """What one of its ranks takes."""
+    return who.gpus, who.cpus_milli, who.memory_mib
 
 
 class Hosts:

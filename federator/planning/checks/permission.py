@@ -8,9 +8,7 @@ from federator.model.rules import BurstMode, Effect, Filter, Opening
 from federator.model.snapshot import JobView
 from federator.model.whose import is_among
 from federator.planning.checks.ground import (
-    PERMISSION,
     TOLERANCE,
-    Fault,
     Ground,
     Target,
     expected_run_s,
@@ -24,119 +22,103 @@ LOOK_S = 7 * 86400.0
 """So far ahead a closing hour is looked for."""
 
 
-def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+def check_permission(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
+    """All that the job, the site and the policies say of its being there."""
+    yield from check_constraints(ground, job, target)
+    yield from check_filters(ground, job, target)
+
+
+def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
     """The job asked for such GPUs and such a place, and the site takes its work."""
     yield from _hardware(job, target)
     yield from _too_long(job, target)
     yield from _whereabouts(job, target)
     if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
-        yield Fault(PERMISSION, f"{target.site} has refused the job again and again, and is to be left alone")
+        yield f"{target.site} has refused the job again and again, and is to be left alone"
     if target.lends_to and not is_among(target.lends_to, job.whose):
-        yield Fault(
-            PERMISSION, f"{target.key} does not lend to {job.queue}, {job.owner}, {job.team or 'no team'}"
-        )
+        yield f"{target.key} does not lend to {job.queue}, {job.owner}, {job.team or 'no team'}"
     trusts = target.pool.trusts if target.pool is not None else None
     if trusts is not None and not is_among(trusts, job.whose):
-        yield Fault(PERMISSION, f"{target.key} keeps no jobs apart, and does not trust {job.owner}")
+        yield f"{target.key} keeps no jobs apart, and does not trust {job.owner}"
     for need in job.needs:
         if need not in (target.pool.abilities if target.pool is not None else RENTED):
-            yield Fault(PERMISSION, f"{target.key} has not what the job needs: {need}")
+            yield f"{target.key} has not what the job needs: {need}"
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
-        yield Fault(PERMISSION, f"{target.key} does not enforce stop_within, which the job asks for")
+        yield f"{target.key} does not enforce stop_within, which the job asks for"
 
 
-def _too_long(job: JobView, target: Target) -> Iterator[Fault]:
+def _too_long(job: JobView, target: Target) -> Iterator[str]:
     most = target.pool.longest_s if target.pool is not None else None
     if most is not None and (job.max_duration_s or 0.0) > most:
-        yield Fault(
-            PERMISSION, f"{target.key} ends what runs there after {most:g} s, the job may run for longer"
-        )
+        yield f"{target.key} ends what runs there after {most:g} s, the job may run for longer"
 
 
-def _hardware(job: JobView, target: Target) -> Iterator[Fault]:
+def _hardware(job: JobView, target: Target) -> Iterator[str]:
     if job.gpus and job.models and target.model not in job.models:
-        yield Fault(
-            PERMISSION,
-            f"{target.key} has {target.model or 'no GPUs'}, the job wants {' or '.join(job.models)}",
-        )
+        yield f"{target.key} has {target.model or 'no GPUs'}, the job wants {' or '.join(job.models)}"
     if job.gpus and job.gpu_memory_mib > target.gpu_memory_mib:
-        yield Fault(
-            PERMISSION,
-            f"GPUs of {target.key} have {target.gpu_memory_mib} MiB, the job wants {job.gpu_memory_mib}",
-        )
+        yield f"GPUs of {target.key} have {target.gpu_memory_mib} MiB, the job wants {job.gpu_memory_mib}"
     source = target.pool or (target.offer.offer if target.offer is not None else None)
     if job.gpus and job.shared != bool(source is not None and source.shared):
-        yield Fault(PERMISSION, f"{target.key} {'has no shared GPUs' if job.shared else 'shares its GPUs'}")
+        yield f"{target.key} {'has no shared GPUs' if job.shared else 'shares its GPUs'}"
     cut, part = target.pool.cut_milli if target.pool is not None else 0, job.gpus / max(1, job.ranks_in_one)
     if job.shared and cut and abs(part - max(1, round(part / cut)) * cut) > cut / 20:
-        yield Fault(PERMISSION, f"{target.key} cuts its GPUs into parts of {cut}, the job wants {part:g}")
+        yield f"{target.key} cuts its GPUs into parts of {cut}, the job wants {part:g}"
     if not job.may_rent and not target.owned:
-        yield Fault(
-            PERMISSION, f"{target.key} is rented, and the job's queue gives its owner no right to rent"
-        )
+        yield f"{target.key} is rented, and the job's queue gives its owner no right to rent"
     unwanted = {"spot": Market.ON_DEMAND, "on-demand": Market.SPOT}.get(job.spot_policy)
     if target.market is unwanted:
-        yield Fault(
-            PERMISSION, f"{target.key} is {target.market}, the job's spot_policy is {job.spot_policy}"
-        )
+        yield f"{target.key} is {target.market}, the job's spot_policy is {job.spot_policy}"
 
 
-def _whereabouts(job: JobView, target: Target) -> Iterator[Fault]:
+def _whereabouts(job: JobView, target: Target) -> Iterator[str]:
     if job.kinds and target.kind not in job.kinds:
-        yield Fault(PERMISSION, f"{target.site} is {target.kind}, the job wants {' or '.join(job.kinds)}")
+        yield f"{target.site} is {target.kind}, the job wants {' or '.join(job.kinds)}"
     if job.sites and target.site not in job.sites:
-        yield Fault(PERMISSION, f"{target.site} is not among the sites that the job names")
+        yield f"{target.site} is not among the sites that the job names"
     if target.site in job.not_sites:
-        yield Fault(PERMISSION, f"the job excludes {target.site}")
+        yield f"the job excludes {target.site}"
     if job.nodes > 1 and job.together not in ("", APART) and job.together not in target.labels:
-        yield Fault(PERMISSION, f"the job's nodes are to be in one {job.together}, which {target.key} is not")
+        yield f"the job's nodes are to be in one {job.together}, which {target.key} is not"
     for key, value in job.site_labels.items():
         if target.labels.get(key) != value:
-            yield Fault(PERMISSION, f"{target.key} has no label {key}: {value}")
+            yield f"{target.key} has no label {key}: {value}"
 
 
-def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
     """It takes work at this hour, no policy denies it; and what is rented, or would be, is allowed by one."""
     yield from _hours(ground, job, target)
     for rule in ground.filters_on(Effect.DENY, job, target):
         if window_holds(rule.window, ground.now):
-            yield Fault(
-                PERMISSION, f"policy {rule.policy} denies {target.key}: {rule.reason or 'no reason given'}"
-            )
+            yield f"policy {rule.policy} denies {target.key}: {rule.reason or 'no reason given'}"
     if target.owned:
         return
     for rule in ground.filters_on(Effect.ALLOW, job, target):
         if rule.mode is BurstMode.OFF and window_holds(rule.window, ground.now):
-            yield Fault(PERMISSION, f"policy {rule.policy} has bursting off, whatever others permit")
+            yield f"policy {rule.policy} has bursting off, whatever others permit"
     if target.offer is not None:
         yield from _halted(ground, job)
         if not renting_allows(ground, job, target):
-            yield Fault(
-                PERMISSION,
-                f"no policy permits to rent {target.key} for this job now, at {target.price_usd_h:.4g} USD/h",
-            )
+            yield f"no policy permits to rent {target.key} for this job now, at {target.price_usd_h:.4g} USD/h"
     elif ground.snapshot.burst_paused and extension_usd(job, target, ground.now) > TOLERANCE:
-        yield Fault(PERMISSION, f"bursting is paused, and {target.key} would have to be paid for longer")
+        yield f"bursting is paused, and {target.key} would have to be paid for longer"
     elif not _may_use(ground, job, target):
         # Hours and price limit renting. What is rented may be used by whoever could rent it: it costs the same idle.
-        yield Fault(PERMISSION, f"no policy permits {target.key}, which is rented, for this job")
+        yield f"no policy permits {target.key}, which is rented, for this job"
 
 
-def _hours(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
+def _hours(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
     """A calendar has it open, and where it stops what runs when it closes, for as long as the job needs that cannot save itself."""
     for rule in ground.openings:
         if not selected(rule.pools, target):
             continue
         if not _open(rule, ground.now):
-            yield Fault(PERMISSION, f"policy {rule.policy} has {target.key} closed at this hour")
+            yield f"policy {rule.policy} has {target.key} closed at this hour"
         elif rule.stops and not job.saves:
             until = ground.now + expected_run_s(job, target)
             minutes = range(int(ground.now // 60) + 1, int(min(until, ground.now + LOOK_S) // 60) + 1)
             if not all(_open(rule, minute * 60.0) for minute in minutes if minute * 60.0 < until):
-                yield Fault(
-                    PERMISSION,
-                    f"policy {rule.policy} closes {target.key} before the job is done, which cannot save itself",
-                )
+                yield f"policy {rule.policy} closes {target.key} before the job is done, which cannot save itself"
 
 
 def _open(rule: Opening, at: float) -> bool:
@@ -157,14 +139,14 @@ def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter
     )
 
 
-def _halted(ground: Ground, job: JobView) -> Iterator[Fault]:
+def _halted(ground: Ground, job: JobView) -> Iterator[str]:
     """What stops renting for the job for now; a site that it may not use at all is not waited for. What is away is never of kind `cloud`."""
     if ground.snapshot.burst_paused:
-        yield Fault(PERMISSION, "bursting is paused")
+        yield "bursting is paused"
     at_home = not job.kinds or any(kind != "cloud" for kind in job.kinds)
     usable = (site for site in ground.snapshot.away if not job.sites or site in job.sites)
     if at_home and not set(job.not_sites).issuperset(usable):
-        yield Fault(PERMISSION, "home is not known: a site has been away for a moment only")
+        yield "home is not known: a site has been away for a moment only"
 
 
 def _may_use(ground: Ground, job: JobView, target: Target) -> bool:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from federator.model.plans import Preempt
-from federator.model.rules import PreemptRule
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.checks.changing import apply_change, check_helped, check_wider
-from federator.planning.checks.ground import Fault, Ground, Target, concerns
-from federator.planning.checks.shares import beyond, covered
+from federator.planning.checks.changing import change_of, check_helped, check_wider
+from federator.planning.checks.ground import Fault, Ground, Target, concerns, forms_of
+from federator.planning.checks.shares import asked, beyond, covered, plus
 
 SETTLED_S = 600.0
 """An elastic job is not told to change its form sooner after its start, or after it made room last."""
@@ -30,34 +29,39 @@ def check_preempt(ground: Ground, action: Preempt) -> Iterator[Fault]:
     elif action.placement in ground.stopped or action.job in ground.acted:
         yield Fault(5, "the plan has another action for this job")
     elif action.form is not None:
-        faults = tuple(_may_change(ground, action, ground.elastic_part(action.placement)))
-        yield from faults
-        if not faults:
-            ground.apply_preempt(action)
-            apply_change(ground, action)
+        texts = _may_change(ground, action, ground.elastic_part(action.placement))
+        yield from (Fault(5, text) for text in texts)
     elif beneficiary is None:
         yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
     elif not (_by_guarantee(ground, beneficiary, victim, target) or _by_rule(ground, beneficiary, victim)):
         yield Fault(5, f"neither a guarantee nor a preemption rule puts {beneficiary.id} before this job")
-    else:
-        ground.apply_preempt(action)
 
 
-def _may_change(ground: Ground, action: Preempt, victim: BusyView) -> Iterator[Fault]:
+def apply_preempt(ground: Ground, action: Preempt) -> None:
+    """Remember that this placement is being stopped, which frees nothing within this plan, and what another form of its job takes."""
+    ground.stopped.add(action.placement)
+    for target, victim in ground.running[action.placement]:
+        for index in ground.guarantees_on(victim, target):
+            ground.given_up[index] = plus(ground.given_up[index], asked(victim))
+    if action.form is not None:
+        ground.changes = ground.changes.plus(change_of(ground, action))
+
+
+def _may_change(ground: Ground, action: Preempt, victim: BusyView) -> Iterator[str]:
     """An elastic job that can save itself goes on in another form: in a wider one for itself, in a narrower one for a job that waits."""
     waits_as, form = victim.waits_as, action.form or 0
     if waits_as is None or form == victim.form or form > len(waits_as.forms):
-        yield Fault(5, f"the job runs in form {victim.form} and may not go on in form {form}")
+        yield f"the job runs in form {victim.form} and may not go on in form {form}"
         return
     since_at = max(victim.started_at, victim.displaced_at or 0.0)
     if ground.now - since_at < SETTLED_S:
-        yield Fault(5, f"the job runs as it does for less than {SETTLED_S:g} s")
+        yield f"the job runs as it does for less than {SETTLED_S:g} s"
     then = waits_as.as_form(form)
     wider = then.throughput > waits_as.as_form(victim.form).throughput
     if wider != (action.beneficiary == action.job):
-        yield Fault(5, "a job goes on wider for itself alone, and narrower for another")
+        yield "a job goes on wider for itself alone, and narrower for another"
     elif not wider and action.beneficiary not in ground.jobs:
-        yield Fault(5, f"the beneficiary {action.beneficiary} does not wait")
+        yield f"the beneficiary {action.beneficiary} does not wait"
     elif wider:
         yield from check_wider(ground, action)
     else:
@@ -65,16 +69,13 @@ def _may_change(ground: Ground, action: Preempt, victim: BusyView) -> Iterator[F
 
 
 def _by_rule(ground: Ground, beneficiary: JobView, victim: BusyView) -> bool:
-    return any(_rule_says(rule, ground.now, beneficiary, victim) for rule in ground.preempt_rules)
-
-
-def _rule_says(rule: PreemptRule, now: float, beneficiary: JobView, victim: BusyView) -> bool:
-    return (
+    return any(
         concerns(rule.who, beneficiary)
         and concerns(rule.victims, victim)
-        and now - victim.started_at >= rule.minimum_run_s
+        and ground.now - victim.started_at >= rule.minimum_run_s
         and beneficiary.priority - victim.priority >= rule.minimum_priority_gap
-        and (victim.displaced_at is None or now - victim.displaced_at >= rule.cool_down_s)
+        and (victim.displaced_at is None or ground.now - victim.displaced_at >= rule.cool_down_s)
+        for rule in ground.preempt_rules
     )
 
 
@@ -83,10 +84,7 @@ def _by_guarantee(ground: Ground, beneficiary: JobView, victim: BusyView, target
     owed = {
         index
         for index in ground.guarantees_on(beneficiary, target)
-        if any(
-            covered(beneficiary.as_form(form), ground.share_use[index], ground.dues[index])
-            for form in range(1 + len(beneficiary.forms))
-        )
+        if any(covered(form, ground.share_use[index], ground.dues[index]) for form in forms_of(beneficiary))
     }
     theirs = set(ground.guarantees_on(victim, target))
     borrowed = all(

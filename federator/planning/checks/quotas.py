@@ -4,33 +4,32 @@ from collections.abc import Iterator
 
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import TOLERANCE, Fault, Ground, Target
+from federator.planning.checks.ground import NO_CHANGES, TOLERANCE, Changes, Ground, Target
 
 
-def check_in_use(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
-    """No cap on GPUs or jobs that counts this job there is exceeded by what runs, earlier actions and this one."""
+def check_quotas(ground: Ground, job: JobView, target: Target, beside: Changes = NO_CHANGES) -> Iterator[str]:
+    """With what runs, earlier actions and these changes the job exceeds no cap on GPUs or jobs that counts it there, and its queue may have so many owned GPUs."""
     for index in ground.caps_on(job, target):
-        cap = ground.caps[index]
-        if cap.unit not in (CapUnit.GPUS, CapUnit.JOBS):
-            continue
-        more = job.gpus_total if cap.unit is CapUnit.GPUS else 1
-        if more and ground.cap_use[index] + more > cap.limit + TOLERANCE:
-            yield Fault(
-                5,
-                f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {ground.cap_use[index]:g} are in use, this adds {more:g}",
-            )
-
-
-def check_borrowing(ground: Ground, job: JobView, target: Target) -> Iterator[Fault]:
-    """No queue has more owned GPUs than its guarantee and what it may borrow."""
+        more = {CapUnit.GPUS: job.gpus_total, CapUnit.JOBS: 1.0}.get(ground.caps[index].unit, 0.0)
+        yield from over_cap(ground, index, more, beside)
     for index in ground.guarantees_on(job, target):
-        row = ground.guarantees[index]
-        if row.borrowing_limit is None or not job.gpus_total:
-            continue
-        most = row.gpus + row.borrowing_limit
-        if ground.guarantee_use[index] + job.gpus_total > most + TOLERANCE:
-            yield Fault(
-                5,
-                f"queue {row.queue} may have {row.gpus} GPUs and borrow {row.borrowing_limit}: "
-                f"it has {ground.guarantee_use[index]:g}, this adds {job.gpus_total:g}",
-            )
+        yield from over_borrowing(ground, index, job.gpus_total, beside)
+
+
+def over_cap(ground: Ground, index: int, more: float, beside: Changes) -> Iterator[str]:
+    """What is wrong with so much more under a cap."""
+    cap, use = ground.caps[index], ground.cap_use[index] + beside.caps.get(index, 0.0)
+    if more > 0.0 and use + more > cap.limit + TOLERANCE:
+        yield f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {use:g} are in use, this adds {more:g}"
+
+
+def over_borrowing(ground: Ground, index: int, more: float, beside: Changes) -> Iterator[str]:
+    """What is wrong with so many more owned GPUs of a guaranteed queue, which has its guarantee and what it may borrow."""
+    row, use = ground.guarantees[index], ground.guarantee_use[index] + beside.guarantees.get(index, 0.0)
+    if row.borrowing_limit is None or more <= 0.0:
+        return
+    if use + more > row.gpus + row.borrowing_limit + TOLERANCE:
+        yield (
+            f"queue {row.queue} may have {row.gpus} GPUs and borrow {row.borrowing_limit}: "
+            f"it has {use:g}, this adds {more:g}"
+        )

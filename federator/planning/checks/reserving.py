@@ -13,8 +13,16 @@ from federator.model.plans import Place, Reservation, ReservedFor
 from federator.model.rules import BurstMode, Effect, PriceKind, PriceTerm
 from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks.evidence import SLACK_S
-from federator.planning.checks.ground import Ground, Target, concerns, selected, target_of_offer, window_holds
-from federator.planning.checks.packing import Hosts
+from federator.planning.checks.ground import (
+    Ground,
+    Target,
+    concerns,
+    forms_of,
+    selected,
+    target_of_offer,
+    window_holds,
+)
+from federator.planning.checks.packing import Hosts, rank_of
 from federator.planning.checks.permission import check_constraints, check_filters
 
 CENT_USD = 0.01
@@ -65,7 +73,7 @@ def _faults(
     if kept.why is ReservedFor.GANG:
         yield from _gang(ground, job, kept, target, free, starts)
         return
-    forms = [form for form in _forms(job) if _permitted(ground, form, target)]
+    forms = [form for form in forms_of(job) if _permitted(ground, form, target)]
     if not forms:
         yield f"waits for {target.key}, which it may not use or which can never hold it"
     elif all(any(form == one and target.key in _keys(ground, at) for one, at in free) for form in forms):
@@ -99,7 +107,7 @@ def _in_time(
     here = next((at for form, at in free if _end_at(ground, form, at) <= job.deadline_at - SLACK_S), None)
     if here is not None:
         yield f"waits for {target.key} for its deadline, which it meets at {here.key}"
-    soonest_s = min(_run_s(form, target) for form in _forms(job))
+    soonest_s = min(_run_s(form, target) for form in forms_of(job))
     if kept.why is ReservedFor.DEADLINE and kept.until_at + soonest_s > job.deadline_at + SLACK_S:
         yield f"waits for {target.key} for its deadline, which it does not meet there"
     if kept.why is ReservedFor.RENTAL and (target.offer is None or kept.until_at > job.deadline_at):
@@ -119,7 +127,7 @@ def _gang(
     if gang is None or gang.id == job.id or gang.id in ground.acted:
         yield f"leaves {target.key} to {kept.for_job or 'nobody'}, which does not wait"
         return
-    forms = [form for form in _forms(gang) if _permitted(ground, form, target)]
+    forms = [form for form in forms_of(gang) if _permitted(ground, form, target)]
     if not forms:
         yield f"leaves {target.key} to {gang.id}, which may not use it or never fits"
     elif any(_fits_now(ground, form, target) for form in forms):
@@ -141,10 +149,6 @@ def _place(ground: Ground, key: str) -> Target | None:
 
 def _keys(ground: Ground, target: Target) -> set[str]:
     return {pool.key for pool in ground.alike.get(target.key, ())}
-
-
-def _forms(job: JobView) -> list[JobView]:
-    return [job.as_form(form) for form in range(1 + len(job.forms))]
 
 
 def _end_at(ground: Ground, form: JobView, at: Target) -> float:
@@ -209,16 +213,12 @@ def _permitted(ground: Ground, job: JobView, target: Target) -> bool:
         return any(rule.mode is not BurstMode.OFF for rule in ground.filters_on(Effect.ALLOW, job, target))
     if any(check_filters(ground, job, target)):
         return False
-    ranks = sum(
-        Hosts([_host(pool)]).more((job.gpus, job.cpus_milli, job.memory_mib), job.nodes, apart=job.apart)
-        for pool in ground.alike[target.key]
-    )
-    return ranks >= job.nodes
+    empty = (Hosts([_host(pool)]) for pool in ground.alike[target.key])
+    return sum(hosts.more(rank_of(job), job.nodes, apart=job.apart) for hosts in empty) >= job.nodes
 
 
 def _fits_now(ground: Ground, job: JobView, target: Target) -> bool:
-    rank, pools = (job.gpus, job.cpus_milli, job.memory_mib), ground.alike.get(target.key, ())
-    return sum(ground.hosts[pool.key].more(rank, job.nodes, apart=job.apart) for pool in pools) >= job.nodes
+    return ground.room(job, ground.alike.get(target.key, ())) >= job.nodes
 
 
 def _host(pool: PoolView) -> Shape:
