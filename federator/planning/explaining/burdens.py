@@ -41,36 +41,25 @@ class Burden(NamedTuple):
 
 def burden(job: JobView, changes: Iterable[Change], now: float) -> Burden:
     """Of all these changes together. `job` is as it asks now."""
-    weighed = [(_whose(change), _effort(job, change, now)) for change in changes]
-    return Burden(max((whose for whose, _ in weighed), default=OWN), sum(effort for _, effort in weighed))
+    each = [_of_one(job, change, now) for change in changes]
+    return Burden(max((one.whose for one in each), default=OWN), sum(one.effort for one in each))
 
 
-def _whose(change: Change) -> int:
+def _of_one(job: JobView, change: Change, now: float) -> Burden:
     match change:
         case AskFor():
-            return POLICY if change.field in ("approved_usd", "may_rent") else OWN
+            whose = POLICY if change.field in ("approved_usd", "may_rent") else OWN
+            return Burden(whose, _asked(job, change, now))
         case WaitUntil():
-            return OWN
-        case RaiseCap() | ChangeRule() | Permit() | Federation():
-            return POLICY
-        case MoreHosts():
-            return PURCHASE
-        case _:
-            return SITE
-
-
-def _effort(job: JobView, change: Change, now: float) -> float:
-    match change:
-        case AskFor():
-            return _asked(job, change, now)
-        case WaitUntil():
-            return 0.5 + max(0.0, change.at - now) / HOUR_S / 4.0
+            return Burden(OWN, 0.5 + max(0.0, change.at - now) / HOUR_S / 4.0)
         case RaiseCap():
-            return 1.0 + _ratio(change.row.limit, change.limit)
+            return Burden(POLICY, 1.0 + _ratio(change.row.limit, change.limit))
+        case ChangeRule() | Permit() | Federation():
+            return Burden(POLICY, 1.0)
         case MoreHosts():
-            return change.hosts * max(1.0, change.gpus / max(1, change.hosts))
+            return Burden(PURCHASE, change.hosts * max(1.0, change.gpus / max(1, change.hosts)))
         case _:
-            return 1.0
+            return Burden(SITE, 1.0)
 
 
 def _asked(job: JobView, change: AskFor, now: float) -> float:

@@ -67,8 +67,16 @@ def changed(snapshot: Snapshot, change: Change) -> Snapshot:
                 pools=tuple(pool_with(view, change) for view in snapshot.pools),
                 offers=_offers_with(snapshot.offers, change),
             )
-        case RaiseCap() | ChangeRule() | Permit():
-            return replace(snapshot, rules=rules_with(snapshot.rules, change))
+        case RaiseCap():
+            return replace(snapshot, rules=tuple(_raised(rule, change) for rule in snapshot.rules))
+        case ChangeRule():
+            rules = (_rule_with(rule, change) for rule in snapshot.rules)
+            return replace(snapshot, rules=tuple(rule for rule in rules if rule is not None))
+        case Permit():
+            scope, pools = Scope(queues=(change.queue,)), PoolSelector(sites=(change.site,))
+            name = f"{change.queue} at {change.site}"
+            permit = Filter(name, Effect.ALLOW, scope, pools, mode=BurstMode.ECONOMIC)
+            return replace(snapshot, rules=(*snapshot.rules, permit))
         case WaitUntil():
             later = tuple(_later(view, snapshot.taken_at, change.at) for view in snapshot.pools)
             return replace(snapshot, taken_at=max(snapshot.taken_at, change.at), pools=later)
@@ -166,19 +174,6 @@ def _with_more(offer: Offer, more: Offer, machines: int) -> Offer:
         stock = replace(offer.stock, limit=offer.stock.limit + machines * more.stock.each)
         offer = replace(offer, stock=stock)
     return offer
-
-
-def rules_with(rules: tuple[Rule, ...], change: Change) -> tuple[Rule, ...]:
-    """The rules as they would then be."""
-    if isinstance(change, RaiseCap):
-        return tuple(_raised(rule, change) for rule in rules)
-    if isinstance(change, ChangeRule):
-        return tuple(found for rule in rules if (found := _rule_with(rule, change)) is not None)
-    if isinstance(change, Permit):
-        scope, pools = Scope(queues=(change.queue,)), PoolSelector(sites=(change.site,))
-        name = f"{change.queue} at {change.site}"
-        return (*rules, Filter(name, Effect.ALLOW, scope, pools, mode=BurstMode.ECONOMIC))
-    return rules
 
 
 def _raised(rule: Rule, change: RaiseCap) -> Rule:

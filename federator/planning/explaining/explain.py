@@ -4,14 +4,14 @@ The filters are asked of this one job at every pool and offer; what is free is w
 the plan recorded. So an explanation is always there, also when the solver is not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec.structs import replace
 
 from federator.model.capacity import BurstEvidence
-from federator.model.plans import Explanation, Place, Plan, Preempt, Rent, SiteReason, Waiting
+from federator.model.plans import Explanation, Plan, Preempt, Rent, SiteReason, Waiting
 from federator.model.reasons import Reason
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.advice import in_words, remedies
@@ -24,7 +24,7 @@ from federator.planning.explaining.remedies import smallest_way
 from federator.planning.explaining.scenes import Scene
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import HomeForecast
-from federator.planning.wording.told import told_waiting, words
+from federator.planning.wording.told import because_of, told_waiting
 from federator.planning.world.problem import World
 
 
@@ -39,9 +39,8 @@ class _Said:
     start_at: float | None = None
     finish_at: float | None = None
     burst: BurstEvidence | None = None
-    change: str = ""
     home_finish_at: float | None = None
-    """Of a job that this plan starts on owned capacity."""
+    """Its forecast at home; of a job that starts there, its finish."""
 
 
 def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
@@ -53,21 +52,17 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
 
 
 def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing) -> Explanation:
-    plan, home_at = after.plan, _home_finish_at(said)
+    plan, waiting = after.plan, said.waiting
     standing.world.meet(job)
-    sites = tuple(
-        _with_way(standing.world, job, site, place) for place, site in enumerate(standing.reasons(job))
-    )
-    sites = _with_ties(
-        tuple(_with_congestion(standing, job, site, place, plan.prices) for place, site in enumerate(sites))
-    )
-    curve = price_curve(standing, job, home_at)
+    found = enumerate(standing.reasons(job))
+    sites = _with_ties([_with_more(standing, job, site, place, plan.prices) for place, site in found])
+    curve = price_curve(standing, job, said.home_finish_at)
     helping = None
-    if said.waiting is not None:
-        helping = helps(Scene(after.problem, job, said.waiting, standing, after.before(job.id)))
-        sites = tuple(_not_chosen(site, said.waiting) for site in sites)
+    if waiting is not None:
+        helping = helps(Scene(after.problem, job, waiting, standing, after.before(job.id)))
+        sites = tuple(_not_chosen(site, waiting) for site in sites)
     advice = remedies(job, helping, sites, standing.world.now)
-    found = Explanation(
+    explanation = Explanation(
         job=job.id,
         status=said.status,
         because=said.because,
@@ -75,18 +70,18 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
         decision=plan.decision,
         winner=f"{plan.winner}: {plan.winner_because}",
         sites=sites,
-        changes=in_words(advice, said.change, sites),
+        changes=in_words(advice, waiting.change if waiting is not None else "", sites),
         remedies=advice,
         expected_start_at=said.start_at,
         expected_finish_at=said.finish_at,
-        home_finish_at=home_at,
+        home_finish_at=said.home_finish_at,
         deadline_at=job.deadline_at if job.start_by_at is None else None,
         burst=said.burst,
         policies=_policies(standing, job),
         curve=curve,
         deadline_usd=cheapest_in_time(curve),
     )
-    return _ranged(found, job, standing.world.now)
+    return _ranged(explanation, job, standing.world.now)
 
 
 def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
@@ -104,61 +99,45 @@ def _ranged(found: Explanation, job: JobView, now: float) -> Explanation:
     )
 
 
-def _with_way(world: World, job: JobView, site: SiteReason, place: int) -> SiteReason:
-    """A place that filters close in every form, with all that it takes to open it; nothing is offered where nothing is known to."""
-    if any(world.rejection(job, choice) is None for choice in world.choices(job, place)):
-        return site
-    way, _ = smallest_way(world, job, place)
-    return replace(site, change=way.text, remedy=way.changes)
-
-
-def _with_congestion(
+def _with_more(
     standing: Standing, job: JobView, site: SiteReason, place: int, prices: Mapping[str, float]
 ) -> SiteReason:
-    """A place that passes, with what it takes from others beside its own price."""
+    """A place that filters close in every form, with all that it takes to open it, where that is known; one that passes, with what it takes from others beside its own price."""
     world = standing.world
+    if all(world.rejection(job, choice) for choice in world.choices(job, place)):
+        way, _ = smallest_way(world, job, place)
+        site = replace(site, change=way.text, remedy=way.changes)
     if site.extra_cost_usd is None:
         return site
-    view = world.as_form(job, place)
-    return replace(
-        site, congestion=congestion(prices, view, world.places[place], standing.caps, world.shortfalls)
-    )
+    view, at = world.as_form(job, place), world.places[place]
+    return replace(site, congestion=congestion(prices, view, at, standing.caps, world.shortfalls))
 
 
-def _with_ties(sites: tuple[SiteReason, ...]) -> tuple[SiteReason, ...]:
+def _with_ties(sites: Sequence[SiteReason]) -> tuple[SiteReason, ...]:
     """Places that are as good as the best are said to be."""
     best = [site for site in sites if not site.filter and site.extra_cost_usd == 0.0]
     return tuple(replace(site, tie=len(best) > 1 and site in best) for site in sites)
 
 
-def _home_finish_at(said: _Said) -> float | None:
-    """Its forecast at home; of a job that starts there, its finish."""
-    if said.waiting is not None:
-        return said.waiting.home_finish_at
-    return said.burst.home_finish_at if said.burst is not None else said.home_finish_at
-
-
 def _said(plan: Plan, job_id: str) -> _Said:
     for action in plan.actions:
-        if action.job == job_id and isinstance(action, Place):
-            times = action.expected_start_at, action.expected_end_at
+        if action.job != job_id or isinstance(action, Preempt):
+            continue
+        if isinstance(action, Rent):
+            status, burst, home_at = "rented for", action.evidence, action.evidence.home_finish_at
+        else:
+            status, burst = "placed", None
             home_at = action.expected_end_at if action.lease is None else None
-            return _Said(_told(action, plan), action.reason, "placed", None, *times, home_finish_at=home_at)
-        if action.job == job_id and isinstance(action, Rent):
-            times = action.expected_start_at, action.expected_end_at
-            return _Said(
-                _told(action, plan), action.reason, "rented for", None, *times, burst=action.evidence
-            )
+        times = action.expected_start_at, action.expected_end_at
+        return _Said(because_of(action, plan.taken_at), action.reason, status, None, *times, burst, home_at)
     for waiting in plan.waiting:
         if waiting.job == job_id:
-            start, finish = waiting.expected_start_at, waiting.expected_finish_at
             told = told_waiting(waiting, plan.taken_at)
-            return _Said(told.because, told.why, "waiting", told, start, finish, change=told.change)
+            start_at, finish_at = told.expected_start_at, told.expected_finish_at
+            return _Said(
+                told.because, told.why, "waiting", told, start_at, finish_at, None, told.home_finish_at
+            )
     return _Said("this plan says nothing about it", None, "unknown")
-
-
-def _told(action: Place | Rent, plan: Plan) -> str:
-    return action.because if action.reason is None else words(action.reason, plan.taken_at).text
 
 
 class Aftermath:
@@ -181,9 +160,8 @@ class Aftermath:
         said = _said(self.plan, job_id)
         if said.waiting is not None:
             return _explained(self, job, said, self._shared)
-        home = {}
-        if (home_at := _home_finish_at(said)) is not None:
-            home[job_id] = HomeForecast(job_id, "", home_at, home_at)
+        home_at = said.home_finish_at
+        home = {} if home_at is None else {job_id: HomeForecast(job_id, "", home_at, home_at)}
         return _explained(self, job, said, self._standing(home, job_id))
 
     def before(self, job_id: str) -> list[tuple[JobView, Waiting]]:

@@ -6,12 +6,13 @@ counted in, so that the change is enough for this job and not for its rivals onl
 
 from collections.abc import Callable, Iterator, Sequence
 
-from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
+from federator.model.changes import AskFor, MoreHosts, Remedy
 from federator.model.jobs import in_gpus
 from federator.model.snapshot import JobView
+from federator.planning.explaining.remedies import Way, all_of, wait_until
 from federator.planning.explaining.renting_helps import anywhere_else, past_all
 from federator.planning.explaining.scenes import Scene, caps_at
-from federator.planning.places.yard import Lot, need_of
+from federator.planning.places.yard import need_of
 from federator.planning.rules.feasibility import FILTERS
 from federator.planning.wording import MINUTE_S, later_deadline, met_by, moment
 from federator.planning.world.prices import cost
@@ -57,9 +58,8 @@ def _more_hosts(found: Scene) -> Remedy | None:
     what = f"+{count:g} {at.model or 'GPU'}" if count else f"+{hosts} host{'s' if hosts > 1 else ''}"
     others = sum(1 for _ in _rivals(found, place))
     whose = f", enough also for {others} that would have it first" if others else ""
-    caps = caps_at(found, place)
-    text = "; and ".join([f"{what} at {at.shown}{whose}", *(text for text, _ in caps)])
-    return Remedy(text, (more, *(change for _, change in caps)), (f"{at.site}/{at.pool}",))
+    way = all_of([Way(f"{what} at {at.shown}{whose}", (more,)), caps_at(found, place)])
+    return Remedy(way.text, way.changes, (f"{at.site}/{at.pool}",))
 
 
 def _rivals(found: Scene, place: int) -> Iterator[JobView]:
@@ -94,12 +94,8 @@ def _lacking(found: Scene, place: int, most: int) -> int | None:
             added += 1
             if added > most:
                 return None
-            _add(lot, whole)
+            lot.untake(whole, (lot.add_host(),))
     return max(1, added)
-
-
-def _add(lot: Lot, whole: tuple[int, int, int]) -> None:
-    lot.untake(whole, (lot.add_host(),))
 
 
 # -- caps -----------------------------------------------------------------------------------------------------------------
@@ -109,34 +105,25 @@ def _caps(found: Scene) -> Remedy | None:
     """A higher cap, so much that it and those before it that are kept by the same one have room in it."""
     world, caps = found.world, found.standing.caps
     for place in (*world.home(found.job), *world.leases(found.job)):
-        if caps.blocking(world.as_form(found.job, place), world.places[place]) is None:
-            continue
-        lifted = caps_at(found, place)
-        return (
-            Remedy("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
-            if lifted
-            else None
-        )
+        if caps.blocking(world.as_form(found.job, place), world.places[place]) is not None:
+            return _remedy(caps_at(found, place))
     return None
 
 
 # -- time -----------------------------------------------------------------------------------------------------------------
 
 
-def _wait(at: float | None, found: Scene) -> Remedy | None:
-    now = found.world.now
-    if at is None or at <= now:
-        return None
-    return Remedy(f"wait until {moment(at, now)}", (WaitUntil(at),))
+def _remedy(way: Way) -> Remedy | None:
+    return Remedy(way.text, way.changes) if way.changes else None
 
 
 def _backoff(found: Scene) -> Remedy | None:
-    return _wait(found.job.not_before_at, found)
+    return _remedy(wait_until(found.job.not_before_at, found.world.now))
 
 
 def _until_start(found: Scene) -> Remedy | None:
     """It waits because that is cheaper, and says for how long."""
-    return _wait(found.waiting.expected_start_at, found)
+    return _remedy(wait_until(found.waiting.expected_start_at, found.world.now))
 
 
 def _here(found: Scene) -> Remedy | None:
@@ -182,7 +169,7 @@ _WRITTEN = {"sites": "placement.sites", "models": "resources.gpus.models"}
 def _put_off(found: Scene) -> Remedy | None:
     """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
     last = max((case.rent_at for case in found.standing.bursting.cases(found.job)), default=None)
-    return _wait(last, found)
+    return _remedy(wait_until(last, found.world.now))
 
 
 def _later_deadline(found: Scene) -> Remedy | None:

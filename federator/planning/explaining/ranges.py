@@ -25,22 +25,17 @@ class Between(NamedTuple):
     high_at: float
 
 
-class Ranges(NamedTuple):
-    """Of one job."""
-
-    start: Between
-    finish: Between
-
-
-def ranges(job: JobView, now: float, start_at: float, finish_at: float, *, waits: bool) -> Ranges:
-    """Of a job that is expected to run from then to then. `waits`: its start depends on others; else it is when it is said to be, for that is free, or rented."""
+def ranges(
+    job: JobView, now: float, start_at: float, finish_at: float, *, waits: bool
+) -> tuple[Between, Between]:
+    """Start and end of a job that is expected to run from then to then. `waits`: its start depends on others; else it is when it is said to be, for that is free, or rented."""
     start = _start(start_at, start_at - now) if waits and start_at > now else Between(start_at, start_at)
     low, high = _run_shares(job)
     run_s = finish_at - start_at
     # Wait and run are seldom both short, or both long: their errors add up as squares.
     sooner_s = math.hypot(start_at - start.low_at, run_s * (1.0 - low))
     later_s = math.hypot(start.high_at - start_at, run_s * (high - 1.0))
-    return Ranges(start, Between(finish_at - sooner_s, finish_at + later_s))
+    return start, Between(finish_at - sooner_s, finish_at + later_s)
 
 
 def _start(start_at: float, wait_s: float) -> Between:

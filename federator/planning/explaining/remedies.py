@@ -3,10 +3,10 @@
 A place may fail several filters; advice that lifts only the first would be true of the reason and useless to the reader. So the filters are asked again
 with each change made, until all pass, and what is offered is the whole way. Where somebody would have to buy other machines, nothing is offered.
 """
-# ruff: noqa: ARG001 - every lift is asked with the same three arguments, whichever it needs
+# ruff: noqa: ARG001, ARG005 - every lift is asked with the same three arguments, whichever it needs
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,9 +15,9 @@ from federator.kernel.quantities import cents_up
 from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
 from federator.model.jobs import WHOLE_MILLI, longest_s
 from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
-from federator.model.snapshot import JobView, Snapshot
+from federator.model.snapshot import JobView
 from federator.planning.explaining.burdens import burden
-from federator.planning.explaining.changes import LIFTED, OF_A_FORM, changed, job_with, pool_with, rules_with
+from federator.planning.explaining.changes import LIFTED, OF_A_FORM, changed, job_with, pool_with
 from federator.planning.places.candidates import Candidate, made_of
 from federator.planning.rules.asking import Ground, Rejection
 from federator.planning.rules.calendars import SHORTEST_STAY_S
@@ -26,6 +26,7 @@ from federator.planning.rules.lending import usable_of
 from federator.planning.rules.openings import changes_at, open_at, takes_work
 from federator.planning.rules.permits import dearest_permit, proposed_limit_s, worst_usd
 from federator.planning.rules.rulebook import RuleBook
+from federator.planning.wording import moment
 from federator.planning.wording.told import words
 from federator.planning.world.problem import World
 from federator.wire.needs import IMAGES, RENTED
@@ -46,6 +47,19 @@ class Way(NamedTuple):
 
 
 NO_WAY = Way("", ())
+
+
+def all_of(ways: Iterable[Way]) -> Way:
+    """All of them, one after the other."""
+    known = [way for way in ways if way.changes]
+    return Way("; and ".join(way.text for way in known), tuple(each for way in known for each in way.changes))
+
+
+def wait_until(at: float | None, now: float) -> Way:
+    """To wait until then; nothing where that is past or not known."""
+    return NO_WAY if at is None or at <= now else Way(f"wait until {moment(at, now)}", (WaitUntil(at),))
+
+
 MOST_FORMS = 4
 """Of a job of many forms, so many are looked at: those that came furthest."""
 
@@ -120,13 +134,10 @@ def _with(job: JobView, at: Candidate, ground: Ground, change: Change) -> tuple[
         return job_with(job, change), at, ground
     if isinstance(change, Open | Offers):
         return job, _reopened(at, change), ground
-    snapshot: Snapshot = ground.snapshot
     if isinstance(change, WaitUntil):
-        snapshot = replace(snapshot, taken_at=max(snapshot.taken_at, change.at))
-    elif isinstance(change, Federation):
-        snapshot = changed(snapshot, change)
+        snapshot = replace(ground.snapshot, taken_at=max(ground.snapshot.taken_at, change.at))
     else:
-        snapshot = replace(snapshot, rules=rules_with(snapshot.rules, change))
+        snapshot = changed(ground.snapshot, change)
     return job, at, Ground(snapshot, RuleBook(snapshot.rules, snapshot.taken_at))
 
 
@@ -145,12 +156,13 @@ def _ask(job: JobView, field: str, value: object) -> tuple[Change, ...]:
     return (AskFor(job.id, field, value),)  # type: ignore[arg-type]  # whatever the field has
 
 
-def _open(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
+def _ask_for(job: JobView, field: str, has: int) -> tuple[Change, ...]:
+    """So much as there is, where there is any."""
+    return _ask(job, field, has) if has else ()
+
+
+def _open(at: Candidate) -> tuple[Change, ...]:
     return (Open(tuple(view.key for view in (*at.views, *at.shut) if not view.open)),)
-
-
-def _wait(at: float | None, now: float) -> tuple[Change, ...]:
-    return () if at is None or at <= now else (WaitUntil(at),)
 
 
 def _calendar(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -158,26 +170,14 @@ def _calendar(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]
     for rule in (rule for rule in book.openings if at.selected_by(rule.pools)):
         change = changes_at(rule, book.at)
         if not takes_work(rule, book.at):
-            return _wait(change, book.at)
+            return wait_until(change, book.at).changes
         if not rule.stops or change is None or book.at + at.run_s(job) <= change:
             continue
         if not job.saves:
             return _ask(job, "saves", value=True)
         if change - job.grace_s < book.at + SHORTEST_STAY_S:
-            return _wait(changes_at(rule, change), book.at)
+            return wait_until(changes_at(rule, change), book.at).changes
     return ()
-
-
-def _paused(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return (Federation("burst_paused"),)
-
-
-def _away(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return (Federation("away"),)
-
-
-def _avoided(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _wait(at.offer.avoid_until_at if at.offer else None, ground.snapshot.taken_at)
 
 
 def _sites(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -186,17 +186,9 @@ def _sites(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "sites", (*job.sites, at.site))
 
 
-def _not_sites(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "not_sites", tuple(site for site in job.not_sites if site != at.site))
-
-
 def _refused(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     until = max((until_at for site, until_at in job.refused if site == at.site), default=None)
-    return _wait(until, ground.snapshot.taken_at)
-
-
-def _kinds(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "kinds", (*job.kinds, at.kind))
+    return wait_until(until, ground.snapshot.taken_at).changes
 
 
 def _labels(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -212,33 +204,12 @@ def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return _ask(job, "queue", queue) if queue and (not known or queue in known) else ()
 
 
-def _owners_decision(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """Nothing that the job could ask for: the site decides whom it trusts."""
-    return ()
-
-
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     has = at.standing.abilities if at.standing is not None else RENTED
     lacking = next(need for need in job.needs if need not in has)
     if lacking == IMAGES or at.standing is None:
         return _ask(job, "needs", tuple(need for need in job.needs if need != lacking))
     return (Offers(tuple(view.key for view in (*at.views, *at.shut)), lacking),)
-
-
-def _fencing(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "needs_fencing", value=False)
-
-
-def _shorter(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "max_duration_s", at.longest_s)
-
-
-def _model(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "models", (*job.models, at.model)) if at.gpus else ()
-
-
-def _memory(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "gpu_memory_mib", at.gpu_memory_mib)
 
 
 def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -261,36 +232,15 @@ def _together(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]
     return tuple(change for name, value in each.items() for change in _ask(job, name, value))
 
 
-def _gpus(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "gpus", at.gpus) if at.gpus else ()
-
-
-def _cpus(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "cpus_milli", at.cpus_milli) if at.cpus_milli else ()
-
-
-def _host_memory(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "memory_mib", at.memory_mib) if at.memory_mib else ()
-
-
 def _gang(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     if not at.rented and ranks_ever(job, at, shut=True) >= job.nodes:
-        return _open(job, at, ground)
-    holds = ranks_ever(job, at)
-    return _ask(job, "nodes", holds) if holds else ()
-
-
-def _spot(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "spot_policy", "auto")
+        return _open(at)
+    return _ask_for(job, "nodes", ranks_ever(job, at))
 
 
 def _denied(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     rule = ground.book.denial(job, at)
     return (ChangeRule(rule.policy, rule.effect.value, LIFTED, None),) if rule is not None else ()
-
-
-def _right(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "may_rent", value=True)
 
 
 def _permit(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
@@ -305,7 +255,7 @@ def _permit(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, book.at)), None)
     if off is not None:
         return (ChangeRule(off.policy, "allow", "mode", BurstMode.ECONOMIC.value),)
-    return _wait(_begins_at(permits[0].window, book.at), book.at)
+    return wait_until(_begins_at(permits[0].window, book.at), book.at).changes
 
 
 def _begins_at(window: Window | None, at: float) -> float | None:
@@ -317,45 +267,45 @@ def _price(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     return (ChangeRule(policy, "allow", "max_price_usd_h", cents_up(at.instance_usd_h)),)
 
 
-def _limit(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    return _ask(job, "max_duration_s", proposed_limit_s(job))
-
-
 def _cost(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
     left = (job.max_cost_usd or 0.0) - job.spent_usd
     return _ask(job, "max_cost_usd", (job.max_cost_usd or 0.0) + cents_up(worst_usd(job, at) - left))
 
 
 LIFTS: dict[str, Lift] = {
-    "closed": _open,
+    "closed": lambda job, at, ground: _open(at),
     "calendar": _calendar,
-    "burst-paused": _paused,
-    "home-away": _away,
-    "offer-avoided": _avoided,
+    "burst-paused": lambda job, at, ground: (Federation("burst_paused"),),
+    "home-away": lambda job, at, ground: (Federation("away"),),
+    "offer-avoided": lambda job, at, ground: (
+        wait_until(at.offer.avoid_until_at if at.offer else None, ground.snapshot.taken_at).changes
+    ),
     "sites": _sites,
-    "not-sites": _not_sites,
+    "not-sites": lambda job, at, ground: _ask(
+        job, "not_sites", tuple(site for site in job.not_sites if site != at.site)
+    ),
     "refused": _refused,
-    "kinds": _kinds,
+    "kinds": lambda job, at, ground: _ask(job, "kinds", (*job.kinds, at.kind)),
     "site-labels": _labels,
     "lends-to": _lends,
-    "isolation": _owners_decision,
+    "isolation": lambda job, at, ground: (),  # the site decides whom it trusts
     "abilities": _abilities,
-    "fencing": _fencing,
-    "longest-run": _shorter,
-    "gpu-model": _model,
-    "gpu-memory": _memory,
+    "fencing": lambda job, at, ground: _ask(job, "needs_fencing", value=False),
+    "longest-run": lambda job, at, ground: _ask(job, "max_duration_s", at.longest_s),
+    "gpu-model": lambda job, at, ground: _ask(job, "models", (*job.models, at.model)) if at.gpus else (),
+    "gpu-memory": lambda job, at, ground: _ask(job, "gpu_memory_mib", at.gpu_memory_mib),
     "shared-gpus": _parts,
     "together": _together,
-    "gpus-per-node": _gpus,
-    "cpus-per-node": _cpus,
-    "memory-per-node": _host_memory,
+    "gpus-per-node": lambda job, at, ground: _ask_for(job, "gpus", at.gpus),
+    "cpus-per-node": lambda job, at, ground: _ask_for(job, "cpus_milli", at.cpus_milli),
+    "memory-per-node": lambda job, at, ground: _ask_for(job, "memory_mib", at.memory_mib),
     "gang": _gang,
-    "spot-policy": _spot,
+    "spot-policy": lambda job, at, ground: _ask(job, "spot_policy", "auto"),
     "denied": _denied,
-    "no-right-to-rent": _right,
+    "no-right-to-rent": lambda job, at, ground: _ask(job, "may_rent", value=True),
     "no-burst-policy": _permit,
     "price-limit": _price,
-    "max-duration": _limit,
+    "max-duration": lambda job, at, ground: _ask(job, "max_duration_s", proposed_limit_s(job)),
     "max-cost": _cost,
 }
 """By the name of the filter; a test holds that each has one."""

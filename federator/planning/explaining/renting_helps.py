@@ -1,6 +1,7 @@
 """What would let a waiting job rent: past filters, need, gain, caps and what is sold out, one after the other, until nothing is in the way."""
 # ruff: noqa: ARG001 - every step is asked with the same four arguments, whichever it needs
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -8,15 +9,23 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import cents_up
-from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
+from federator.model.changes import AskFor, MoreHosts, Remedy, WaitUntil
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.rules import QueueTerms
-from federator.model.snapshot import JobView, Problem
+from federator.model.snapshot import JobView
 from federator.planning.explaining.burdens import burden
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.reasons import Standing
-from federator.planning.explaining.remedies import in_its_form, smallest_way, way_in
+from federator.planning.explaining.remedies import (
+    NO_WAY,
+    Way,
+    all_of,
+    in_its_form,
+    smallest_way,
+    wait_until,
+    way_in,
+)
 from federator.planning.explaining.scenes import Scene, caps_at
 from federator.planning.places.candidates import machines
 from federator.planning.renting.burst import Bursting
@@ -32,8 +41,6 @@ MOST_PLACES = 4
 """Of so many places it is looked what lies behind their filters."""
 FAR_S = 3650 * 86400.0
 """A deadline that anything meets."""
-Step = tuple[str, tuple[Change, ...]] | None
-"""What lifts one thing, in words and as changes."""
 
 
 def past_all(found: Scene) -> Remedy | None:
@@ -79,31 +86,29 @@ def _past_all_at(found: Scene, choice: int, *, to_the_end: bool = False) -> Reme
     # Of the jobs only this one matters from here on: a long line need not be looked through at each step.
     problem = replace(found.problem, snapshot=replace(found.problem.snapshot, jobs=(job,)))
     at, form = standing.world.places[choice], standing.world.form_of(choice)
-    words: list[str] = []
-    made: list[Change] = []
+    steps: list[Way] = []
     for _ in range(STEPS):
         step = _step(found, standing, job, choice)
-        if step is None:
+        if not step.changes:
             break
-        text, changes = step
-        if made and all(isinstance(change, WaitUntil) for change in changes):
+        if steps and all(isinstance(change, WaitUntil) for change in step.changes):
             break  # what is left comes by itself
-        words.append(text)
-        made += changes
+        steps.append(step)
         if not to_the_end and not found.world.home(job) and not standing.world.places[choice].rented:
             break
         try:
-            problem = apply(problem, changes)
+            problem = apply(problem, step.changes)
         except Invalid:  # it would change nothing: no advice, but no fault of the reader either
             return None
-        job = next(view for view in problem.snapshot.jobs if view.id == job.id)
-        standing = _again(standing, problem, job)
-        choice = _there(standing.world, at.key, form)
+        (job,), world = problem.snapshot.jobs, World(problem)
+        standing = Standing(world, Bursting(world, standing.bursting.home), standing.taken)
+        choice = _there(world, at.key, form)
         if choice < 0:
             break
-    if not made or (to_the_end and (choice < 0 or standing.reason_in(job, choice).filter)):
+    if not steps or (to_the_end and (choice < 0 or standing.reason_in(job, choice).filter)):
         return None
-    return Remedy("; and ".join(words), tuple(made), (f"{at.site}/{at.pool}",))
+    way = all_of(steps)
+    return Remedy(way.text, way.changes, (f"{at.site}/{at.pool}",))
 
 
 def _there(world: World, key: str, form: int) -> int:
@@ -112,29 +117,15 @@ def _there(world: World, key: str, form: int) -> int:
     return place + form * len(world.places) if place >= 0 else -1
 
 
-def _again(standing: Standing, problem: Problem, job: JobView) -> Standing:
-    """The same world after the plan, with the changes made."""
-    world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=(job,))))
-    return Standing(world, Bursting(world, standing.bursting.home), standing.taken)
-
-
-def _step(
-    found: Scene, standing: Standing, whole: JobView, place: int
-) -> tuple[str, tuple[Change, ...]] | None:
-    """What lifts the first thing in the way there, in that form; None where nothing is, or nothing is known to."""
+def _step(found: Scene, standing: Standing, whole: JobView, place: int) -> Way:
+    """What lifts the first thing in the way there, in that form; nothing where nothing is, or is known to."""
     world, at, job = standing.world, standing.world.places[place], standing.world.as_form(whole, place)
     rejection = world.rejection(whole, place)
     if rejection is not None:
-        way = in_its_form(whole, way_in(job, at, world.ground, rejection), world.form_of(place))
-        return (way.text, way.changes) if way.changes else None
+        return in_its_form(whole, way_in(job, at, world.ground, rejection), world.form_of(place))
     reason = standing.reason_in(whole, place)
     if reason.filter in ("budget", "queue-limit"):
-        lifted = caps_at(_scene_in(found, standing, whole), place)
-        return (
-            ("; and ".join(text for text, _ in lifted), tuple(change for _, change in lifted))
-            if lifted
-            else None
-        )
+        return caps_at(dataclasses.replace(found, job=whole, standing=standing), place)
     if reason.filter == "sold-out" and at.offer is not None:
         more = machines(job, at)
         for other, waiting in found.before:
@@ -146,37 +137,32 @@ def _step(
         if short is not None:
             stock, _, needs = short
             what = f"{more * needs // machines(job, at)} more {stock.unit} of {stock.name}"
-        return what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),)
+        return Way(what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),))
     lift = RENTING.get(reason.filter)
-    return lift(standing, job, place, reason) if lift is not None else None
+    return lift(standing, job, place, reason) if lift is not None else NO_WAY
 
 
-def _scene_in(found: Scene, standing: Standing, job: JobView) -> Scene:
-    """The same scene in a changed world."""
-    return Scene(found.problem, job, found.waiting, standing, found.before)
-
-
-def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
     """A deadline that only renting meets, or the wait that a policy asks for."""
     world, at = standing.world, standing.world.places[place]
     if job.deadline_at is not None:
-        return None
+        return NO_WAY
     after = [p.after_wait_s for p in world.book.permits_for(job, at) if p.after_wait_s is not None]
     due = [job.submitted_at + wait_s for wait_s in after if job.submitted_at + wait_s > world.now]
     if due:
-        return f"wait until {moment(min(due), world.now)}", (WaitUntil(min(due)),)
+        return wait_until(min(due), world.now)
     delay_s = at.offer.offer.delay_s if at.offer else 0.0
     by = math.ceil((world.now + 2 * (delay_s + at.run_s(job))) / MINUTE_S) * MINUTE_S
     home = standing.bursting.home.get(job.id)
     if home is not None and home.finish_at <= by:
-        return None
-    return f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),)
+        return NO_WAY
+    return Way(f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),))
 
 
-def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
     """So late a deadline that renting there meets it, done again where it may be taken back."""
     if job.deadline_at is None or job.start_by_at is not None:
-        return None
+        return NO_WAY
     asked = replace(job, deadline_at=standing.world.now + FAR_S)
     nobody_home = Bursting(standing.world, {})
     for permit in standing.world.book.permits_for(job, standing.world.places[place]):
@@ -185,23 +171,23 @@ def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -
             continue
         finish_at = case.fallback_finish_at or case.finish_at
         if (by := met_by(finish_at, job.deadline_at)) > job.deadline_at:
-            return later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),)
-    return None
+            return Way(later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),))
+    return NO_WAY
 
 
-def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
     """A deadline worth its rent: what is paid beyond staying, over how much likelier it is met."""
     answer = standing.bursting.case(job, place)
     case = answer if isinstance(answer, Case) else answer.dear
     if case is None:
-        return None
+        return NO_WAY
     surer = standing.bursting.gains.surer(job, case)
     if surer < LEAST_SURER:
-        return None
+        return NO_WAY
     value = worth_usd(case.cost_usd, surer)
     if value > _most_usd(standing.world, job.queue):
-        return None  # the queue would refuse it
-    return f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),)
+        return NO_WAY  # the queue would refuse it
+    return Way(f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),))
 
 
 def _most_usd(world: World, queue: str) -> float:
@@ -211,33 +197,27 @@ def _most_usd(world: World, queue: str) -> float:
     return min((usd for usd in most if usd is not None), default=math.inf)
 
 
-def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
     at = standing.world.places[place]
     for permit in standing.world.book.permits_for(job, at):
         case = standing.bursting.under(permit, job, place)
         if isinstance(case, Case):
             most = cents_up(case.committed_usd)
-            return f"a person approves {money(most)} (federator burst approve {job.id})", (
-                AskFor(job.id, "approved_usd", most),
-            )
-    return None
+            text = f"a person approves {money(most)} (federator burst approve {job.id})"
+            return Way(text, (AskFor(job.id, "approved_usd", most),))
+    return NO_WAY
 
 
-def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
+def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
     case = standing.bursting.case(job, place)
-    if not isinstance(case, Case) or case.rent_at <= standing.world.now:
-        return None
-    return f"wait until {moment(case.rent_at, standing.world.now)}", (WaitUntil(case.rent_at),)
+    return wait_until(case.rent_at, standing.world.now) if isinstance(case, Case) else NO_WAY
 
 
-def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Step:
-    now = standing.world.now
-    if reason.start_at is None or reason.start_at <= now:
-        return None
-    return f"wait until {moment(reason.start_at, now)}", (WaitUntil(reason.start_at),)
+def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+    return wait_until(reason.start_at, standing.world.now)
 
 
-RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Step]] = {
+RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Way]] = {
     "no-need": _need,
     "too-late": _in_time,
     "no-gain": _worth,

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from federator.model import reasons as r
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.snapshot import JobView
-from federator.planning.explaining.form_reasons import why_form
 from federator.planning.explaining.reasons import KINDS, Standing
 from federator.planning.places.asked import asked, form_taken
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.doubt import last_heard_s
+from federator.planning.places.yard import need_of
 from federator.planning.plans.actions import Decided
 from federator.planning.renting.case import Case, NoCase
 from federator.planning.scheduling.blocks import BUSY, Block
@@ -56,7 +56,7 @@ class Reasons:
         form, why = None, ""
         if whole.forms:
             form = form_taken(whole, self.world.form_of(place))
-            why = why_form(self.world, self.standing, whole, place)
+            why = _why_form(self.standing, whole, place)
         return r.Fits(
             asked=asked(job),
             place=at.shown,
@@ -203,3 +203,22 @@ def _members(at: Candidate, ranks: tuple[int, ...]) -> tuple[str, ...]:
     if len(at.views) == 1:
         return ()
     return tuple(dict.fromkeys(at.views[rank].member for rank in ranks))
+
+
+def _why_form(standing: Standing, whole: JobView, choice: int) -> str:
+    """Why it is in no quicker form: `enough`, `no-more` (as `Fits` has it); empty where there is none."""
+    world = standing.world
+    mine = world.as_form(whole, choice)
+    quicker = [
+        view
+        for other in world.choices(whole, choice)
+        if (view := world.as_form(whole, other)).throughput > mine.throughput
+        and world.rejection(whole, other) is None
+    ]
+    lot = standing.lots[choice].copy()
+    for release in lot.releases:
+        if isinstance(release.payload, JobView) and release.payload.id == whole.id:
+            lot.untake(release.need, release.hosts)
+    if any(lot.fits(need_of(view), view.nodes) for view in quicker):
+        return "enough"
+    return "no-more" if quicker else ""

@@ -14,6 +14,7 @@ from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import OfferView, Problem
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.explain import Aftermath, explain_waiting
+from federator.planning.explaining.remedies import Way
 from federator.planning.explaining.renting_helps import RENTING
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.plans.preview import preview
@@ -180,7 +181,7 @@ def test_advice_that_would_change_nothing_is_not_given(monkeypatch: pytest.Monke
     problem = a_world([job], [], [an_offer()], [bursting()])
     plan = plan_greedily(problem)
     assert explain_waiting(problem, plan, "ready").remedies
-    same = ("the queue that it is in", (AskFor("ready", "queue", job.queue),))
+    same = Way("the queue that it is in", (AskFor("ready", "queue", job.queue),))
     monkeypatch.setitem(RENTING, "no-need", lambda *_: same)
     assert not explain_waiting(problem, plan, "ready").remedies
 

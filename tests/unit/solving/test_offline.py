@@ -77,10 +77,10 @@ def test_the_plan_says_where_and_when_of_every_job() -> None:
     assert first.finish.high_at == NOW + 2 * HOUR
     assert second.start is not None
     assert second.finish is not None
-    between = ranges(_crowded().snapshot.jobs[1], NOW, NOW + HOUR, NOW + 2 * HOUR, waits=True)
-    assert between.start == (second.start.low_at, second.start.high_at)
-    assert between.finish == (second.finish.low_at, second.finish.high_at)
-    assert between.start.low_at < second.start.middle_at == NOW + HOUR < between.start.high_at
+    start, finish = ranges(_crowded().snapshot.jobs[1], NOW, NOW + HOUR, NOW + 2 * HOUR, waits=True)
+    assert start == (second.start.low_at, second.start.high_at)
+    assert finish == (second.finish.low_at, second.finish.high_at)
+    assert start.low_at < second.start.middle_at == NOW + HOUR < start.high_at
     assert plan.buckets_h[second.start_bucket or 0] == 1.0
     assert tight.rental is not None
     assert (tight.rental.offer, tight.market, tight.rental.policy) == ("eu/4xA100", "on-demand", "burst")
