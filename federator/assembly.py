@@ -203,7 +203,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
-    shares = Shares(records.holdings, settings.limits)
+    shares = Shares(records.held_counts, settings.limits)
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
     authority = AuthorityInForce(records)
     visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")

@@ -23,7 +23,7 @@ KEYS = ("engine", "pull")
 NONE = "none"
 GIVEN = 3
 """The descriptor by which the job's variables come in: the first that podman passes on."""
-_TAKE_UP = f'given=$(cat <&{GIVEN}) || exit 74; exec {GIVEN}<&-; eval "$given"; unset given; exec "$@"'
+_ENTRYPOINT = f'given=$(cat <&{GIVEN}) || exit 74; exec {GIVEN}<&-; eval "$given"; unset given; exec "$@"'
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRANSPORTS = frozenset(
     {
@@ -114,7 +114,7 @@ def refuse(images: Images | None, spec: JobSpec) -> None:
 def script(images: Images, run: Contained) -> str:
     """For `/bin/sh`, with the job's variables on descriptor `GIVEN` and, where it has GPUs, their numbers in CUDA_VISIBLE_DEVICES."""
     makers = {Engine.PODMAN: _podman, Engine.APPTAINER: _apptainer, Engine.ENROOT: _enroot}
-    inside = shlex.join(["/bin/sh", "-c", _TAKE_UP, "sh", *run.command])
+    inside = shlex.join(["/bin/sh", "-c", _ENTRYPOINT, "sh", *run.command])
     return makers[images.engine](images, run, inside)
 
 

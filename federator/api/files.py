@@ -40,7 +40,7 @@ async def put_blob(call: Call) -> web.Response:
         await asyncio.to_thread(draft.keep)
     if f"{wanted}/{call.caller.name}" not in call.core.records.blob_owners:
         (person,) = holders_of(call.caller.name)
-        call.core.records.holdings.add(Held.BLOB_BYTES, person, draft.length)
+        call.core.records.held_counts.add(Held.BLOB_BYTES, person, draft.length)
     await _note(call, wanted, owned)
     return web.Response(status=201)
 

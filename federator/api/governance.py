@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from federator.api.aside import aside
 from federator.api.exchange import NDJSON, Call, Cursor
+from federator.api.parsing import in_thread
 from federator.control.governing.tokens import duration_s
 from federator.kernel.errors import Forbidden
 from federator.model.events import LedgerEntry
@@ -52,21 +52,21 @@ async def policy_history(call: Call) -> list[PolicySet]:
 async def validate_policies(call: Call) -> PolicyVerdict:
     """Everything that is wrong with a set; nothing is changed."""
     request = await call.body(PolicyRequest)
-    await aside(call.core.desk.outcome, request.text)
+    await in_thread(call.core.desk.outcome, request.text)
     return call.core.desk.validate(request.text)
 
 
 async def apply_policies(call: Call) -> PolicyVerdict:
     """Put a whole set in force. With `problems` in the answer, nothing was changed."""
     request = await call.body(PolicyRequest)
-    await aside(call.core.desk.outcome, request.text)
+    await in_thread(call.core.desk.outcome, request.text)
     return await call.core.desk.apply(call.caller, request.text, request.reason)
 
 
 async def diff_policies(call: Call) -> PolicyDiff:
     """How a set differs from the one in force, by document and by effect; nothing is changed."""
     request = await call.body(PolicyRequest)
-    await aside(call.core.desk.outcome, request.text)
+    await in_thread(call.core.desk.outcome, request.text)
     return call.core.desk.diff(request.text)
 
 

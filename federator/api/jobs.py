@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from federator.api.aside import aside
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
+from federator.api.parsing import in_thread
 from federator.api.problems import problem_of
 from federator.control.submitting.acceptance import Asked
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
@@ -128,7 +128,7 @@ async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
         text = data.decode()
     except UnicodeDecodeError:
         raise Invalid("this is not UTF-8", field="$") from None
-    return await aside(lambda each: read_job_text(each, now=now), text), content_hash(data)
+    return await in_thread(lambda each: read_job_text(each, now=now), text), content_hash(data)
 
 
 async def _submit_lines(call: Call) -> web.StreamResponse:

@@ -141,5 +141,5 @@ async def test_what_a_team_may_name_counts_for_its_uploader_alone(rig: Rig) -> N
     assert (await rig.ask("HEAD", f"/v1/blobs/{digest}", "bob")).status == 200
     await core.sweeper.sweep()
     for what in (Held.WORKDIRS, Held.BLOB_BYTES):
-        assert [holder for holder, _ in core.records.holdings.all(what)] == [Holder("user", "ada")]
-    assert core.records.holdings.of(Held.WORKDIRS, Holder("user", "ada")) == 1
+        assert [holder for holder, _ in core.records.held_counts.all(what)] == [Holder("user", "ada")]
+    assert core.records.held_counts.of(Held.WORKDIRS, Holder("user", "ada")) == 1

@@ -89,8 +89,8 @@ async def test_arrays_that_come_at_one_moment_count_together(rig: Rig) -> None:
     limited(rig, queued_jobs=1200)
     answers = await asyncio.gather(*(submitted(rig, "ada", array="0-199", name=f"a{n}") for n in range(5)))
     assert sorted(answer.status for answer in answers) == [201, 429, 429, 429, 429]
-    holdings = rig.world.core.records.holdings
-    assert holdings.of(Held.QUEUED, Holder("user", "ada")) == 200
+    held_counts = rig.world.core.records.held_counts
+    assert held_counts.of(Held.QUEUED, Holder("user", "ada")) == 200
     assert (await submitted(rig, "bob", array="0-199")).status == 201
 
 
@@ -110,11 +110,11 @@ async def test_the_count_is_right_after_a_restart_and_takes_no_look_at_all_jobs(
     first, _, _ = [await rig.submit("ada", name=f"n{number}") for number in range(3)]
     await finish(rig, first)
     again = await make_world(rig.world.core.records.store, rig.world.clock)  # type: ignore[arg-type]
-    holdings = again.core.records.holdings
+    held_counts = again.core.records.held_counts
     ada = Holder("user", "ada")
-    assert [holdings.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 1]
+    assert [held_counts.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 1]
     await again.core.records.transact(lambda: Changes(deletes=[f"job/{first}"]))
-    assert [holdings.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 0]
+    assert [held_counts.of(what, ada) for what in (Held.QUEUED, Held.FINISHED)] == [2, 0]
 
 
 async def test_a_team(rig: Rig) -> None:
@@ -227,7 +227,7 @@ async def test_outputs_count_for_the_owner_of_the_job(rig: Rig) -> None:
     await rig.world.put(Outputs(placement.job, placement.id, 1, (OutputPart("north", digest, 2**18),)))
     kept(rig, blobs_mib=1)
     await core.sweeper.retention.sweep()
-    assert core.records.holdings.of(Held.BLOB_BYTES, Holder("user", "ada")) == 2**18
+    assert core.records.held_counts.of(Held.BLOB_BYTES, Holder("user", "ada")) == 2**18
     refused(await submitted(rig, "ada"), "work directories and outputs")
     assert (await submitted(rig, "bob")).status == 201
 
@@ -387,8 +387,8 @@ async def test_lines_of_the_ledger(rig: Rig) -> None:
     assert (await submitted(rig, "ada")).status == 201
     again = await make_world(rig.world.core.records.store, rig.world.clock)  # type: ignore[arg-type]
     await again.core.sweeper.retention.sweep()
-    holdings = again.core.records.holdings
-    assert holdings.of(Held.LEDGER_LINES, Holder("user", "ada")) == 2, "those of before do not count"
+    held_counts = again.core.records.held_counts
+    assert held_counts.of(Held.LEDGER_LINES, Holder("user", "ada")) == 2, "those of before do not count"
 
 
 async def test_a_ledger_that_is_full_of_promised_lines_takes_no_more_acts(rig: Rig) -> None:

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from federator.api import aside as reading
-from federator.api import jobs
+from federator.api import jobs, parsing
 from federator.kernel.errors import Invalid, TooLarge
 from federator.wire.forms import read_asked
 from federator.wire.jobfile import JobRequest, read_job_text
@@ -75,12 +74,12 @@ async def test_yaml_is_read_beside_the_loop(rig: Rig, path: str, monkeypatch: py
     answer = await rig.ask("POST", path, "ada", data=b"[[]]", headers={"Content-Type": "application/yaml"})
     assert answer.status == 400
     assert len(where) == 1
-    assert where[0].startswith("reading")
+    assert where[0].startswith("parsing")
     assert where[0] != threading.current_thread().name
 
 
 def test_no_more_than_two_texts_are_read_at_once() -> None:
-    assert reading._readers._max_workers == 2
+    assert parsing._parsers._max_workers == 2
 
 
 async def test_a_job_file_is_as_long_as_a_job_file_can_be(rig: Rig) -> None:

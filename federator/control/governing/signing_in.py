@@ -110,7 +110,7 @@ class SignIn:
     def _note_sign_in(self, caller: Caller) -> None:
         """Their series go on as what they are now, with the next hour of them or with other groups."""
         records, now = self._admission.records, self._admission.clock.now()
-        if not records.holdings.of(Held.SERIES, Holder("user", caller.name)):
+        if not records.held_counts.of(Held.SERIES, Holder("user", caller.name)):
             return
         before = self._known.get(caller.name)
         if (

@@ -25,7 +25,7 @@ def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
     if f"{digest}/{owner}" in records.blob_owners:
         return
     (person,) = holders_of(owner)
-    if records.holdings.of(Held.WORKDIRS, person) >= most:
+    if records.held_counts.of(Held.WORKDIRS, person) >= most:
         raise TooMany(
             f"{most} work directories of yours are kept, which is the limit (limits.person_blobs)",
             retry_after_s=60.0,

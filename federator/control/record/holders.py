@@ -39,7 +39,7 @@ def holders_of(owner: str, team: str = "") -> tuple[Holder, ...]:
     return (person, Holder("team", team)) if team else (person,)
 
 
-class Holdings:
+class HeldCounts:
     """Counts by holder. Told of every change of a row by `note`."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class Holdings:
 class OnTheWay:
     """Jobs of one request that are accepted and not on record yet: what is asked for at the same moment must count them too."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, held_counts: HeldCounts) -> None:
+        self._held_counts = held_counts
         self._jobs: list[Job] = []
 
     def __enter__(self) -> Self:
@@ -100,7 +100,7 @@ class OnTheWay:
     def _count(self, jobs: Sequence[Job], step: int) -> None:
         for job in jobs:
             for holder in holders_of(job.owner, job.team):
-                self._holdings.add(Held.QUEUED, holder, step)
+                self._held_counts.add(Held.QUEUED, holder, step)
 
 
 def _held_by(record: object) -> tuple[Held, tuple[Holder, ...]] | None:

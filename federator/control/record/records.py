@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from federator.control.record.decoding import decode_spec, decoded, labels_of
-from federator.control.record.holders import Holdings
+from federator.control.record.holders import HeldCounts
 from federator.control.record.job_index import JobIndex
 from federator.control.record.leadership import Reign
 from federator.kernel.errors import Bug, NotFound, StoreConflict
@@ -182,7 +182,7 @@ class Records:
         """How far the ledger's chain goes, if there is one: a single row."""
         self.index = JobIndex(self.jobs)
         """The same jobs in order, by owner, queue, status and name."""
-        self.holdings = Holdings()
+        self.held_counts = HeldCounts()
         """How much of them each person and team has."""
         self.arrays: dict[str, dict[str, Job]] = {}
         """The tasks of every array, by id."""
@@ -365,7 +365,7 @@ class Records:
             self._share_words(row)
             self.index.put(self.jobs.get(row.id), row)
         rows, name = self._kinds[type(row)], TABLES[type(row)].key(row)
-        self.holdings.note(rows.get(name), row)
+        self.held_counts.note(rows.get(name), row)
         rows[name] = row
         if isinstance(row, Job):
             _hold(self.open_jobs, row.id, row, wanted=not row.terminal)
@@ -393,7 +393,7 @@ class Records:
         for kind, table in TABLES.items():
             if table.kept and table.prefix == prefix + "/":
                 former = self._kinds[kind].pop(name, None)
-        self.holdings.note(former, None)
+        self.held_counts.note(former, None)
         self.open_jobs.pop(name, None)
         self.open_placements.pop(name, None)
         if isinstance(former, Job):

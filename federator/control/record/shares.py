@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from federator.control.record.holders import Held, Holder, Holdings
+from federator.control.record.holders import Held, HeldCounts, Holder
 from federator.kernel.errors import TooMany
 from federator.settings import LimitSettings
 
@@ -24,8 +24,8 @@ class Limit(NamedTuple):
 class Shares:
     """How much of a limit one holder may have."""
 
-    def __init__(self, holdings: Holdings, limits: LimitSettings) -> None:
-        self.holdings = holdings
+    def __init__(self, held_counts: HeldCounts, limits: LimitSettings) -> None:
+        self.held_counts = held_counts
         self.limits = limits
 
     def most(self, holder: Holder, limit: Limit) -> int:
@@ -35,7 +35,7 @@ class Shares:
     def refuse_over(self, limit: Limit, holders: Iterable[Holder], more: int = 1) -> None:
         """Raise `TooMany` when that much more would be more than the share of one of them. Names whose it is, what is used, and the remedy."""
         for holder in holders:
-            used, most = self.holdings.of(limit.what, holder), self.most(holder, limit)
+            used, most = self.held_counts.of(limit.what, holder), self.most(holder, limit)
             if used + more > most:
                 raise TooMany(
                     f"{holder} has {_amount(limit.what, used)}, and the share of one {holder.kind} is {_amount(limit.what, most)} "

@@ -55,7 +55,7 @@ class Intake:
         asked = Asked(request, client_id, body_hash)
         accepted: list[Accepted] = []
 
-        with OnTheWay(self._records.holdings) as way:
+        with OnTheWay(self._records.held_counts) as way:
 
             def compute() -> Changes:
                 way.clear()
@@ -95,7 +95,7 @@ class Intake:
             if len(group) == 1:
                 request, client_id, body_hash = group[0]
                 return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
-            with OnTheWay(self._records.holdings) as way:
+            with OnTheWay(self._records.held_counts) as way:
                 await self._records.transact(partial(self._group, caller, group, answers, way))
         except FederatorError as error:
             return [error] * len(group)

@@ -8,7 +8,7 @@ from federator.ports import Usage
 
 
 def measure(records: Records, usage: Usage) -> None:
-    """Note with the holdings how many bytes each person and team has. What several have uploaded counts for each of them."""
+    """Note how many bytes each person and team has. What several have uploaded counts for each of them."""
     blobs: Counter[Holder] = Counter()
     logs: Counter[Holder] = Counter()
     for each in records.blob_owners.values():
@@ -23,8 +23,8 @@ def measure(records: Records, usage: Usage) -> None:
         placement = records.placements.get(name)
         for holder in _of_job(records, placement.job) if placement is not None else ():
             logs[holder] += size
-    records.holdings.measured(Held.BLOB_BYTES, blobs)
-    records.holdings.measured(Held.LOG_BYTES, logs)
+    records.held_counts.measured(Held.BLOB_BYTES, blobs)
+    records.held_counts.measured(Held.LOG_BYTES, logs)
 
 
 def _of_job(records: Records, name: str) -> tuple[Holder, ...]:

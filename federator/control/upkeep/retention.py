@@ -212,12 +212,12 @@ class Retention:
 
     def _excess(self) -> dict[Holder, int]:
         """How many finished jobs of those are to go who have more than their share: theirs go before anybody else's."""
-        holdings, found = self._records.holdings, dict[Holder, int]()
+        held_counts, found = self._records.held_counts, dict[Holder, int]()
         for limit in self._ended:
-            for holder, amount in holdings.all(limit.what):
+            for holder, amount in held_counts.all(limit.what):
                 most = self._shares.most(holder, limit)
                 if amount >= most:
-                    finished = holdings.of(Held.FINISHED, holder)
+                    finished = held_counts.of(Held.FINISHED, holder)
                     over = 1 - most * LOW_WATER / amount
                     found[holder] = max(found.get(holder, 0), math.ceil(finished * over))
         return found
@@ -308,7 +308,7 @@ class Retention:
                     self._ledger_lines += 1
                     holder = self._recent_lines.add(row.who, row.at)
                     if holder is not None:
-                        self._records.holdings.add(Held.LEDGER_LINES, holder, 1)
+                        self._records.held_counts.add(Held.LEDGER_LINES, holder, 1)
             self._ledger_lines -= sum(key.startswith(LEDGER) for key in changes.deletes)
 
     async def _drop_ledger(self) -> None:
@@ -316,7 +316,7 @@ class Retention:
         if self._ledger_lines is None:
             self._ledger_lines = await self._counted()
         now, settings = self._clock.now(), self._settings
-        self._records.holdings.measured(Held.LEDGER_LINES, self._recent_lines.counts(now))
+        self._records.held_counts.measured(Held.LEDGER_LINES, self._recent_lines.counts(now))
         surplus = 0
         if self._ledger_lines >= settings.ledger_lines:
             surplus = self._ledger_lines - math.floor(settings.ledger_lines * LOW_WATER)

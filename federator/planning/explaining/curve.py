@@ -97,7 +97,7 @@ def _owned_usd(job: JobView, at: Candidate) -> float:
     """Owned hosts at their marginal price: what a report will say that it cost."""
     if at.market is not Market.OWNED:
         return 0.0
-    return at.told_usd_gpu_h * job.gpus_total * at.run_s(job) / 3600.0
+    return at.billed_usd_gpu_h * job.gpus_total * at.run_s(job) / 3600.0
 
 
 def run_range(job: JobView, at: Candidate) -> tuple[float, float]:

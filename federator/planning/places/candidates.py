@@ -105,7 +105,7 @@ class Candidate:
         return self.price_usd_gpu_h * max(1, self.gpus_in_all) if self.rented else 0.0
 
     @property
-    def told_usd_gpu_h(self) -> float:
+    def billed_usd_gpu_h(self) -> float:
         """The price of a GPU-hour that people are told; 0 where nobody declared one."""
         return self.price_usd_gpu_h if self.standing is None else self.standing.billed_usd_gpu_h
 

@@ -70,7 +70,7 @@ class Reasons:
             member_count=len(names),
             form=form,
             why_form=why,
-            price_usd_gpu_h=at.told_usd_gpu_h if job.gpus else 0.0,
+            price_usd_gpu_h=at.billed_usd_gpu_h if job.gpus else 0.0,
             brought=at.transfer(job).brought,
             heard_s=last_heard_s(at.views),
         )
