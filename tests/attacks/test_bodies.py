@@ -3,8 +3,9 @@
 import asyncio
 import gzip
 import io
+import itertools
 import tarfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -297,6 +298,29 @@ async def test_a_pod_that_never_ends_to_write_is_not_listened_to(
         await outputs.fetch(api, "pod", "uid", ["*"], tmp_path / "a.tar.gz")
     assert said.pieces == 65 + 3
     assert not (tmp_path / "a.tar.gz").exists()
+
+
+class Spoken(commands.Command):
+    """A command that writes these pieces."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+
+    async def output(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+
+async def test_a_line_that_never_ends_is_refused() -> None:
+    """It was kept whole, and joined anew with each piece that came."""
+    numbers = itertools.count()
+    with pytest.raises(TooLarge, match="a line of over 4096 bytes"):
+        [line async for line in Spoken(b"x" * 1000 for _ in numbers).lines()]
+    assert next(numbers) == 5
+    with pytest.raises(TooLarge, match="a line of over 4096 bytes"):
+        [line async for line in Spoken(iter([b"x" * 5000 + b"\n"])).lines()]
+    whole = Spoken(iter([b"wa", b"nt\nsta", b"ged\n", b"x" * 4096 + b"\n"]))
+    assert [line async for line in whole.lines()] == ["want", "staged", "x" * 4096]
 
 
 def test_an_archive_is_bounded_in_members_and_in_size() -> None:

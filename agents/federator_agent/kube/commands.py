@@ -18,6 +18,8 @@ from federator_agent.kube.manifests import SIDE
 CHUNK_BYTES = 64 * 1024
 SAID_BYTES = 64 * 2**20
 """So long may the names of a job's files be, in all."""
+LINE_BYTES = 4096
+"""And so long one line of what is read line by line, which are words of our own scripts."""
 WRONG_POD, MAIN_OVER, UNBROUGHT = 97, 98, 99
 # What is in `gate` is ours, and the job's container may only read it; what that has to say is in `job`. Pods of earlier agents have one folder for both.
 _CHECK = (
@@ -150,10 +152,12 @@ class Command:
         raise Unavailable(f"a command in the pod could not be run: {status.message}")
 
     async def lines(self) -> AsyncIterator[str]:
-        """What it writes, line by line."""
+        """What it writes, line by line. Raises `TooLarge` for a line of more than `LINE_BYTES`."""
         rest = b""
         async for data in self.output():
             *lines, rest = (rest + data).split(b"\n")
+            if max(map(len, (*lines, rest))) > LINE_BYTES:
+                raise TooLarge(f"a command in the pod wrote a line of over {LINE_BYTES} bytes")
             for line in lines:
                 yield line.decode(errors="replace")
 
