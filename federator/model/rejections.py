@@ -300,44 +300,11 @@ class MaxCost(Kind, frozen=True, kw_only=True, tag="max-cost"):
 
 
 Rejected = (
-    Closed
-    | OutsideHours
-    | ClosesSoon
-    | RentingPaused
-    | HomeAway
-    | OfferAvoided
-    | SavedAt
-    | OtherSites
-    | SiteExcluded
-    | SiteRefused
-    | OtherKinds
-    | LabelsMissing
-    | LendsToOthers
-    | Untrusted
-    | AbilityMissing
-    | Unfenced
-    | RunTooLong
-    | OtherModels
-    | GpuMemory
-    | OtherParts
-    | GpusShared
-    | GpusWhole
-    | NotOnOneHost
-    | NotLabelled
-    | GpusPerNode
-    | CpusPerNode
-    | MemoryPerNode
-    | GangTooLarge
-    | OtherMarket
-    | Denied
-    | NoRightToRent
-    | OnlyAdvises
-    | DataKept
-    | NoBurstPolicy
-    | PolicyOff
-    | PolicyHours
-    | PriceLimit
-    | NoMaxDuration
-    | MaxCost
-)
+    Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites
+    | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing
+    | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost
+    | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied
+    | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit
+    | NoMaxDuration | MaxCost
+)  # fmt: skip
 """What a filter may answer."""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from federator.kernel.quantities import format_duration as span
 from federator.model.rights import MAX_PRIORITY, AccessRule, Grant, Members, TeamRule
 from federator.model.rules import (
     CapRow,
@@ -21,7 +22,7 @@ from federator.model.rules import (
     Scope,
     Window,
 )
-from federator.planning.wording import guaranteed, moment, money, span
+from federator.planning.wording import guaranteed, moment, money
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _UNITS = {

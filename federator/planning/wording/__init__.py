@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from federator.kernel.quantities import format_duration, format_mib
+from federator.model.reasons import OwedGuarantee
 from federator.model.rules import GuaranteeRow
 
 DAY_S = 86400.0
@@ -38,7 +39,7 @@ def gpus(count: float) -> str:
     return f"{count:g} GPU{'' if count == 1 else 's'}"
 
 
-def guaranteed(row: GuaranteeRow) -> str:
+def guaranteed(row: GuaranteeRow | OwedGuarantee) -> str:
     """`8 GPUs`, `4 H100 GPUs, 64 CPUs and 512GiB`."""
     said = (
         [f"{row.gpus} {row.model} GPU{'' if row.gpus == 1 else 's'}".replace("  ", " ")] if row.gpus else []
@@ -46,11 +47,6 @@ def guaranteed(row: GuaranteeRow) -> str:
     said += [f"{row.cpus_milli / 1000:g} CPUs"] if row.cpus_milli else []
     said += [format_mib(row.memory_mib)] if row.memory_mib else []
     return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:])))
-
-
-def span(seconds: float) -> str:
-    """A duration as people write it."""
-    return format_duration(seconds)
 
 
 def met_by(finish_at: float, deadline: float) -> float:
@@ -61,4 +57,4 @@ def met_by(finish_at: float, deadline: float) -> float:
 
 def later_deadline(finish_at: float, deadline: float) -> str:
     """The same in words."""
-    return f"a deadline {span(met_by(finish_at, deadline) - deadline)} later"
+    return f"a deadline {format_duration(met_by(finish_at, deadline) - deadline)} later"

@@ -1,11 +1,12 @@
 """Why a place is not for a job, in words, with the smallest change that would lift the reason."""
 
 from federator.kernel.quantities import cents_up, format_bytes, format_mib
+from federator.kernel.quantities import format_duration as span
 from federator.model import rejections as r
 from federator.model.capacity import Market
 from federator.model.whose import TEAM, Whose, in_words
-from federator.planning.wording import gpus, moment, money, span
-from federator.planning.wording.words import Words, word
+from federator.planning.wording import gpus, moment, money
+from federator.planning.wording.words import Words, phrase, word
 from federator.wire.needs import DATA, FORMS, IMAGES, TOGETHER
 
 WITHOUT_TOGETHER = "leave placement.together out"
@@ -67,18 +68,19 @@ def _home_away(why: r.HomeAway, _now: float) -> Words:
     return Words(text, "wait a moment")
 
 
-@word(r.RentingPaused)
-def _renting_paused(_why: r.RentingPaused, _now: float) -> Words:
-    return Words("renting is paused for the whole federation", "an operator runs `federator burst resume`")
+phrase(
+    r.RentingPaused, "renting is paused for the whole federation", "an operator runs `federator burst resume`"
+)
 
 
 # -- where the job may run ----------------------------------------------------------------------------------------------
 
 
-@word(r.SavedAt)
-def _saved_at(why: r.SavedAt, _now: float) -> Words:
-    lift = f"when {why.site} has room, or is declared dead because it is gone for good"
-    return Words(f"what the job has saved is at {why.site}, where it goes on", lift)
+phrase(
+    r.SavedAt,
+    "what the job has saved is at {site}, where it goes on",
+    "when {site} has room, or is declared dead because it is gone for good",
+)
 
 
 @word(r.OtherSites)
@@ -86,9 +88,7 @@ def _other_sites(why: r.OtherSites, _now: float) -> Words:
     return Words(f"the job may run only at {', '.join(why.sites)}", f"add {why.site} to placement.sites")
 
 
-@word(r.SiteExcluded)
-def _site_excluded(why: r.SiteExcluded, _now: float) -> Words:
-    return Words(f"the job excludes {why.site}", f"remove {why.site} from placement.not_sites")
+phrase(r.SiteExcluded, "the job excludes {site}", "remove {site} from placement.not_sites")
 
 
 @word(r.SiteRefused)
@@ -219,12 +219,11 @@ def _not_on_one_host(why: r.NotOnOneHost, _now: float) -> Words:
     return Words(text, WITHOUT_TOGETHER)
 
 
-@word(r.NotLabelled)
-def _not_labelled(why: r.NotLabelled, _now: float) -> Words:
-    text = (
-        f"the job's nodes are to be in one {why.label}, and no label says which {why.label} its hosts are in"
-    )
-    return Words(text, f"label them {why.label}: …, or {WITHOUT_TOGETHER}")
+phrase(
+    r.NotLabelled,
+    "the job's nodes are to be in one {label}, and no label says which {label} its hosts are in",
+    "label them {label}: …, or leave placement.together out",
+)
 
 
 @word(r.GpusPerNode)
@@ -278,48 +277,28 @@ def _denied(why: r.Denied, _now: float) -> Words:
     return Words(f"policy {why.policy} forbids it{said}", f"a platform team changes policy {why.policy}")
 
 
-@word(r.NoRightToRent)
-def _no_right(why: r.NoRightToRent, _now: float) -> Words:
-    return Words(
-        f"its owner has no right to rent in queue {why.queue}",
-        f"a platform team gives that right in queue {why.queue}",
-    )
-
-
-@word(r.OnlyAdvises)
-def _only_advises(why: r.OnlyAdvises, _now: float) -> Words:
-    return Words(
-        f"policy {why.policy} only advises, and rents nothing",
-        f"a platform team ends advisory in {why.policy}",
-    )
-
-
-@word(r.DataKept)
-def _data_kept(why: r.DataKept, _now: float) -> Words:
-    return Words(
-        f"burst policy {why.policy} does not let its data leave",
-        f"a platform team adds the data to data_may_leave of {why.policy}",
-    )
-
-
-@word(r.NoBurstPolicy)
-def _no_burst_policy(why: r.NoBurstPolicy, _now: float) -> Words:
-    return Words(
-        f"no burst policy lets queue {why.queue} rent there",
-        f"a platform team adds a BurstPolicy for {why.queue}",
-    )
-
-
-@word(r.PolicyOff)
-def _policy_off(why: r.PolicyOff, _now: float) -> Words:
-    return Words(
-        f"burst policy {why.policy} is switched off", f"a platform team sets another mode in {why.policy}"
-    )
-
-
-@word(r.PolicyHours)
-def _policy_hours(why: r.PolicyHours, _now: float) -> Words:
-    return Words(f"burst policy {why.policy} is outside its hours", f"wait for the hours of {why.policy}")
+phrase(
+    r.NoRightToRent,
+    "its owner has no right to rent in queue {queue}",
+    "a platform team gives that right in queue {queue}",
+)
+phrase(
+    r.OnlyAdvises,
+    "policy {policy} only advises, and rents nothing",
+    "a platform team ends advisory in {policy}",
+)
+phrase(
+    r.DataKept,
+    "burst policy {policy} does not let its data leave",
+    "a platform team adds the data to data_may_leave of {policy}",
+)
+phrase(
+    r.NoBurstPolicy,
+    "no burst policy lets queue {queue} rent there",
+    "a platform team adds a BurstPolicy for {queue}",
+)
+phrase(r.PolicyOff, "burst policy {policy} is switched off", "a platform team sets another mode in {policy}")
+phrase(r.PolicyHours, "burst policy {policy} is outside its hours", "wait for the hours of {policy}")
 
 
 @word(r.PriceLimit)

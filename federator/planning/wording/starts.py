@@ -1,9 +1,10 @@
 """Why a job starts, is rented for, stops or changes its width, in words."""
 
 from federator.kernel.quantities import format_chance, format_mib
+from federator.kernel.quantities import format_duration as span
 from federator.model import reasons as r
 from federator.model.rejections import Brought
-from federator.planning.wording import gpus, moment, money, span
+from federator.planning.wording import gpus, moment, money
 from federator.planning.wording.rejections import data_words
 from federator.planning.wording.words import Words, word, words
 

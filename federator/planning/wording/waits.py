@@ -3,11 +3,12 @@
 import math
 
 from federator.kernel.quantities import format_chance
+from federator.kernel.quantities import format_duration as span
 from federator.model import reasons as r
-from federator.model.rules import CapUnit, GuaranteeRow, Period
-from federator.planning.wording import gpus, guaranteed, later_deadline, moment, money, span
+from federator.model.rules import CapUnit, Period
+from federator.planning.wording import gpus, guaranteed, later_deadline, moment, money
 from federator.planning.wording.starts import asked_words, beside, form_words, start_by_words
-from federator.planning.wording.words import Words, word, words
+from federator.planning.wording.words import Words, phrase, word, words
 
 # -- its turn -----------------------------------------------------------------------------------------------------------
 
@@ -20,15 +21,7 @@ def _not_before(why: r.NotBefore, now: float) -> Words:
 
 @word(r.OwedGuarantee)
 def _owed_guarantee(why: r.OwedGuarantee, _now: float) -> Words:
-    row = GuaranteeRow(
-        policy="",
-        queue=why.queue,
-        gpus=why.gpus,
-        model=why.model,
-        cpus_milli=why.cpus_milli,
-        memory_mib=why.memory_mib,
-    )
-    text = f"queue {why.queue} is owed its guarantee of {guaranteed(row)} within {span(why.reclaim_s)}"
+    text = f"queue {why.queue} is owed its guarantee of {guaranteed(why)} within {span(why.reclaim_s)}"
     return Words(f"{text}{_stopping(why)}")
 
 
@@ -75,9 +68,7 @@ def _to_rent(why: r.ToRent, now: float) -> Words:
     return Words(f"{first}{text}", f"a deadline after {by}" if by and why.start_by_at is None else "")
 
 
-@word(r.NoSites)
-def _no_sites(_why: r.NoSites, _now: float) -> Words:
-    return Words("no site is connected and nothing is offered for rent", "connect a site")
+phrase(r.NoSites, "no site is connected and nothing is offered for rent", "connect a site")
 
 
 @word(r.Nowhere)
@@ -159,15 +150,12 @@ def _period(why: r.CapReached) -> str:
 # -- why nothing is rented ----------------------------------------------------------------------------------------------
 
 
-@word(r.Uncovered)
-def _uncovered(_why: r.Uncovered, _now: float) -> Words:
-    return Words("no burst policy in force covers it")
-
-
-@word(r.NoDeadline)
-def _no_deadline(why: r.NoDeadline, _now: float) -> Words:
-    text = f"the job has no deadline, and policy {why.policy} rents only to meet one"
-    return Words(text, "give the job a deadline (finish_within)")
+phrase(r.Uncovered, "no burst policy in force covers it")
+phrase(
+    r.NoDeadline,
+    "the job has no deadline, and policy {policy} rents only to meet one",
+    "give the job a deadline (finish_within)",
+)
 
 
 @word(r.WaitsLonger)
@@ -278,9 +266,7 @@ def _lacking(why: r.Busy, when: str) -> tuple[str, str]:
     )
 
 
-@word(r.FitsNow)
-def _fits_now(_why: r.FitsNow, _now: float) -> Words:
-    return Words("it fits there now")
+phrase(r.FitsNow, "it fits there now")
 
 
 @word(r.InForm)

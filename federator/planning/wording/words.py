@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec.structs import asdict
+
 MOST_LETTERS = 2000
 """A sentence is cut off there: what a person or a site has written may be longer."""
 
@@ -28,6 +30,15 @@ def word(kind: type) -> Callable[[_Teller], _Teller]:
         return teller
 
     return enter
+
+
+def phrase(kind: type, text: str, change: str = "") -> None:
+    """Enter a renderer that only puts a reason's parameters into these texts: `{policy}` is its `policy`."""
+
+    @word(kind)
+    def _filled(reason: Any, _now: float) -> Words:
+        fields = asdict(reason)
+        return Words(text.format_map(fields), change.format_map(fields))
 
 
 def words(reason: object, now: float) -> Words:

@@ -1,6 +1,7 @@
 """The corpus, tiny: two builds are told apart by what their decisions are worth, and by nothing that they say of them."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from federator.model.snapshot import Problem
 from tests.bench.corpus import decide, judge
 from tests.bench.corpus.make import Corpus, spread
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting
+
+Action = dict[str, Any]
 
 
 def _rushed() -> Problem:
@@ -40,11 +43,19 @@ def _judge(monkeypatch: pytest.MonkeyPatch, corpus: Path, *plans: Path) -> int:
     return judge.main()
 
 
-def _changed(plan: Path, change: dict[str, Any]) -> None:
-    """Every action of a plan has these fields instead."""
+def _changed(plan: Path, change: Callable[[list[Action]], list[Action]]) -> None:
+    """A plan has these actions instead."""
     told = msgspec.msgpack.decode(plan.read_bytes())
-    told["plan"]["actions"] = [{**each, **change} for each in told["plan"]["actions"]]
+    told["plan"]["actions"] = change(told["plan"]["actions"])
     plan.write_bytes(msgspec.msgpack.encode(told))
+
+
+def _each_with(**fields: Any) -> Callable[[list[Action]], list[Action]]:
+    return lambda actions: [{**each, **fields} for each in actions]
+
+
+def _without_rentals(actions: list[Action]) -> list[Action]:
+    return [each for each in actions if each["type"] != "rent"]
 
 
 def test_the_same_decisions_come_to_the_same_whatever_is_said_of_them(
@@ -52,39 +63,41 @@ def test_the_same_decisions_come_to_the_same_whatever_is_said_of_them(
 ) -> None:
     _decide(monkeypatch, corpus, tmp_path / "old")
     _decide(monkeypatch, corpus, tmp_path / "new", "--stages", "greedy", "--only", "tiny/")
-    _changed(tmp_path / "new/tiny/idle.plan", {"because": {"kind": "unheard-of"}, "unknown": 1})
+    _changed(tmp_path / "new/tiny/idle.plan", _each_with(because={"kind": "unheard-of"}, unknown=1))
     assert _judge(monkeypatch, corpus, tmp_path / "old", tmp_path / "new") == 0
     shown = capsys.readouterr().out
     assert "| all | 2 |" in shown
     assert "dearer by more than 1 %: 0" in shown
 
 
-def test_a_dearer_decision_is_named(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "change", "named"),
+    [
+        ("rushed", _without_rentals, ("dearer by more than 1 %: 1", "tiny/rushed: ")),
+        ("idle", _each_with(members=["nowhere"]), ("invalid: tiny/idle: job-a",)),
+        ("rushed", None, ("not decided by the new one: tiny/rushed",)),
+    ],
+    ids=["dearer", "invalid", "missing"],
+)
+def test_a_worse_decision_is_named(
+    name: str,
+    change: Callable[[list[Action]], list[Action]] | None,
+    named: tuple[str, ...],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for build in ("old", "new"):
         _decide(monkeypatch, corpus, tmp_path / build)
-    plan = tmp_path / "new/tiny/rushed.plan"
-    told = msgspec.msgpack.decode(plan.read_bytes())
-    told["plan"]["actions"] = [each for each in told["plan"]["actions"] if each["type"] != "rent"]
-    plan.write_bytes(msgspec.msgpack.encode(told))
+    plan = tmp_path / f"new/tiny/{name}.plan"
+    if change is None:
+        plan.unlink()
+    else:
+        _changed(plan, change)
     assert _judge(monkeypatch, corpus, tmp_path / "old", tmp_path / "new") == 1
     shown = capsys.readouterr().out
-    assert "dearer by more than 1 %: 1" in shown
-    assert "tiny/rushed: " in shown
-
-
-def test_an_invalid_or_missing_decision_is_named(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for build in ("old", "new"):
-        _decide(monkeypatch, corpus, tmp_path / build)
-    _changed(tmp_path / "new/tiny/idle.plan", {"members": ["nowhere"]})
-    (tmp_path / "new/tiny/rushed.plan").unlink()
-    assert _judge(monkeypatch, corpus, tmp_path / "old", tmp_path / "new") == 1
-    shown = capsys.readouterr().out
-    assert "invalid: tiny/idle: job-a" in shown
-    assert "not decided by the new one: tiny/rushed" in shown
+    assert all(line in shown for line in named), shown
 
 
 def test_a_long_line_is_decided_as_a_turn_sees_it_and_judged_whole(tmp_path: Path) -> None:
