@@ -136,12 +136,11 @@ def policies() -> str:
 
 def reasons() -> str:
     """Why a job does not run at a place: filters and situations, in their order."""
-    from federator.planning.explaining.reasons import KINDS
     from federator.planning.rules.feasibility import FILTERS, SITUATIONS
 
     filters = ((str(n), f"`{each.name}`", each.says) for n, each in enumerate(FILTERS, 1))
     situations = (
-        (str(n), f"`{name}`", f"`{KINDS[name]}`", says) for n, (name, says) in enumerate(SITUATIONS, 1)
+        (str(n), f"`{each.name}`", f"`{each.kind}`", each.says) for n, each in enumerate(SITUATIONS, 1)
     )
     return page([
         "# Reasons",

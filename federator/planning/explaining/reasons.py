@@ -13,6 +13,7 @@ from federator.model import reasons as why
 from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.snapshot import JobView
+from federator.planning.kernels.pricing import wait_usd
 from federator.planning.places.asked import asked, form_taken
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.doubt import last_heard_s
@@ -25,29 +26,11 @@ from federator.planning.wording.told import told_site
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
 
-ORDER = {
-    name: number
-    for number, name in enumerate([*(t.name for t in FILTERS), *(name for name, _ in SITUATIONS), ""])
-}
+_NAMES = [*(test.name for test in FILTERS), *(situation.name for situation in SITUATIONS), ""]
+ORDER = {name: number for number, name in enumerate(_NAMES)}
 """How far a place came: the further, the closer it is to being one where the job runs."""
 STARTED = 1 << 40
 """Releases of what this plan starts are numbered from here on, beyond those of all that runs."""
-KINDS = {
-    "not-before": "time",
-    "no-need": "filter",
-    "approval": "budget",
-    "too-late": "filter",
-    "no-gain": "filter",
-    "not-yet": "later",
-    "booting": "later",
-    "queue-limit": "quota",
-    "budget": "budget",
-    "sold-out": "capacity",
-    "busy": "capacity",
-    "held": "capacity",
-    "better-elsewhere": "later",
-}
-"""Situation → kind of `Waiting`; filters are of kind `filter`."""
 
 
 class Standing:
@@ -180,10 +163,9 @@ class Standing:
             case = self.bursting.case(job, place)
             assert isinstance(case, NoCase), "a job with a case may use the lease"
             return self._say(place, case.situation, case.reason)
-        row = self.caps.blocking(job, at)
-        if row is not None:
-            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
-            return self._say(place, name, self.caps.reached(row, job, at))
+        capped = self._capped(job, at)
+        if capped is not None:
+            return self._say(place, *capped)
         start = lot.earliest(need_of(job), job.nodes)
         if at.ready_at is not None and at.ready_at > self.world.now:
             return self._priced(job, place, "booting", why.Booting(start_at=start or at.ready_at), start)
@@ -193,37 +175,43 @@ class Standing:
             return self._priced(job, place, "busy", _busy(job, lot, start), start)
         return self._priced(job, place, "", why.FitsNow(), self.world.now)
 
+    def _capped(self, job: JobView, at: Candidate) -> tuple[str, why.Reason] | None:
+        """The situation and the reason, where a cap is in the way."""
+        row = self.caps.blocking(job, at)
+        if row is None:
+            return None
+        name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
+        return name, self.caps.reached(row, job, at)
+
     def _priced(
         self, job: JobView, place: int, name: str, reason: why.Reason, start: float | None
     ) -> SiteReason:
         at = self.world.places[place]
         begin = max(self.world.now, start or self.world.now)
-        price = cost(self.world.book, job, at, begin)
-        return SiteReason(
-            site=at.site,
-            pool=at.pool,
-            filter=name,
-            reason=_with_data(reason, at, job),
-            extra_cost_usd=round(price.total, 4),
-            start_at=begin,
-            finish_at=begin + at.run_s(job),
-        )
+        usd = cost(self.world.book, job, at, begin).total
+        return self._at_price(job, place, name, reason, usd, begin, begin + at.run_s(job))
+
+    def _at_price(
+        self,
+        job: JobView,
+        place: int,
+        name: str,
+        reason: why.Reason,
+        usd: float,
+        start_at: float,
+        finish_at: float,
+    ) -> SiteReason:
+        """What is said of the place, and with it what a start there would cost, and when it would be."""
+        told = self._say(place, name, _with_data(reason, self.world.places[place], job))
+        return replace(told, extra_cost_usd=round(usd, 4), start_at=start_at, finish_at=finish_at)
 
     def _offered(self, job: JobView, place: int) -> SiteReason:
-        at, case = self.world.places[place], self.bursting.case(job, place)
+        case = self.bursting.case(job, place)
         if isinstance(case, NoCase):
             return self._say(place, case.situation, case.reason)
         name, reason = self._rentable(job, place, case)
-        wait = self.world.book.wait_usd_h(job) * (case.start_at - self.world.now) / 3600.0
-        return SiteReason(
-            site=at.site,
-            pool=at.pool,
-            filter=name,
-            reason=_with_data(reason, at, job),
-            extra_cost_usd=round(case.cost_usd + wait, 4),
-            start_at=case.start_at,
-            finish_at=case.finish_at,
-        )
+        wait = wait_usd(self.world.book.wait_usd_h(job), case.start_at - self.world.now, 0.0)
+        return self._at_price(job, place, name, reason, case.cost_usd + wait, case.start_at, case.finish_at)
 
     def _rentable(self, job: JobView, place: int, case: Case) -> tuple[str, why.Reason]:
         """What, if anything, keeps a permitted and justified rental from being made."""
@@ -234,10 +222,9 @@ class Standing:
         if not case.is_now(self.world.now):
             later = why.RentLater(rent_at=case.rent_at, cost_usd=case.cost_usd, policy=case.policy)
             return "not-yet", later
-        row = self.caps.blocking(job, at)
-        if row is not None:
-            name = "queue-limit" if row.unit in QUEUE_UNITS else "budget"
-            return name, self.caps.reached(row, job, at)
+        capped = self._capped(job, at)
+        if capped is not None:
+            return capped
         assert at.offer is not None, "only offers are rented"
         left, count = self.stocks.room(self.world.place_of(place)), machines(job, at)
         if left < count:

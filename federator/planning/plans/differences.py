@@ -5,7 +5,7 @@ matters: what is done with which job; then what the plans come to, term by term;
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,8 @@ from federator.model.plans import REMOVED_STAGES, Action, Place, Plan, Preempt, 
 from federator.model.snapshot import Problem
 from federator.planning.wording.told import told_waiting
 
+K = TypeVar("K")
+V = TypeVar("V")
 MOST = 100
 """Lines told; more are counted."""
 HEADS = ("decision", "taken_at", "seed", "winner", "winner_because", "findings", "wake_at")
@@ -41,7 +43,7 @@ def differences(problem: Problem, recorded: Plan, again: Plan) -> list[str]:
         *_stages(recorded, again),
         *_waiting(recorded, again, names),
         *(_changed(name, getattr(recorded, name), getattr(again, name)) for name in HEADS),
-        *_prices(recorded.prices, again.prices),
+        *(_changed(f"price of {row}", *each) for row, *each in _pairs(recorded.prices, again.prices)),
     ]
     told = [line for line in found if line] or ["the same facts in another order"]
     more = len(told) - MOST
@@ -50,15 +52,24 @@ def differences(problem: Problem, recorded: Plan, again: Plan) -> list[str]:
 
 def _actions(recorded: Plan, again: Plan, names: Mapping[str, str]) -> Iterator[str]:
     before, after = _by_subject(recorded), _by_subject(again)
-    for key in dict.fromkeys((*before, *after)):
-        old, new = before.get(key), after.get(key)
-        who = names.get(key[0], key[0])
+    for (job, _), old, new in _pairs(before, after):
+        who = names.get(job, job)
         if old is None or new is None or type(old) is not type(new):
             yield f"{who}: recorded: {_does(old)}; now: {_does(new)}"
-            continue
-        yield from _fields(f"{who}: {_does(old)}", old, new)
-    if list(before) != list(after) and before.keys() == after.keys():
-        yield "actions: the same in another order"
+        else:
+            yield from _fields(f"{who}: {_does(old)}", old, new)
+    yield _order("actions", before, after)
+
+
+def _pairs(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
+    """By name what was there and what is; None where it is not."""
+    return ((key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after)))
+
+
+def _order(what: str, before: Mapping[Any, object], after: Mapping[Any, object]) -> str:
+    """That nothing but the order is another; empty where it is not so."""
+    same = before.keys() == after.keys() and list(before) != list(after)
+    return f"{what}: the same in another order" if same else ""
 
 
 def _by_subject(plan: Plan) -> dict[tuple[str, str], Action]:
@@ -82,15 +93,13 @@ def _does(action: Action | None) -> str:
 def _waiting(recorded: Plan, again: Plan, names: Mapping[str, str]) -> Iterator[str]:
     before = {each.job: each for each in recorded.waiting}
     after = {each.job: each for each in again.waiting}
-    for job in dict.fromkeys((*before, *after)):
-        old, new = before.get(job), after.get(job)
+    for job, old, new in _pairs(before, after):
         who = names.get(job, job)
         if old is not None and new is not None:
             yield from _fields(f"{who}: waits", old, new)
         else:
             yield f"{who}: recorded: {_waits(old, recorded)}; now: {_waits(new, again)}"
-    if list(before) != list(after) and before.keys() == after.keys():
-        yield "waiting: the same in another order"
+    yield _order("waiting", before, after)
 
 
 def _waits(waiting: Waiting | None, plan: Plan) -> str:
@@ -101,26 +110,20 @@ def _waits(waiting: Waiting | None, plan: Plan) -> str:
 
 def _terms(recorded: Plan, again: Plan) -> Iterator[str]:
     yield _changed("objective_usd", recorded.objective_usd, again.objective_usd)
-    for term in dict.fromkeys((*recorded.terms, *again.terms)):
-        yield _changed(f"term {term}", recorded.terms.get(term), again.terms.get(term))
+    for term, old, new in _pairs(recorded.terms, again.terms):
+        yield _changed(f"term {term}", old, new)
 
 
 def _stages(recorded: Plan, again: Plan) -> Iterator[str]:
     before = {stage.stage: stage for stage in recorded.stages}
     after = {stage.stage: stage for stage in again.stages}
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name), after.get(name)
+    for name, old, new in _pairs(before, after):
         if name in REMOVED_STAGES:
             yield f"stage {name}: this version has no such stage, so the decision may differ"
         elif old is None or new is None:
             yield f"stage {name}: completed only {'now' if old is None else 'in the record'}"
         else:
             yield from _fields(f"stage {name}", old, new)
-
-
-def _prices(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[str]:
-    for row in dict.fromkeys((*before, *after)):
-        yield _changed(f"price of {row}", before.get(row), after.get(row))
 
 
 def _fields(what: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterator[str]:

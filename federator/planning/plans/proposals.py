@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from federator.model.plans import Proposal, ProposalKind
 from federator.model.reasons import Proposed
-from federator.model.rules import BurstMode, Filter
+from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView
+from federator.planning.kernels.pricing import wait_usd
 from federator.planning.renting.burst import approved
 from federator.planning.renting.case import Case
 from federator.planning.rules.feasibility import FILTERS, reject
+from federator.planning.rules.permits import admits
 from federator.planning.scheduling.objective import Evaluator, Scored
 
 ASKED_LATER = frozenset({"no-burst-policy", "price-limit"})
@@ -62,15 +64,11 @@ def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, C
             if permit.approval_above_usd is not None
         ]
         for kind, permit in (*advisers, *wanting):
-            if not world.book.in_force(permit) or not _admits(permit, at.instance_usd_h):
+            if not world.book.in_force(permit) or not admits(permit, at):
                 continue
             case = bursting.under(permit, job, place)
             if isinstance(case, Case) and (kind is ProposalKind.ADVICE or not approved(permit, job, case)):
                 yield kind, case
-
-
-def _admits(permit: Filter, price_usd_h: float) -> bool:
-    return permit.max_price_usd_h is None or price_usd_h <= permit.max_price_usd_h
 
 
 def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: Case) -> bool:
@@ -84,7 +82,7 @@ def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: Case) -> boo
     worth = world.book.value_usd(job) if case.mode is BurstMode.ECONOMIC else 0.0
     booking = scored.booking(job.id)
     if case.for_waiting and booking is not None:
-        worth = max(worth, world.book.wait_usd_h(job) * (booking.start_at - case.start_at) / 3600.0)
+        worth = max(worth, wait_usd(world.book.wait_usd_h(job), booking.start_at - case.start_at, 0.0))
     return case.cost_usd < worth or (case.for_waiting and booking is None)
 
 

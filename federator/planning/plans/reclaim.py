@@ -17,7 +17,7 @@ from federator.model.plans import Preempt
 from federator.model.reasons import Displaces, MakesRoom, OwedGuarantee
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.plans.room import Rooms, Victim
+from federator.planning.plans.room import Rooms, Victim, stop, waits
 from federator.planning.rules.rulebook import matches
 from federator.planning.rules.shares import Amount, of_work, widest
 from federator.planning.scheduling.objective import Scored
@@ -63,7 +63,7 @@ def reclaim(world: World, scored: Scored) -> dict[str, Reclaim]:
     for job in world.jobs:
         if served >= MOST_SERVED:
             break
-        if not _waits(world, scored, job):
+        if not waits(world, scored, job):
             continue
         for claim in _claims(world, job, used):
             answer = _room(rooms, job, claim, used)
@@ -81,7 +81,7 @@ def claims_at(world: World, scored: Scored) -> list[float]:
     graces = {0.0, *(busy.grace_s for busy in world.running.values())}
     due: list[float] = []
     for job in world.jobs:
-        if not _waits(world, scored, job):
+        if not waits(world, scored, job):
             continue
         if job.id in world.owed:
             rows = (row for row in world.guarantees if under(job.queue, row.queue))
@@ -90,10 +90,6 @@ def claims_at(world: World, scored: Scored) -> list[float]:
             job.waits_since + rule.patience_s for rule in world.book.preemptions if matches(rule.who, job)
         ]
     return due
-
-
-def _waits(world: World, scored: Scored, job: JobView) -> bool:
-    return job.id not in scored.starts and (job.not_before_at or 0.0) <= world.now
 
 
 def _room(rooms: Rooms, job: JobView, claim: Claim, used: Used) -> Reclaim | None:
@@ -107,7 +103,8 @@ def _room(rooms: Rooms, job: JobView, claim: Claim, used: Used) -> Reclaim | Non
         return Reclaim((), replace(claim.reason, made=True))
     booking = rooms.scored.booking(job.id)
     booked_at = None if booking is None else booking.start_at
-    if not claim.is_due(booked_at, _longest_grace_s(world), world.now):
+    longest_s = max((busy.grace_s for busy in world.running.values()), default=0.0)
+    if not claim.is_due(booked_at, longest_s, world.now):
         return Reclaim((), None)
     gap = rooms.least(job, choices, claim.may_stop)
     if gap is None or not claim.is_due(booked_at, max(busy.grace_s for busy in gap.victims), world.now):
@@ -115,12 +112,9 @@ def _room(rooms: Rooms, job: JobView, claim: Claim, used: Used) -> Reclaim | Non
     rooms.make(job, gap)
     for busy in gap.victims:
         _give_up(used, busy, world.places[gap.place].model)
-    stops = tuple(_stop(busy, job, claim.reason) for busy in gap.victims)
+    why = MakesRoom(job=f"{job.name} ({job.id})", why=claim.reason)
+    stops = tuple(stop(busy, job.id, why) for busy in gap.victims)
     return Reclaim(stops, replace(claim.reason, stops=len(stops)))
-
-
-def _longest_grace_s(world: World) -> float:
-    return max((busy.grace_s for busy in world.running.values()), default=0.0)
 
 
 def _claims(world: World, job: JobView, used: Used) -> Iterator[Claim]:
@@ -194,13 +188,3 @@ def _started(world: World, scored: Scored, row: GuaranteeRow) -> Amount:
         if not at.rented and under(job.queue, row.queue) and row.model in ("", at.model):
             total = total.plus(of_work(job))
     return total
-
-
-def _stop(busy: BusyView, job: JobView, why: OwedGuarantee | Displaces) -> Preempt:
-    return Preempt(
-        job=busy.job or "",
-        revision=busy.revision,
-        placement=busy.placement or "",
-        beneficiary=job.id,
-        reason=MakesRoom(job=f"{job.name} ({job.id})", why=why),
-    )

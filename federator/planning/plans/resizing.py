@@ -14,9 +14,10 @@ from typing import NamedTuple
 from federator.model.plans import Preempt
 from federator.model.reasons import Narrows, Widens
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
+from federator.planning.kernels.pricing import wait_usd
 from federator.planning.places.candidates import Candidate
 from federator.planning.places.yard import Lot, Room, need_of
-from federator.planning.plans.room import after_starts, count_out
+from federator.planning.plans.room import after_starts, count_out, stop, waits
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.feasibility import reject
 from federator.planning.scheduling.objective import Scored
@@ -77,6 +78,18 @@ class _Here(NamedTuple):
                     self.holds.setdefault(release.payload.placement, []).append(part)
         return self.holds.get(busy.placement or "", [])
 
+    def give_back(self, busy: BusyView) -> None:
+        """What the placement holds here is free, and counts no more."""
+        for need, hosts in self.held(busy):
+            self.lot.untake(need, hosts)
+        count_out(self.caps, self.at, busy)
+
+    def keep(self, busy: BusyView, used: list[float]) -> None:
+        """Undo that, where so much of the caps was in use."""
+        for need, hosts in self.held(busy):
+            self.lot.put(need, hosts)
+        self.caps.used[:] = used
+
     def trial(self) -> "_Here":
         """To try something on."""
         return self._replace(lot=self.lot.copy(), caps=self.caps.copy())
@@ -112,7 +125,7 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
 
 
 def _changed_here(here: _Here, own: list[BusyView]) -> list[Preempt]:
-    waiting = [job for job in here.world.jobs if _waits_here(here, job)]
+    waiting = [job for job in here.world.jobs if waits(here.world, here.scored, job) and here.choices(job)]
     made = _narrowed(here, own, _for_room(here, own, waiting)) if waiting else []
     if made or any(
         here.scored.caps.blocking(view, here.at) is None for job in waiting for view in here.views(job)
@@ -152,13 +165,6 @@ def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
     return busy.waits_as is not None and settled_at(busy) <= world.now and busy.placement not in stopped
 
 
-def _waits_here(here: _Here, job: JobView) -> bool:
-    """Whether the job waits, and may run here."""
-    if job.id in here.scored.starts or (job.not_before_at or 0.0) > here.world.now:
-        return False
-    return bool(here.choices(job))
-
-
 def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[JobView]:
     """Those that room would help: nothing that is free holds them, and no cap keeps them once others give back what they have."""
     freed = here.caps.copy()
@@ -180,17 +186,20 @@ def _for_room(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
 
 def _apply(here: _Here, change: _Change) -> bool:
     """It gives back what it holds and takes what it is to have; False, and nothing has changed, where room or a cap forbids that."""
-    held, used, view = here.held(change.busy), list(here.caps.used), change.view
-    for need, hosts in held:
-        here.lot.untake(need, hosts)
-    count_out(here.caps, here.at, change.busy)
-    if here.caps.blocking(view, here.at) is None and here.lot.take(need_of(view), view.nodes) is not None:
-        here.caps.take(view, here.at)
+    used = list(here.caps.used)
+    here.give_back(change.busy)
+    if _take(here, change.view) is not None:
         return True
-    here.caps.used[:] = used
-    for need, hosts in held:
-        here.lot.put(need, hosts)
+    here.keep(change.busy, used)
     return False
+
+
+def _take(here: _Here, view: JobView) -> tuple[int, ...] | None:
+    """The hosts that the job takes; None, and nothing is taken, where room or a cap forbids that."""
+    hosts = here.lot.take(need_of(view), view.nodes) if here.caps.blocking(view, here.at) is None else None
+    if hosts is not None:
+        here.caps.take(view, here.at)
+    return hosts
 
 
 # -- wider ------------------------------------------------------------------------------------------------------------
@@ -209,7 +218,7 @@ def _widened(here: _Here, own: list[BusyView]) -> list[Preempt]:
         if _apply(here, change):
             nodes, gpus = change.view.nodes, float(change.view.gpus_total)
             reason = Widens(nodes=nodes, gpus=gpus, saves_s=change.saves_s)
-            stops.append(_stop(change, change.busy.job or "", reason))
+            stops.append(stop(change.busy, change.busy.job or "", reason, change.form))
     return stops
 
 
@@ -227,12 +236,10 @@ def _wider(here: _Here, busy: BusyView) -> list[int]:
 
 def _fits(here: _Here, change: _Change) -> bool:
     """Whether it has room once what it holds is given back."""
-    lot, held = here.lot, here.held(change.busy)
-    for need, hosts in held:
-        lot.untake(need, hosts)
-    fits = lot.fits(need_of(change.view), change.view.nodes)
-    for need, hosts in held:
-        lot.put(need, hosts)
+    used = list(here.caps.used)
+    here.give_back(change.busy)
+    fits = here.lot.fits(need_of(change.view), change.view.nodes)
+    here.keep(change.busy, used)
     return fits
 
 
@@ -253,7 +260,7 @@ def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
         view = here.world.as_form(job, form)
         chosen = _makes_room(here, left, view, gain_usd / WORTH)
         if chosen:
-            stops += [_stop(change, job.id, _narrows(change.view, job)) for change in chosen]
+            stops += [_narrowed_for(job, change) for change in chosen]
             gone = {change.busy.placement for change in chosen}
             left = [found for found in left if found[0].busy.placement not in gone]
             for change in chosen:
@@ -262,16 +269,15 @@ def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
     return stops
 
 
+def _narrowed_for(job: JobView, change: _Change) -> Preempt:
+    nodes, gpus = change.view.nodes, float(change.view.gpus_total)
+    reason = Narrows(job=f"{job.name} ({job.id})", nodes=nodes, gpus=gpus)
+    return stop(change.busy, job.id, reason, change.form)
+
+
 def _has_room(here: _Here, job: JobView) -> bool:
     """Whether what others have given up already holds it; if so, it is taken."""
-    return any(_take(here, view) for view in here.views(job))
-
-
-def _take(here: _Here, view: JobView) -> bool:
-    if here.caps.blocking(view, here.at) is not None or here.lot.take(need_of(view), view.nodes) is None:
-        return False
-    here.caps.take(view, here.at)
-    return True
+    return any(_take(here, view) is not None for view in here.views(job))
 
 
 def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int]:
@@ -354,29 +360,19 @@ def _several(here: _Here, group: list[list[_Change]], job: JobView) -> list[_Cha
 
 def _helps(here: _Here, changes: list[_Change], job: JobView) -> bool:
     """Whether the job has room, and no cap keeps it, once these have changed; nothing is changed by asking."""
-    lot, put, used = here.lot, list[tuple[Room, Sequence[int], int]](), list(here.caps.used)
-
-    def move(need: Room, hosts: Sequence[int], sign: int) -> None:
-        (lot.untake if sign > 0 else lot.put)(need, hosts)
-        put.append((need, hosts, sign))
-
+    used, taken = list(here.caps.used), list[tuple[Room, tuple[int, ...]]]()
     for change in changes:
-        for need, hosts in here.held(change.busy):
-            move(need, hosts, 1)
-        count_out(here.caps, here.at, change.busy)
-    fits = True
+        here.give_back(change.busy)
     for change in changes:
-        need = need_of(change.view)
-        chosen = lot.choose(need, change.view.nodes)
-        if chosen is None or here.caps.blocking(change.view, here.at) is not None:
-            fits = False
+        if (hosts := _take(here, change.view)) is None:
             break
-        move(need, chosen, -1)
-        here.caps.take(change.view, here.at)
-    fits = fits and here.caps.blocking(job, here.at) is None and lot.fits(need_of(job), job.nodes)
-    for need, where, sign in reversed(put):
-        (lot.put if sign > 0 else lot.untake)(need, where)
-    here.caps.used[:] = used
+        taken.append((need_of(change.view), hosts))
+    fits = len(taken) == len(changes) and here.caps.blocking(job, here.at) is None
+    fits = fits and here.lot.fits(need_of(job), job.nodes)
+    for need, hosts in taken:
+        here.lot.untake(need, hosts)
+    for change in changes:
+        here.keep(change.busy, used)
     return fits
 
 
@@ -431,20 +427,4 @@ def _usd(world: World, view: JobView, start_at: float, run_s: float) -> float:
 
 
 def _wait_usd(world: World, job: JobView, seconds: float) -> float:
-    return world.book.wait_usd_h(job) * seconds / 3600.0
-
-
-def _narrows(view: JobView, job: JobView) -> Narrows:
-    return Narrows(job=f"{job.name} ({job.id})", nodes=view.nodes, gpus=float(view.gpus_total))
-
-
-def _stop(change: _Change, beneficiary: str, reason: Narrows | Widens) -> Preempt:
-    busy = change.busy
-    return Preempt(
-        job=busy.job or "",
-        revision=busy.revision,
-        placement=busy.placement or "",
-        beneficiary=beneficiary,
-        reason=reason,
-        form=change.form,
-    )
+    return wait_usd(world.book.wait_usd_h(job), seconds, 0.0)

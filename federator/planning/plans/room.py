@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from federator.model.plans import Preempt
+from federator.model.reasons import Reason
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.places.candidates import Candidate
 from federator.planning.places.yard import Host, Lot, Release, need_of
@@ -59,6 +61,23 @@ def lost_gpu_s(busy: BusyView, now: float) -> float:
 def _lately(busy: BusyView, now: float) -> bool:
     """Whether it had to leave a while ago: whoever waits for it again and again gets nothing done."""
     return busy.displaced_at is not None and now - busy.displaced_at < LATELY_S
+
+
+def waits(world: World, scored: Scored, job: JobView) -> bool:
+    """Whether the decision leaves a job waiting that could start now."""
+    return job.id not in scored.starts and (job.not_before_at or 0.0) <= world.now
+
+
+def stop(busy: BusyView, beneficiary: str, reason: Reason, form: int | None = None) -> Preempt:
+    """Stop a placement, to go on in that form if one is given."""
+    return Preempt(
+        job=busy.job or "",
+        revision=busy.revision,
+        placement=busy.placement or "",
+        beneficiary=beneficiary,
+        reason=reason,
+        form=form,
+    )
 
 
 class Gap(NamedTuple):

@@ -6,13 +6,14 @@ from typing import NamedTuple
 from federator.model import reasons as r
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.snapshot import JobView
-from federator.planning.explaining.reasons import KINDS, Standing
+from federator.planning.explaining.reasons import Standing
 from federator.planning.places.asked import asked, form_taken
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.doubt import last_heard_s
 from federator.planning.places.yard import need_of
 from federator.planning.plans.actions import Decided
 from federator.planning.renting.case import Case, NoCase
+from federator.planning.rules.feasibility import KINDS
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.chances import late_share

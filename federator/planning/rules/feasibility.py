@@ -11,6 +11,7 @@ The tables `FILTERS` and `SITUATIONS` are the source of the reference page.
 # ruff: noqa: ARG001 - every filter is asked with the same three arguments, whichever it needs
 
 import math
+from typing import NamedTuple
 
 from federator.model import rejections as why
 from federator.model.jobs import APART, cuts_of, in_gpus
@@ -289,28 +290,41 @@ FILTERS: tuple[Test, ...] = (
 )
 """The published order."""
 
-SITUATIONS: tuple[tuple[str, str], ...] = (
-    ("not-before", "The job must not start yet (a retry's backoff)."),
-    (
+
+class Situation(NamedTuple):
+    """What is found while planning: its stable name, the kind of `Waiting` that it is, and the sentence that documents it."""
+
+    name: str
+    kind: str
+    says: str
+
+
+SITUATIONS: tuple[Situation, ...] = (
+    Situation("not-before", "time", "The job must not start yet (a retry's backoff)."),
+    Situation(
         "no-need",
+        "filter",
         "Nothing justifies renting: no deadline, or it will be met at home, or it has not waited long enough.",
     ),
-    ("approval", "Its worst case costs so much that a person has to approve it first."),
-    ("too-late", "Even rented now it would finish after the deadline."),
-    ("no-gain", "The deadline is worth less than the rent."),
-    ("not-yet", "It may be rented, but a later start still meets the deadline."),
-    ("booting", "The capacity is rented and boots."),
-    ("queue-limit", "A cap on GPUs or jobs of the queue is reached."),
-    ("budget", "A cap on money, on hourly rent or on instances is reached."),
-    (
+    Situation("approval", "budget", "Its worst case costs so much that a person has to approve it first."),
+    Situation("too-late", "filter", "Even rented now it would finish after the deadline."),
+    Situation("no-gain", "filter", "The deadline is worth less than the rent."),
+    Situation("not-yet", "later", "It may be rented, but a later start still meets the deadline."),
+    Situation("booting", "later", "The capacity is rented and boots."),
+    Situation("queue-limit", "quota", "A cap on GPUs or jobs of the queue is reached."),
+    Situation("budget", "budget", "A cap on money, on hourly rent or on instances is reached."),
+    Situation(
         "sold-out",
+        "capacity",
         "The provider has no more of it, or too little left of a stock, such as a quota, that it draws on with others.",
     ),
-    ("busy", "No free shape holds the job now."),
-    ("held", "Free GPUs are held for a named job until a named time."),
-    ("better-elsewhere", "It fits, but another place is better for it."),
+    Situation("busy", "capacity", "No free shape holds the job now."),
+    Situation("held", "capacity", "Free GPUs are held for a named job until a named time."),
+    Situation("better-elsewhere", "later", "It fits, but another place is better for it."),
 )
 """What can keep a job from a place that passes all filters, in the order in which it is looked at."""
+KINDS = {situation.name: situation.kind for situation in SITUATIONS}
+"""Of situations; filters are of kind `filter`."""
 
 
 _BUT_FOR_THE_HOUR = tuple(test for test in FILTERS if test.name not in (CLOSED, "calendar"))

@@ -269,7 +269,8 @@ def test_the_worst_case_has_boot_limit_and_teardown_in_it() -> None:
 
 
 def test_names_are_unique_and_documented() -> None:
-    names = [test.name for test in FILTERS] + [name for name, _ in SITUATIONS]
+    names = [each.name for each in FILTERS] + [each.name for each in SITUATIONS]
     assert len(set(names)) == len(names)
-    assert all(test.says.endswith(".") for test in FILTERS)
-    assert all(says.endswith(".") for _, says in SITUATIONS)
+    assert all(
+        says.endswith(".") for says in [each.says for each in FILTERS] + [each.says for each in SITUATIONS]
+    )
