@@ -112,10 +112,7 @@ def _called(path: Path) -> str:
 def _read(path: Path) -> tuple[str, Path]:
     if path == STDIN:
         return sys.stdin.read(), Path()
-    try:
-        return read_text(path), path.parent
-    except UnicodeDecodeError:
-        raise Invalid(f"{path} is not text", remedy="write YAML in UTF-8") from None
+    return read_text(path), path.parent
 
 
 def _documents(text: str) -> tuple[list[Document], list[Permanent]]:

@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 
 def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
-    """All documents of all files and folders, as one text. Raises `Invalid` where there is nothing or no YAML, `OSError` where a file cannot be read."""
+    """All documents of all files and folders, as one text. Raises `Invalid` where there is nothing or no YAML, or a file cannot be read."""
     found = [inner for file in files for inner in (_in_folder(file) if file.is_dir() else [file])]
     if not found:
         raise Invalid("no policy file", field="FILES", remedy="name one or more YAML files")

@@ -23,7 +23,7 @@ from federator.simulation.spot_events import SpotHistory, read_history
 from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
-from federator.wire.faults import told_in, unreadable, with_line
+from federator.wire.faults import told_in, with_line
 from federator.wire.named_files import read_text
 from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
@@ -48,10 +48,7 @@ MOST_GPUS = 1024
 
 def load_world(path: Path, policies: Path | None = None) -> World:
     """Read a world file. `policies`: a folder or file used in place of the world's own. Raises `Invalid`, naming the field."""
-    try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error, "--world") from None
+    text = read_text(path, "--world")
     if path.suffix == ".csv":
         world = from_table(text, path.name)
     else:
@@ -67,10 +64,7 @@ def read_policies(path: Path) -> str:
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     if not files:
         raise Invalid(f"there is no .yaml file in {path}", field="--policies")
-    try:
-        return "\n---\n".join(read_text(file) for file in files)
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error, "--policies") from None
+    return "\n---\n".join(read_text(file, "--policies") for file in files)
 
 
 def from_yaml(text: str, folder: Path) -> World:
@@ -277,7 +271,7 @@ def from_table(text: str, name: str) -> World:
     rows = list(csv.DictReader(io.StringIO(text)))
     pools: dict[str, list[HostPool]] = {}
     parts: dict[str, list[str]] = {}
-    first: dict[str, Mapping[str, str]] = {}
+    sites: dict[str, WorldSite] = {}
     offers: list[tuple[Offer, str, Mood]] = []
     prices: dict[str, set[str]] = {}
     for row in rows:
@@ -295,32 +289,32 @@ def from_table(text: str, name: str) -> World:
             if len(prices[site]) > 1:
                 site = f"{site}-{model.lower()}"
             parts.setdefault(whole, []).append(site)
-            first.setdefault(site, row)
+            sites.setdefault(site, _owned(site, row))
             mine = pools.setdefault(site, [])
             mine.append(host_pool(f"{model.lower()}-{len(mine)}" if mine else "main", model, nodes, gpus))
         except (KeyError, ValueError) as error:
             raise Invalid(f"line {number} is not a pool: {in_words(error)}", field=name) from None
-    sites = [
-        WorldSite(
-            name=site,
-            kind=SiteKind(first[site].get("site_kind") or "onprem"),
-            region=first[site].get("region") or "",
-            price_usd_gpu_h=float(first[site].get("usd_per_gpu_h") or 0.0),
-            pools=tuple(mine),
-        )
-        for site, mine in pools.items()
-    ]
-    world = _world(Path(name).stem, sites, offers)
-    regional = any(site.region for site in sites)
+    whole_sites = [msgspec.structs.replace(sites[site], pools=tuple(mine)) for site, mine in pools.items()]
+    world = _world(Path(name).stem, whole_sites, offers)
+    regional = any(site.region for site in whole_sites)
     return msgspec.structs.replace(world, data=data_of_table(parts)) if regional else world
+
+
+def _owned(name: str, row: Mapping[str, str]) -> WorldSite:
+    """A site without its pools. Raises `ValueError`."""
+    price_usd_gpu_h = float(row.get("usd_per_gpu_h") or 0.0)
+    if not 0.0 <= price_usd_gpu_h <= fields.MAX_USD:
+        raise ValueError(f"usd_per_gpu_h is {price_usd_gpu_h}, and not between 0 and {fields.MAX_USD:g}")
+    kind, region = SiteKind(row.get("site_kind") or "onprem"), row.get("region") or ""
+    return WorldSite(name=name, kind=kind, region=region, price_usd_gpu_h=price_usd_gpu_h, pools=())
 
 
 def _size_of(row: Mapping[str, str]) -> tuple[int, int]:
     """Nodes, and GPUs of each. Raises `KeyError`, `ValueError`."""
     gpus = int(row["gpus_per_node"])
-    nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // gpus
-    if nodes > MOST_NODES or gpus > MOST_GPUS:
-        raise ValueError(f"it has over {MOST_NODES} nodes, or {MOST_GPUS} GPUs in one")
+    nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // max(1, gpus)
+    if not (0 <= nodes <= MOST_NODES and 0 <= gpus <= MOST_GPUS):
+        raise ValueError(f"nodes are 0 to {MOST_NODES:,}, and GPUs in one 0 to {MOST_GPUS:,}")
     return nodes, gpus
 
 

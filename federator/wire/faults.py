@@ -70,8 +70,10 @@ def told_in(file: object) -> Iterator[None]:
         raise type(error)(f"{file}{gap} {error.message}", field=error.field, remedy=error.remedy) from None
 
 
-def unreadable(file: object, error: Exception, field: str) -> Invalid:
+def unreadable(file: object, error: Exception, field: str | None) -> Invalid:
     """A file that cannot be opened, or not be read as what it should be."""
+    if isinstance(error, UnicodeDecodeError):
+        return Invalid(f"{file} is not text", field=field, remedy="write it in UTF-8")
     why = error.strerror if isinstance(error, OSError) and error.strerror else error
     return Invalid(f"{file} cannot be read: {why}", field=field)
 

@@ -60,10 +60,13 @@ def read_whole(path: Path, *, most_bytes: int = TEXT_BYTES) -> bytes:
     return data
 
 
-def read_text(path: Path) -> str:
-    """The same as text with one character at the end of each line; what is too large is told with its name. Raises `UnicodeDecodeError`, too."""
-    with told_in(path):
-        return read_whole(path).decode().replace("\r\n", "\n")
+def read_text(path: Path, field: str | None = None) -> str:
+    """The same as text with one character at the end of each line. Raises `Invalid` for `field` where it cannot be read, and `TooLarge`, each with the file's name."""
+    try:
+        with told_in(path):
+            return read_whole(path).decode().replace("\r\n", "\n")
+    except UNREADABLE as error:
+        raise unreadable(path, error, field) from None
 
 
 @contextmanager

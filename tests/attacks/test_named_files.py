@@ -235,10 +235,35 @@ def test_rows_of_a_market_come_to_so_many_events_at_most(
         read_history(tmp_path / "t.csv", "t")
 
 
-@pytest.mark.parametrize("row", ["a,1000000000,8", "a,1,1000000000", f"a,1,{'9' * 5000}"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        "a,1000000000,8",
+        "a,1,1000000000",
+        f"a,1,{'9' * 5000}",
+        "a,-5,8",
+        "a,1,-8",
+        "a,1,8,abc",
+        "a,1,8,nan",
+        "a,1,8,-1",
+        "a,1,8,1e300",
+        "a,1,8,1,moon",
+    ],
+)
 def test_pools_of_a_table_are_those_of_a_world_file(row: str) -> None:
     with pytest.raises(FederatorError, match="line 2 is not a pool"):
-        from_table(f"cluster,nodes,gpus_per_node\n{row}\n", "t.csv")
+        from_table(f"cluster,nodes,gpus_per_node,usd_per_gpu_h,site_kind\n{row}\n", "t.csv")
+
+
+@pytest.mark.parametrize("words", [("submit",), ("policy", "validate")])
+def test_a_document_that_is_no_text_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_bytes(b"name: \xff\xfe\n")
+    assert f"{file} is not text (write it in UTF-8)" in refused(capsys, *words, str(file)).replace("\n", " ")
+    with pytest.raises(FederatorError, match=f"--world: {file} is not text"):
+        load_world(file)
 
 
 def test_documents_without_an_end_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,6 @@ deadlines does the same in all three, so it is run once and judged three times; 
 be run.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +30,7 @@ from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool, load_world
-from federator.wire.faults import unreadable
-from federator.wire.named_files import read_text
+from federator.wire.named_files import read_table
 
 INTERACTIVE = "interactive"
 VALUE_FACTOR = 3.0
@@ -290,8 +287,8 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
 def world_of(case: Case, data: Path) -> World:
     """Sites, clouds and policies."""
     if case.family == "online":
-        table = data / "online" / "gpu_speed.csv"
-        speeds = {row["gpu_model"]: float(row["speed"]) for row in csv.DictReader(io.StringIO(_text(table)))}
+        with read_table(data / "online" / "gpu_speed.csv", "--data") as table:
+            speeds = {row["gpu_model"]: float(row["speed"]) for _, row in table.rows}
         world = load_world(data / case.sites)
         return msgspec.structs.replace(
             world, speeds=speeds, policies=ONLINE_POLICIES + RENTING + RENTING_FOR_INTERACTIVE
@@ -358,10 +355,3 @@ def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None)
         )
         for job in prepared(trace, options, case.seed, world)
     ]
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path.name, error, "--data") from None

@@ -203,4 +203,7 @@ def test_all_that_is_wrong_with_a_proposed_set_is_told_by_file_and_line(
 
 def test_a_proposed_file_that_is_not_there_is_named(federator: Command, files: Path) -> None:
     ran = federator("policy", "replay", "-f", str(files / "nosuch.yaml"), *given(files))
-    assert (ran.code, ran.err) == (2, f"error: {files / 'nosuch.yaml'}: No such file or directory\n")
+    assert (ran.code, ran.err) == (
+        2,
+        f"error: {files / 'nosuch.yaml'} cannot be read: No such file or directory\n",
+    )
