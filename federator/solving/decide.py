@@ -1,4 +1,4 @@
-"""Decide: greedy first, then what OR-Tools can better, then the proof that every rental pays.
+"""Decide: greedy first, then what OR-Tools can better.
 
 Each stage that completes leaves a whole plan. All are priced by one evaluator, and a later stage's plan replaces an earlier one only
 when it is strictly cheaper. `stages` are work limits, not seconds; no clock is read here, so a recorded problem replays byte for byte.
@@ -12,10 +12,10 @@ from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
 from federator.planning.linear.leading import lead_starts
-from federator.planning.plans.greedy import PROOFS, QUICK, choose, needless, plan_quickly, prove_rentals
+from federator.planning.plans.greedy import QUICK, drop_needless, plan_quickly, with_rentals
 from federator.planning.plans.interpret import write_plan
 from federator.planning.plans.preferring import keep_order
-from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
+from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
 from federator.solving import exchange, linear
@@ -26,9 +26,7 @@ from federator.solving.ordering import order_of
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
 FEW_JOBS = 16
-"""Of so few jobs, greedy proves its rentals before the linear program is asked, too: there, who shares a machine with whom decides, and trials are quick."""
-PROVEN_ANEW = 100_000
-"""Looks that may be taken to decide anew without a rental; beyond them it is only taken back, all else as it is."""
+"""With so few jobs, greedy tries rentals although the linear program decides on them next: who shares a machine with whom matters most there, and trials are quick."""
 
 Watch = Callable[[str], None]
 """Is told the name of each stage when it ends: who wants to know how long they take measures it there."""
@@ -80,9 +78,7 @@ def decide(
     """
     if QUICK in stages:
         return plan_quickly(problem, seed)
-    evaluator = Evaluator(World(problem))
-    race = _race(evaluator, stages, watch)
-    _prove(race)
+    race = _race(Evaluator(World(problem)), stages, watch)
     return write_plan(
         race.judge,
         race.best,
@@ -94,43 +90,11 @@ def decide(
     )
 
 
-def _prove(race: _Race) -> None:
-    """Forbid each rental in turn and decide again what was decided, without it: one that does not pay its price is dropped, for good.
-
-    Those of a plan of the whole line have been weighed with all of the line, which is more than a window can.
-    """
-    if race.winner == LEAD:
-        return
-    work = race.evaluator.work
-    anew_until = work.looks + PROVEN_ANEW
-    for job in race.best.rents[:PROOFS]:
-        if job not in race.best.rents or work.spent:
-            continue
-        other = race.evaluator.without_rentals_for(job)
-        judge = other.in_order(race.judge.order)
-        trials = [
-            {name: place for name, place in plan.starts.items() if name != job}
-            for plan in (race.best, race.greedy)
-        ]
-        if work.looks < anew_until or len(race.evaluator.world.jobs) <= FEW_JOBS:
-            scored, judge = _cheapest((judge, other), trials)
-        else:
-            scored = judge.score(trials[0])
-        if needless(race.best, scored):
-            race.evaluator, race.best, race.judge = other, scored, judge
-
-
-def _with_rentals(evaluator: Evaluator) -> Scored:
-    """Greedy's plan with the rentals that pay."""
-    return keep_order(evaluator, prove_rentals(evaluator, choose(evaluator)))
-
-
 def _first(evaluator: Evaluator, stages: tuple[str, ...]) -> Scored:
-    """The first plan. Where a model decides next on what to rent, proving each rental by deciding anew would take most of the turn and find less."""
+    """The first plan. Where a model decides next on what to rent, trying rentals one by one would take most of the turn and find less."""
     modelled = not {LEAD, "lp"}.isdisjoint(stages)
-    if modelled and len(evaluator.world.jobs) > FEW_JOBS:
-        return keep_order(evaluator, choose(evaluator))
-    return _with_rentals(evaluator)
+    few = len(evaluator.world.jobs) <= FEW_JOBS
+    return keep_order(evaluator, evaluator.score({}) if modelled and not few else with_rentals(evaluator))
 
 
 def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
@@ -153,16 +117,14 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     if not len(table.committed):
         # Nothing can start or be rented now: there is nothing to find that is better than waiting.
         return race
-    evaluator.work.begin_stage()
     answer = linear.solve(table, evaluator.world.problem.warm_prices)
     if answer is None:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
-        race.offer("greedy", _with_rentals(evaluator), evaluator)
+        race.offer("greedy", with_rentals(evaluator), evaluator)
     else:
         futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
         _linear(race, table, answer, futures)
         _exchange(race, answer)
-    evaluator.work.end_stages()
     return race
 
 
@@ -179,7 +141,13 @@ def _lead(race: _Race) -> bool:
 
 
 def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...]) -> None:
-    scored, judge = _best_round(futures, table, answer, race.greedy.starts)
+    """What the dive came to, once the order has filled what it leaves open, or what greedy starts; with whichever future is cheaper."""
+    tried = [
+        (future.score(starts), future)
+        for starts in (table.jobs_for(answer.values, futures[0]), race.greedy.starts)
+        for future in futures
+    ]
+    scored, judge = min(tried, key=lambda each: each[0].total)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
         StageReport(
@@ -187,44 +155,18 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: t
             completed=True,
             objective_usd=scored.total,
             bound_usd=round(answer.bound_usd, 6),
-            work=len(answer.rounds),
+            work=answer.solves,
             note=note,
         )
     )
     race.prices = answer.prices
-    race.offer("lp", scored, judge)
-
-
-def _best_round(
-    futures: tuple[Evaluator, ...], table: Columns, answer: linear.LinearAnswer, greedy: dict[str, int]
-) -> tuple[Scored, Evaluator]:
-    """The cheapest of what the dive's steps come to, once the order has filled what they leave open, and of what greedy starts; with whichever future."""
-    dived = [table.jobs_for(values, futures[0]) for values in answer.rounds]
-    return _cheapest(futures, [dived[0], greedy, *dived[1:]])
-
-
-def _cheapest(futures: tuple[Evaluator, ...], trials: list[dict[str, int]]) -> tuple[Scored, Evaluator]:
-    """The cheapest of these starts with one of these futures, and rentals that pay besides."""
-    tried: list[dict[str, int]] = []
-    best: tuple[Scored, Evaluator, dict[str, int]] | None = None
-    for starts in trials:
-        if starts in tried or (best is not None and best[1].work.spent):
-            continue
-        tried.append(starts)
-        for judge in futures:
-            scored = judge.score(starts)
-            if best is None or scored.total < best[0].total - EPSILON_USD:
-                best = scored, judge, starts
-    assert best is not None, "there is something to try"
-    scored, judge, asked = best
-    return choose(judge, scored.starts, scored if scored.starts == asked else None), judge
+    race.offer("lp", drop_needless(judge, scored), judge)
 
 
 def _exchange(race: _Race, answer: linear.LinearAnswer) -> None:
     """Small changes to the best plan, where it is dearer than the model's bound."""
     if race.best.total <= answer.bound_usd + WORTH_USD:
         return
-    race.evaluator.work.begin_stage()
     scored, judge, trials = exchange.improve(race.judge, race.best)
     race.report(StageReport(stage="exchange", completed=True, objective_usd=scored.total, work=trials))
     race.offer("exchange", scored, judge)

@@ -5,7 +5,7 @@ on until all are whole or the dive's few steps are used up. Work is limited by i
 itself exactly.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,20 +48,16 @@ WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class LinearAnswer:
-    """The relaxation's bound, prices per row, and what each step of the dive came to, last first.
+    """The relaxation's bound, prices per row, and what the dive came to.
 
-    In `rounds` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `ended` is the last of them as it was.
+    In `values` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `ended` are the values before that.
     """
 
     bound_usd: float
     prices: dict[str, float]
-    rounds: list[Floats]
+    values: Floats
     ended: Floats
-
-    @property
-    def values(self) -> Floats:
-        """The dive's end."""
-        return self.rounds[0]
+    solves: int
 
 
 def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAnswer | None:
@@ -74,25 +70,22 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
         if found is None:
             return None
         first, bound_usd = found
-        steps = [first.values, *_dive(None, columns, first)]
+        ended, solves = _dive(None, columns, first)
     else:
         model = Model(Matrix.of(columns))
         answer = model.relax()
         if answer is None:
             return None
         first, bound_usd = answer, answer.objective
-        steps = [first.values, *_dive(model, columns, first)]
-    rounds = []
-    for step in reversed(steps):
-        values = step.copy()
-        values[columns.committed] = np.floor(step[columns.committed] + WHOLE)
-        rounds.append(values)
+        ended, solves = _dive(model, columns, first)
+    values = ended.copy()
+    values[columns.committed] = np.floor(ended[columns.committed] + WHOLE)
     prices = {
         row.name: round(dual, 6)
         for row, dual in zip(columns.rows, first.duals.tolist(), strict=True)
         if abs(dual) > WHOLE
     }
-    return LinearAnswer(bound_usd, prices, rounds, steps[-1])
+    return LinearAnswer(bound_usd, prices, values, ended, solves)
 
 
 def relaxed(columns: Columns, warm: Mapping[str, float]) -> "Relaxed | None":
@@ -127,21 +120,20 @@ def _sifted(columns: Columns, warm: Mapping[str, float]) -> tuple["Relaxed", flo
     return Relaxed(found.objective, values, found.duals, columns.cost - paid), sifted.bound
 
 
-def _dive(model: "Model | None", columns: Columns, first: "Relaxed") -> Iterator[Floats]:
-    """Make now-columns whole, the most nearly whole first; yield the values of all columns after each step."""
+def _dive(model: "Model | None", columns: Columns, first: "Relaxed") -> tuple[Floats, int]:
+    """Make now-columns whole, the most nearly whole first: the values of all columns at the end, and how many solves the whole took."""
     if model is not None and len(columns.cost) <= FEW_COLUMNS:
-        yield from _steps(model, columns, columns.committed, first.values)
-        return
+        return _steps(model, columns, columns.committed, first.values)
     kept = _cheapest(columns, first)
     smaller = Model(Matrix.of(columns).only(kept))
     again = smaller.relax()
     if again is None:
-        return
+        return first.values, 1
     committed = np.flatnonzero(np.isin(kept, columns.committed, assume_unique=True))
-    for values in _steps(smaller, columns, committed, again.values, kept):
-        every = np.zeros(len(columns.cost))
-        every[kept] = values
-        yield every
+    values, solves = _steps(smaller, columns, committed, again.values, kept)
+    every = np.zeros(len(columns.cost))
+    every[kept] = values
+    return every, solves + 1
 
 
 def _cheapest(columns: Columns, first: "Relaxed") -> Ints:
@@ -157,7 +149,7 @@ def _cheapest(columns: Columns, first: "Relaxed") -> Ints:
 
 def _steps(
     model: "Model", columns: Columns, committed: Ints, values: Floats, kept: Ints | None = None
-) -> Iterator[Floats]:
+) -> tuple[Floats, int]:
     """The dive in a model of these columns (None: of all); `committed` are their numbers in it."""
     cost, upper = (each if kept is None else each[kept] for each in (columns.cost, columns.upper))
     lower, upper = np.zeros(len(committed)), upper[committed].copy()
@@ -183,7 +175,7 @@ def _steps(
         if answer is None:
             break
         values = answer.values
-        yield values
+    return values, solves
 
 
 class Relaxed(NamedTuple):

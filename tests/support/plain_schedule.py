@@ -94,7 +94,7 @@ class _Board:
         self.awaited_s = [0.0] * len(self.lots)
 
     def _force(self, job: JobView, place: int) -> None:
-        if place not in (*self.world.home(job), *self.world.leases(job), *self.world.offered(job)):
+        if place not in (*self.world.home(job), *self.world.leases(job), *self.world.offers(job)):
             return
         job, candidate = self.world.as_form(job, place), self.world.places[place]
         if self.caps.blocking(job, candidate) is not None:

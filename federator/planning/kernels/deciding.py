@@ -138,7 +138,7 @@ def add_up(s):
         job = s.jobs[number]
         job.starts = 1 if starts_now(s, job) else 0
         charge(s, job)
-        job.later = -1 if job.forbidden != 0 else put_off(s, number)
+        job.later = put_off(s, number)
         state.run_usd += job.run_usd
         state.rent_usd += job.rent_usd
         state.wait_usd += job.wait_usd

@@ -58,7 +58,7 @@ def ask(s, klass, job):
         kind = s.places[where].kind
         usable = kind == OWNED or (state.bursts != 0 and s.flags[state.usable + job, number - first] != 0)
         if kind == OFFER:
-            usable = usable and s.places[where].rented != 0 and s.jobs[job].forbidden == 0
+            usable = usable and s.places[where].rented != 0
             usable = usable and s.ways[number].machines == 1
         s.flags[state.open_ways + klass, number - first] = 1 if usable else 0
         if usable:
@@ -308,7 +308,7 @@ def better_later(s, job, klass, at):
         if begins > at and begins + way.run_s <= kind.deadline:
             note(kind, -1, way.place, begins)
             return ELSEWHERE
-    if state.bursts == 0 or at > state.now or s.jobs[job].forbidden != 0:
+    if state.bursts == 0 or at > state.now:
         return FREE
     case = later_case(s, klass, job)
     if case < 0:

@@ -85,7 +85,7 @@ CLASS = _record(
     "not_before deadline value gpus size typical steep stuck_x stopped_x stuck_saves stopped_saves",
 )
 JOBS_RECORD = _record(
-    "klass forbidden forced first_avoided last_avoided first_case last_case first_required last_required"
+    "klass forced first_avoided last_avoided first_case last_case first_required last_required"
     # Whose turn it is, by index; and the turn of each.
     " turn rank"
     # Its booking (way -1: it never starts); by index: members of lanes, and the order in which jobs were booked.

@@ -228,7 +228,7 @@ class _Builder:
         """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
         members, at, case_of = self.classes[klass], self.world.places[place], self.evaluator.bursting.case
         cases = [(c, of) for job, of in needy if isinstance(c := case_of(job, place), Case)]
-        if not cases or members[0].id in self.world.forbidden or at.offer is None:
+        if not cases or at.offer is None:
             return []
         job, case = self.world.as_form(members[0], place), cases[0][0]
         all_, now = sum(of for _, of in cases), sum(of for c, of in cases if c.is_now(self.now))

@@ -1,11 +1,11 @@
 """The plan that is always there: jobs in the published order, each at its cheapest place that fits, and rentals that pay.
 
 Its starts are the first moment of the list schedule. A rental is tried for each job that would miss its deadline (or that a policy
-wants rented), in order, and kept if the evaluator finds the whole decision cheaper with it. At the end every rental has to prove
-itself: were nothing rented for that job, the whole would cost at least as much.
+wants rented), in order, and kept if the evaluator finds the whole decision cheaper with it. At the end every rental is taken back
+once: what later ones have made needless goes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from federator.model.plans import Plan, StageReport
@@ -20,18 +20,20 @@ from federator.planning.world.problem import World
 
 QUICK = "quick"
 """The stage of a plan that says only what starts now."""
+WORK = 500_000
+"""Looks at one job and one place that may be taken while rentals are tried, and as many while they are taken back: some 20 ms."""
 TRIALS = 64
 """Rentals tried in one decision: each costs one schedule."""
 OFFERS_PER_JOB = 3
 """Of the offers that would do, so many of the cheapest are tried for a job."""
-PROOFS = 16
-"""Rentals that are each tried without; with more, the rest have only been weighed one by one."""
+TAKEN_BACK = 16
+"""Rentals that are each tried without, everything else as it is."""
 
 
 def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
     """Decide by the greedy stage alone. `seed` is recorded; greedy leaves nothing to chance."""
     evaluator = Evaluator(World(problem))
-    scored = prove_rentals(evaluator, choose(evaluator))
+    scored = with_rentals(evaluator)
     report = StageReport(
         stage="greedy", completed=True, objective_usd=scored.total, work=scored.schedule.attempts
     )
@@ -67,38 +69,37 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
     return write_starts(Evaluator(world, home={}), scored, QUICK, seed)
 
 
-def choose(
-    evaluator: Evaluator, fixed: Mapping[str, int] | None = None, known: Scored | None = None
-) -> Scored:
-    """Starts in order (after those that are `fixed`), then rentals while they make the whole cheaper. `known`: what the fixed ones come to."""
-    best, trials = known or evaluator.score(fixed or {}), 0
+def with_rentals(evaluator: Evaluator) -> Scored:
+    """Starts in order, then rentals while they make the whole cheaper."""
+    best, trials, until = evaluator.score({}), 0, evaluator.work.looks + WORK
     for job in evaluator.world.jobs:
-        if trials >= TRIALS or evaluator.work.spent:
+        if trials >= TRIALS or evaluator.work.looks > until:
             break
         cases, found = _worth_trying(evaluator, best, job), best
         if not cases:
             continue
         rented = {other: best.starts[other] for other in best.rents}
         for case in [*cases[:OFFERS_PER_JOB], *_roomy(evaluator, best, job, cases)]:
-            if trials >= TRIALS or evaluator.work.spent:
+            if trials >= TRIALS or evaluator.work.looks > until:
                 break
             if found is not best and case in cases[:OFFERS_PER_JOB]:
                 continue
             trials += 1
-            trial = evaluator.score({**(fixed or {}), **rented, job.id: case.place})
+            trial = evaluator.score({**rented, job.id: case.place})
             if job.id in trial.rents and trial.total < found.total - EPSILON_USD:
                 found = trial
         best = found
-    return _drop_needless(evaluator, best)
+    return drop_needless(evaluator, best)
 
 
-def _drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
+def drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
     """Take each rental back, everything else as it is: what later choices have made needless goes.
 
     What is rented against waiting alone is needless, whatever else it is good for, when the job can start at home at once.
     """
-    for job in best.rents[:PROOFS]:
-        if evaluator.work.spent:
+    until = evaluator.work.looks + WORK
+    for job in best.rents[:TAKEN_BACK]:
+        if evaluator.work.looks > until:
             break
         trial = evaluator.score({other: place for other, place in best.starts.items() if other != job})
         case = evaluator.bursting.case(evaluator.world.by_id[job], best.starts[job])
@@ -131,22 +132,3 @@ def _roomy(evaluator: Evaluator, best: Scored, job: JobView, cases: Sequence[Cas
         return []
     late = (other for other in evaluator.world.jobs if best.costs[other.id].late or other.id in best.later)
     return [cheapest] if len(list(islice(late, 2))) == 2 else []
-
-
-def prove_rentals(evaluator: Evaluator, scored: Scored) -> Scored:
-    """Forbid each rental in turn and choose again: one that does not pay its price is dropped, for good."""
-    for job in scored.rents[:PROOFS]:
-        if job not in scored.rents or evaluator.work.spent:
-            continue
-        other = evaluator.without_rentals_for(job)
-        without = choose(other)
-        if needless(scored, without):
-            evaluator, scored = other, without
-    return scored
-
-
-def needless(scored: Scored, without: Scored) -> bool:
-    """Whether the decision without one of the rentals is better: cheaper, or as cheap with fewer of them. To rent for another instead is not."""
-    saves_usd = scored.total - without.total
-    fewer = len(without.rents) < len(scored.rents)
-    return saves_usd > EPSILON_USD or (fewer and saves_usd >= -EPSILON_USD)

@@ -114,7 +114,7 @@ class Reasons:
             or places[case.place].market is not Market.ON_DEMAND
         ):
             return "", None
-        for place in self.world.offered(job):
+        for place in self.world.offers(job):
             if places[place].market is Market.SPOT:
                 refused = self.evaluator.bursting.case(job, place)
                 if isinstance(refused, NoCase):

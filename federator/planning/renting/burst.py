@@ -17,7 +17,6 @@ nothing to wait for.
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 
 from msgspec import structs
@@ -60,12 +59,6 @@ class Bursting:
         self._deadlines_only: dict[tuple[object, ...], bool] = {}
         self.table: object = None
         """All cases as `cases.Cases`, once somebody has asked for them."""
-
-    def within(self, world: World) -> "Bursting":
-        """The same cases, where the world differs only in whom nothing may be rented for."""
-        other = copy(self)
-        other.world = world
-        return other
 
     def case(self, job: JobView, place: int) -> Case | NoCase:
         """The case for renting an offer, or for using a lease, that passes all filters; `place` is a choice."""
@@ -147,9 +140,7 @@ class Bursting:
         """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
         if EAGER.isdisjoint(self._modes) or self.no_need(job):
             return []
-        found = [
-            c for p in self.world.offered(job) if isinstance(c := self.case(job, p), Case) and c.required
-        ]
+        found = [c for p in self.world.offers(job) if isinstance(c := self.case(job, p), Case) and c.required]
         now = self.world.now
         return [c for c in found if c.is_now(now) and self._fits_caps(job, c, caps)]
 

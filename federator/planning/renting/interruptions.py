@@ -67,7 +67,7 @@ class Interruptions:
         world, places = self.world, self.world.places
         return [
             p
-            for p in world.offered(job)
+            for p in world.offers(job)
             if places[p].market is Market.ON_DEMAND
             and world.stocks.room(world.place_of(p)) >= machines(world.as_form(job, p), places[p])
         ]

@@ -58,7 +58,7 @@ class Least:
         """Infinite where nothing is open to it."""
         key, world = self.world.key(job), self.world
         if key not in self._found:
-            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offered(job))
+            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
             self._found[key] = min((rent_usd(*each) for each in open_to), default=math.inf)
         return self._found[key]
 

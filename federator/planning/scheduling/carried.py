@@ -68,7 +68,6 @@ def carry_out(
         bursts=bursting is not None,
         whole=whole,
         required_usd=required_usd,
-        forbidden=world.forbidden,
     )
     if order is not None:
         found.reorder(order)
@@ -99,13 +98,10 @@ class Carried:
         bursts: bool = False,
         whole: bool = True,
         required_usd: float = 0.0,
-        forbidden: frozenset[str] = frozenset(),
     ) -> None:
         """Lay it all out; `run` carries it out."""
         self.numbers, self.cases, self.world = numbers, cases, numbers.world
         self.jobs = cases.jobs.copy()
-        for job in forbidden:
-            self.jobs["forbidden"][numbers.index[job]] = 1
         self._force(starts)
         self.state = np.zeros(1, dtype=t.STATE)
         limits = {"attempts_limit": ATTEMPTS, "looks_limit": LOOKS, "hold_job": -1}

@@ -47,8 +47,8 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
         first = int(numbers.classes["first_way"][numbers.klass[index]])
         for place in world.leases(job):
             usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
-        offered = world.offered(job)
-        if not offered or bursting.no_need(job):
+        offers = world.offers(job)
+        if not offers or bursting.no_need(job):
             continue
         voice = bursting.voice(job)
         alike = None if voice is None else (numbers.klass[index], voice)
@@ -56,7 +56,7 @@ def tabulate(numbers: Numbers, bursting: Bursting | None) -> Cases:
             speaker, usable[index, speakers[alike][1]] = speakers[alike][0], 1
             jobs[RANGES][index] = jobs[RANGES][speaker]
             continue
-        found = [case for place in offered if isinstance(case := bursting.case(job, place), Case)]
+        found = [case for place in offers if isinstance(case := bursting.case(job, place), Case)]
         found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))
         ways = [numbers.way(index, case.place) - first for case in found]
         usable[index, ways] = 1

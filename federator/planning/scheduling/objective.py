@@ -25,14 +25,8 @@ REQUIRED_USD = 1.0
 """What not doing as a policy requires costs, beyond the price of doing it."""
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
-WORK = 500_000
-"""Looks at one job and one place that greedy may take while it tries rentals: some 20 ms."""
-STAGE_WORK = 1_000_000
-"""As many each later stage may take beyond what was taken when it began: no stage can use up another's."""
 CARRYING_OUT = 5_000
 """What carrying out a decision takes besides, in looks: laying out its tables for the kernel, a fifth of a millisecond."""
-PROOF_WORK = 2_000_000
-"""While a decision has taken less than this, rentals in it are each tried without."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 DISPLACED = "displaced"
 """A term besides, where the problem says what work outside the window uses."""
@@ -61,23 +55,9 @@ class Scored:
 
 @dataclass
 class Work:
-    """Looks taken by all schedules of one decision. Improving stops at the limit: what is known by then is the answer."""
+    """Looks at a job and a place that all schedules of one decision have taken."""
 
     looks: int = 0
-    limit: int = WORK
-
-    @property
-    def spent(self) -> bool:
-        """Whether there is to be no more trying."""
-        return self.looks > self.limit
-
-    def begin_stage(self) -> None:
-        """A stage has its own part, whatever the ones before it took."""
-        self.limit = self.looks + STAGE_WORK
-
-    def end_stages(self) -> None:
-        """What stages left over is not for others: rentals are proven while all have taken less than they might have."""
-        self.limit = PROOF_WORK
 
 
 class Evaluator:
@@ -106,13 +86,6 @@ class Evaluator:
         """All jobs, in the order in which those that wait go on."""
         order, jobs = self.order, self.world.jobs
         return jobs if order is None else sorted(jobs, key=lambda job: order[job.id])
-
-    def without_rentals_for(self, job: str) -> "Evaluator":
-        """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
-        other = copy(self)
-        other.world = self.world.without_rentals_for(job)
-        other.bursting = self.bursting.within(other.world)
-        return other
 
     def score(self, starts: Mapping[str, int]) -> Scored:
         """Carry out `starts`, fill what is left free, schedule the rest, and add up."""

@@ -162,7 +162,7 @@ class Numbers:
         classes, parts = _table(t.CLASS, len(self.heads)), []
         first = 0
         for klass, job in enumerate(self.heads):
-            places = [*world.home(job), *world.leases(job), *world.offered(job)]
+            places = [*world.home(job), *world.leases(job), *world.offers(job)]
             ways = makes.choices(job, places)
             if money:
                 ways["worst_usd"] = [

@@ -11,7 +11,6 @@ per GPU-hour; (6) arrival.
 
 import math
 from collections.abc import Iterable
-from copy import copy
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -72,14 +71,13 @@ class Places(tuple[Candidate, ...]):
 
 
 class World:
-    """One problem, cut for planning. `forbidden` names jobs for which nothing may be rented: that is how a rental is tried without."""
+    """One problem, cut for planning."""
 
-    def __init__(self, problem: Problem, forbidden: frozenset[str] = frozenset()) -> None:
+    def __init__(self, problem: Problem) -> None:
         """Derive what every part of the planner asks for."""
         self.problem = problem
         self.snapshot: Snapshot = problem.snapshot
         self.now = self.snapshot.taken_at
-        self.forbidden = forbidden
         self.book = RuleBook(self.snapshot.rules, self.now)
         self.ground = Ground(self.snapshot, self.book)
         self.data = data_book(self.snapshot)
@@ -114,12 +112,6 @@ class World:
         for job in self.jobs:
             found.setdefault(self.key(job), []).append(job)
         return found
-
-    def without_rentals_for(self, job: str) -> "World":
-        """The same world, except that nothing may be rented for the job. What is derived from it is shared."""
-        other = copy(self)
-        other.forbidden = self.forbidden | {job}
-        return other
 
     def meet(self, job: JobView) -> None:
         """Know the class of a job that is not of this world, too, without looking at it again."""
@@ -215,10 +207,6 @@ class World:
         return self._parts(job)[1]
 
     def offers(self, job: JobView) -> tuple[int, ...]:
-        """Offers that pass, unless renting for the job is tried without."""
-        return () if job.id in self.forbidden else self.offered(job)
-
-    def offered(self, job: JobView) -> tuple[int, ...]:
         """Offers that pass, as choices."""
         return self._parts(job)[2]
 

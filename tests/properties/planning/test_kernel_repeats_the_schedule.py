@@ -75,16 +75,6 @@ def test_what_starts_now(problem: Problem) -> None:
     assert dict(found.blocks) == expected.blocks
 
 
-@at_random
-@given(problem=worlds_at_random(most_jobs=8))
-def test_where_nothing_is_rented_for_a_job(problem: Problem) -> None:
-    evaluator = Evaluator(World(problem))
-    for job in evaluator.world.jobs[:3]:
-        without = evaluator.without_rentals_for(job.id)
-        afresh = Evaluator(World(problem, frozenset({job.id})), evaluator.home)
-        assert _agree(without, {}).terms == _agree(afresh, {}).terms
-
-
 @pytest.mark.parametrize("limit", [0, 3, 25])
 @at_random
 @given(problem=worlds_at_random(most_jobs=12), looks=st.booleans())

@@ -20,7 +20,7 @@ def test_no_place_has_a_case(problem: Problem) -> None:
     evaluator = Evaluator(World(problem))
     world, bursting = evaluator.world, evaluator.bursting
     for job in world.jobs:
-        rented = (*world.leases(job), *world.offered(job))
+        rented = (*world.leases(job), *world.offers(job))
         cases = [case for place in rented if isinstance(case := bursting.case(job, place), Case)]
         event(f"{len(cases)} cases, {'no need' if bursting.no_need(job) else 'a need'}")
         assert not (cases and bursting.no_need(job))

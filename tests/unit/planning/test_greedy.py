@@ -19,7 +19,7 @@ from federator.model.rules import (
 from federator.model.snapshot import BusyView, PoolView
 from federator.planning.checks import check
 from federator.planning.places.candidates import of_pool
-from federator.planning.plans.greedy import choose, plan_greedily
+from federator.planning.plans.greedy import drop_needless, plan_greedily
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.scheduling import carried
 from federator.planning.scheduling.objective import Evaluator
@@ -124,7 +124,8 @@ def test_a_cheaper_rental_now_is_taken_before_a_dearer_one_later() -> None:
 def test_a_rental_forced_on_a_job_that_home_has_room_for_is_dropped() -> None:
     world = World(a_world([a_job("one")], [a_pool()], [an_offer()], [bursting(mode=BurstMode.ALWAYS)]))
     offer = next(n for n, place in enumerate(world.places) if place.offer is not None)
-    chosen = choose(Evaluator(world), {"one": offer})
+    evaluator = Evaluator(world)
+    chosen = drop_needless(evaluator, evaluator.score({"one": offer}))
     assert not chosen.rents
     assert world.places[chosen.starts["one"]].site == "home"
 

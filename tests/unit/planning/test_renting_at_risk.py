@@ -46,7 +46,7 @@ def test_of_jobs_that_are_alike_each_is_told_to_have_itself_approved() -> None:
     world = World(a_world(jobs, offers=[an_offer()], rules=[bursting(approval_above_usd=1.0)]))
     bursting_ = Bursting(world, home_forecast(world))
     for job in world.jobs:
-        refusal = bursting_.case(job, world.offered(job)[0])
+        refusal = bursting_.case(job, world.offers(job)[0])
         assert isinstance(refusal, NoCase)
         assert words(refusal.reason, NOW).change.endswith(f"`federator burst approve {job.id}`")
     said = {each.job: told_waiting(each, NOW).change for each in plan_greedily(world.problem).waiting}
@@ -72,7 +72,7 @@ def test_of_offers_that_are_alike_one_is_asked_about_and_each_has_its_own_case()
         world = World(a_world([job], offers=offers, rules=[*policies, *DATA_RULES]))
         counting = _Counting(world, home_forecast(world))
         counting.asked.clear()
-        for place in world.offered(world.jobs[0]):
+        for place in world.offers(world.jobs[0]):
             at, case = world.places[place], counting.case(world.jobs[0], place)
             alone = Bursting(world, counting.home).case(world.jobs[0], place)
             assert isinstance(case, Case)

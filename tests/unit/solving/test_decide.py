@@ -10,11 +10,11 @@ from federator.model.rules import CapRow, CapUnit, Period, Scope
 from federator.model.snapshot import PoolView, Problem
 from federator.planning.linear import columns
 from federator.planning.linear.columns import Kind
+from federator.planning.plans import greedy
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.scheduling import objective
-from federator.planning.scheduling.objective import Evaluator
+from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
-from federator.solving import linear
+from federator.solving import exchange, linear
 from federator.solving.decide import decide
 from federator.solving.least import least_usd
 from tests.support.worlds import (
@@ -135,27 +135,10 @@ def test_future_columns_stay_within_what_frees() -> None:
     assert never > 300
 
 
-def test_no_stage_uses_up_the_work_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Greedy has tried rentals until its part was gone; the linear stage still tries what it found."""
-    monkeypatch.setattr(objective, "STAGE_WORK", 1_000)
-    work = objective.Work(looks=11, limit=10)
-    spent = [work.spent]
-    for more in (1_000, 1):
-        work.begin_stage()
-        work.looks += more
-        spent.append(work.spent)
-    work.looks += 1_000
-    spent.append(work.spent)
-    work.end_stages()
-    assert spent == [True, False, False, True]
-    assert work.spent == (work.looks > objective.PROOF_WORK)
-
-
-def test_a_stage_that_begins_with_nothing_left_still_finds_the_better_plan(
+def test_without_work_left_for_rentals_the_linear_stage_still_finds_the_better_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(objective.Work, "limit", 0)
-    monkeypatch.setattr(objective.Work.__init__, "__defaults__", (0, 0))
+    monkeypatch.setattr(greedy, "WORK", -1)
     plan = decide(_contested())
     assert plan.winner == "lp"
 
@@ -176,16 +159,16 @@ def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: P
 
 
 def test_rentals_that_a_model_decides_are_not_tried_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a turn takes is plans that are scored: once each rental was proven twice, each time by deciding anew."""
+    """What a turn takes is plans that are scored: the first one, four by the model, each rental taken back, and small exchanges."""
     jobs = [a_job(f"tight-{n}", gpus=4, deadline_at=NOW + 1.2 * HOUR, value_usd=50.0) for n in range(20)]
     scored: list[int] = []
     score = Evaluator.score
 
-    def counted(evaluator: Evaluator, starts: dict[str, int]) -> objective.Scored:
+    def counted(evaluator: Evaluator, starts: dict[str, int]) -> Scored:
         scored.append(len(starts))
         return score(evaluator, starts)
 
     monkeypatch.setattr(Evaluator, "score", counted)
     plan = decide(a_world(jobs, [_full()], [an_offer()], [bursting()]), stages=("greedy", "lp"))
     assert len([action for action in plan.actions if isinstance(action, Rent)]) > 1
-    assert len(scored) <= 160
+    assert len(scored) <= 1 + 4 + greedy.TAKEN_BACK + exchange.TRIALS
