@@ -15,7 +15,7 @@ from federator.model.rules import Rule, planned
 from federator.planning.places.data import DataBook
 from federator.simulation.world import World
 from federator.wire import fields
-from federator.wire.named_files import read_table
+from federator.wire.named_files import read_number, read_table
 from federator_policies.documents import API_VERSION, compile_set, load
 
 NAME = "world"
@@ -105,22 +105,23 @@ def _table(path: Path, names: set[str]) -> list[dict[str, Any]]:
     """The rows of a table of links that are about these sites and regions; what is empty in it is not known."""
     rows = []
     with read_table(path, "$.links.table") as table:
-        for number, row in table.rows:
+        for line, row in table.rows:
             if row.get("src") not in names or row.get("dst") not in names:
                 continue
             price, speed = _first(row, PRICES), _first(row, SPEEDS)
             if price is None:
                 continue
             try:
-                found = {"from": row["src"], "to": row["dst"], "usd_per_gb": float(price)}
-                rows.append(found | ({"gbit_per_s": float(speed)} if speed else {}))
+                found = {"from": row["src"], "to": row["dst"], "usd_per_gb": read_number(row, price)}
+                rows.append(found | ({"gbit_per_s": read_number(row, speed)} if speed else {}))
             except ValueError as error:
-                raise Invalid(f"line {number} is not a link: {error}", field=path.name) from None
+                raise Invalid(f"line {line} is not a link: {error}", field=path.name) from None
     return rows
 
 
 def _first(row: Mapping[str, str], columns: Iterable[str]) -> str | None:
-    return next((row[name] for name in columns if row.get(name)), None)
+    """The column among these that says something."""
+    return next((name for name in columns if row.get(name)), None)
 
 
 def data_of_table(sites: Mapping[str, Iterable[str]]) -> tuple[str, ...]:

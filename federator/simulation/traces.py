@@ -16,7 +16,7 @@ from federator.simulation.work import TraceForm, TraceJob
 from federator.wire.accelerators import MAX_GPUS_PER_NODE
 from federator.wire.forms import MAX_NODES
 from federator.wire.inputs import read_uri
-from federator.wire.named_files import read_table
+from federator.wire.named_files import LARGEST, read_number, read_table
 
 Row = Mapping[str, str]
 PLAIN = frozenset({"name", "submit_s", "run_s"})
@@ -27,8 +27,6 @@ PLAIN_COLUMNS = (
     "saves_s", "must",
 )  # fmt: skip
 GPUS_PER_NODE = 8
-LONGEST_S = 1e10
-"""No time of a trace is longer, as the epoch or a run in it: what is more is a mistake, as is what is no number."""
 BANDS = {"0": 30, "1": 50, "2": 70}
 """Priorities of the three bands of the synthetic family."""
 
@@ -72,20 +70,11 @@ def in_words(error: Exception) -> str:
     return f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
 
 
-def _number(row: Row, key: str) -> float:
-    """Raises `KeyError`, `ValueError`."""
-    text = row[key]
-    try:
-        return float(text or "")
-    except ValueError:
-        raise ValueError(f"{key} must be a number, not {text or 'nothing'}") from None
-
-
 def _whole(row: Row, key: str, default: int) -> int:
-    number = _number(row, key) if row.get(key) else float(default)
-    if not number.is_integer():
+    found = read_number(row, key) if row.get(key) else float(default)
+    if not found.is_integer():
         raise ValueError(f"{key} must be a whole number, not {row[key]}")
-    return int(number)
+    return int(found)
 
 
 def _reader(path: Path, columns: frozenset[str]) -> Reader:
@@ -108,31 +97,33 @@ def _reader(path: Path, columns: frozenset[str]) -> Reader:
 def _plain(row: Row, gpus_per_node: int) -> TraceJob:
     del gpus_per_node
 
-    def number(key: str) -> float | None:
-        return _number(row, key) if row.get(key) else None
+    def given(key: str) -> float | None:
+        return read_number(row, key) if row.get(key) else None
 
     def whole(key: str, default: int) -> int:
         return _whole(row, key, default)
+
+    speeds = _pairs(row.get("speed"))
 
     return _sensible(
         TraceJob(
             name=row["name"],
             family=row.get("family") or "",
-            submit_s=_number(row, "submit_s"),
-            run_s=_number(row, "run_s"),
+            submit_s=read_number(row, "submit_s"),
+            run_s=read_number(row, "run_s"),
             nodes=whole("nodes", 1),
             gpus=whole("gpus", 1),
-            estimate_s=number("estimate_s"),
-            deadline_s=number("deadline_s"),
-            value_usd=number("value_usd"),
+            estimate_s=given("estimate_s"),
+            deadline_s=given("deadline_s"),
+            value_usd=given("value_usd"),
             priority=whole("priority", 50),
             queue=row.get("queue") or "default",
             owner=row.get("owner") or "user",
             home=row.get("home") or "",
             models=_words(row.get("models")),
             gpu_memory_mib=whole("gpu_memory_mib", 0),
-            speed={model: float(times) for model, times in _pairs(row.get("speed")).items()},
-            cpus_milli=round(1000 * (number("cpus") or 1.0)),
+            speed={model: read_number(speeds, model) for model in speeds},
+            cpus_milli=round(1000 * (given("cpus") or 1.0)),
             memory_mib=whole("memory_mib", 0),
             kinds=_words(row.get("kinds")),
             sites=_words(row.get("sites")),
@@ -140,9 +131,9 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             site_labels=_pairs(row.get("site_labels")),
             labels=_pairs(row.get("labels")),
             spot_policy=row.get("spot_policy") or "auto",
-            max_cost_usd=number("max_cost_usd"),
-            max_duration_s=number("max_duration_s"),
-            wait_usd_h=number("wait_usd_h"),
+            max_cost_usd=given("max_cost_usd"),
+            max_duration_s=given("max_duration_s"),
+            wait_usd_h=given("wait_usd_h"),
             **_more(row),
         )
     )
@@ -150,21 +141,21 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
 
 def _more(row: Row) -> dict[str, Any]:
     """The data that a job reads, its other forms, whether it may change between them, how often it saves itself, and whether its deadline must be met."""
-    forms = tuple(_form(size, times) for size, times in _pairs(row.get("forms")).items())
-    saves_s = float(row["saves_s"]) if row.get("saves_s") else None
+    sizes = _pairs(row.get("forms"))
+    forms = tuple(_form(size, read_number(sizes, size)) for size in sizes)
     return {
         "inputs": _inputs(row),
         "forms": forms,
         "elastic": row.get("elastic") == "yes",
-        "saves_s": saves_s,
+        "saves_s": read_number(row, "saves_s") if row.get("saves_s") else None,
         "must": row.get("must") == "yes",
     }
 
 
-def _form(size: str, throughput: str) -> TraceForm:
+def _form(size: str, throughput: float) -> TraceForm:
     """`2x8=1.9`: two nodes with eight GPUs each do 1.9 times as much as what the job asks for."""
     nodes, _, gpus = size.partition("x")
-    return TraceForm(int(nodes), int(gpus), float(throughput))
+    return TraceForm(int(nodes), int(gpus), throughput)
 
 
 def _online(row: Row, gpus_per_node: int) -> TraceJob:
@@ -173,26 +164,26 @@ def _online(row: Row, gpus_per_node: int) -> TraceJob:
         TraceJob(
             name=row["job"],
             family=f"array-{row['array']}" if row.get("array") else "",
-            submit_s=float(row["submit_h"]) * 3600.0,
-            run_s=float(row["runtime_h"]) * 3600.0,
+            submit_s=read_number(row, "submit_h") * 3600.0,
+            run_s=read_number(row, "runtime_h") * 3600.0,
             nodes=int(row["nodes"]),
             gpus=int(row["gpus_per_node"]),
             models=_words(row["gpu_models"]),
-            estimate_s=float(row["estimate_h"]) * 3600.0,
+            estimate_s=read_number(row, "estimate_h") * 3600.0,
             priority=BANDS[row["priority_band"]],
-            deadline_s=float(row["deadline_h"]) * 3600.0 if row["deadline_h"] else None,
-            value_usd=float(row["value_usd"]) if row["deadline_h"] else None,
+            deadline_s=read_number(row, "deadline_h") * 3600.0 if row["deadline_h"] else None,
+            value_usd=read_number(row, "value_usd") if row["deadline_h"] else None,
             owner=f"tenant-{row['tenant']}",
             home=f"site-{row['data_site']}" if row.get("data_site") else "",
             inputs=_data_of(row),
-            wait_usd_h=float(row["wait_usd_per_h"]),
+            wait_usd_h=read_number(row, "wait_usd_per_h"),
         )
     )
 
 
 def _data_of(row: Row) -> tuple[Input, ...]:
     """Its input at its data's site, of which a table of pools has a dataset of that name."""
-    size = round(float(row.get("data_gb") or 0.0) * BYTES_PER_GB)
+    size = round((read_number(row, "data_gb") if row.get("data_gb") else 0.0) * BYTES_PER_GB)
     return (Input(f"s3://site-{row['data_site']}", size),) if size and row.get("data_site") else ()
 
 
@@ -209,11 +200,11 @@ def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
     return _sensible(
         TraceJob(
             name=row["job"],
-            submit_s=float(row["submit_s"]),
-            run_s=float(row["duration_s"]),
+            submit_s=read_number(row, "submit_s"),
+            run_s=read_number(row, "duration_s"),
             nodes=nodes,
             gpus=gpus,
-            deadline_s=float(row["deadline_s"]) if row.get("deadline_s") else None,
+            deadline_s=read_number(row, "deadline_s") if row.get("deadline_s") else None,
             home=row["cluster"],
         )
     )
@@ -222,16 +213,16 @@ def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
 def _chronus(row: Row, gpus_per_node: int) -> TraceJob:
     """Minutes, as `job_type` says whether its deadline is one: best-effort jobs have none."""
     nodes, gpus = nodes_of(int(row["num_gpu"]), gpus_per_node)
-    submit_s = float(row["submit_min"]) * 60.0
+    submit_s = read_number(row, "submit_min") * 60.0
     strict = row["job_type"] == "strict"
     return _sensible(
         TraceJob(
             name=f"job-{row['job']}",
             submit_s=submit_s,
-            run_s=float(row["duration_min"]) * 60.0,
+            run_s=read_number(row, "duration_min") * 60.0,
             nodes=nodes,
             gpus=gpus,
-            deadline_s=submit_s + float(row["deadline_rel_min"]) * 60.0 if strict else None,
+            deadline_s=submit_s + read_number(row, "deadline_rel_min", -LARGEST) * 60.0 if strict else None,
             owner=row["vc"],
         )
     )
@@ -240,13 +231,13 @@ def _chronus(row: Row, gpus_per_node: int) -> TraceJob:
 def _alibaba(row: Row, gpus_per_node: int) -> TraceJob | None:
     """Pods that ran. One that shares a GPU counts as one that has a whole one: sharing is not known here."""
     del gpus_per_node
-    if not row["run_s"] or float(row["run_s"]) <= 0:
+    if not row["run_s"] or read_number(row, "run_s", -LARGEST) <= 0:
         return None
     return _sensible(
         TraceJob(
             name=f"pod-{row['pod']}",
-            submit_s=float(row["create_s"]),
-            run_s=float(row["run_s"]),
+            submit_s=read_number(row, "create_s"),
+            run_s=read_number(row, "run_s"),
             gpus=int(row["num_gpu"]),
             cpus_milli=max(1, int(row["cpu_milli"])),
             memory_mib=int(row["memory_mib"]),
@@ -284,8 +275,8 @@ def _sensible(job: TraceJob) -> TraceJob:
         raise ValueError("a form has no nodes, or does nothing")
     if not job.name or job.submit_s < 0 or job.run_s <= 0 or job.nodes < 1 or job.gpus < 0:
         raise ValueError("a name is empty, or a number is negative")
-    if not (job.submit_s <= LONGEST_S and job.run_s <= LONGEST_S):
-        raise ValueError(f"submit_s and run_s are numbers of up to {LONGEST_S:g}")
+    if job.submit_s > LARGEST or job.run_s > LARGEST:
+        raise ValueError(f"it is submitted, or runs, at {LARGEST:g} s or later")
     for nodes, gpus in ((job.nodes, job.gpus), *((form.nodes, form.gpus) for form in job.forms)):
         if nodes > MAX_NODES or gpus > MAX_GPUS_PER_NODE:
             raise ValueError(f"a job has at most {MAX_NODES} nodes with {MAX_GPUS_PER_NODE} GPUs each")

@@ -7,7 +7,7 @@ much it takes, and what is more is refused with the name of the file. A name tha
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -22,6 +22,8 @@ TEXT_BYTES = 64 * 2**20
 LINE_BYTES = 2**20
 MOST_LINES = 1_000_000
 MOST_COLUMNS = 1_000
+LARGEST = 1e10
+"""No number of a table is larger: what is more is a mistake, as is what is no number."""
 PACKED = ".gz"
 UNREADABLE = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error)
 """What reading a damaged file raises."""
@@ -80,6 +82,18 @@ def read_table(path: Path, field: str) -> Iterator[Table]:
         yield Table(columns, _rows(reader))
     except UNREADABLE as error:
         raise unreadable(path, error, field) from None
+
+
+def read_number(row: Mapping[str, str], column: str, low: float = 0.0) -> float:
+    """A cell as a number that makes sense. Raises `KeyError` where there is no such column, `ValueError`."""
+    text = row[column]
+    try:
+        value = float(text or "")
+    except ValueError:
+        raise ValueError(f"{column} must be a number, not {text or 'nothing'}") from None
+    if not low <= value <= LARGEST:
+        raise ValueError(f"{column} is {text}, and not between {low:g} and {LARGEST:g}")
+    return value
 
 
 def _texts(path: Path) -> Iterator[str]:

@@ -209,10 +209,17 @@ def test_a_table_that_expands_a_thousandfold_is_refused_as_it_is_read(
         "j,1,1,1,99999",
         "j,1e300,1,1,1",
         f"j,1,1,{'9' * 5000},1",
+        "j,1,1,1,1,nan",
+        "j,1,1,1,1,,inf",
+        "j,1,1,1,1,,,nan",
+        "j,1,1,1,1,,,,2x1=nan",
+        "j,1,1,1,1,,,,,T4=inf",
     ],
 )
 def test_numbers_of_a_trace_are_those_of_jobs(tmp_path: Path, row: str) -> None:
-    (tmp_path / "t.csv").write_text(f"name,submit_s,run_s,nodes,gpus\n{row}\n")
+    """Those that are none came into every plan: nothing is earlier or dearer than no number."""
+    columns = "name,submit_s,run_s,nodes,gpus,deadline_s,value_usd,saves_s,forms,speed"
+    (tmp_path / "t.csv").write_text(f"{columns}\n{row}\n")
     with pytest.raises(FederatorError, match="line 2 is not a job"):
         read_trace(tmp_path / "t.csv")
 

@@ -23,7 +23,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.wire.http import JobRow, Overview
-from federator.wire.named_files import read_table
+from federator.wire.named_files import read_number, read_table
 
 TRACE_COLUMNS = ("cluster", "job", "submit_s", "duration_s", "num_gpu")
 SITE_COLUMNS = ("cluster", "sim_gpus", "gpus_per_node")
@@ -33,8 +33,6 @@ DEADLINE_FACTOR = 3.0
 MODEL = "A100"
 LONG_S = 300.0
 """A run that is expected to take longer says so before it starts."""
-MOST = 1e10
-"""No number of a trace is higher."""
 GRACE_S = 120.0
 """Real seconds beyond the expected end after which something is wrong."""
 
@@ -317,13 +315,6 @@ def _cluster(row: Mapping[str, str], where: str) -> Cluster:
 
 def _number(row: Mapping[str, str], column: str, where: str, *, low: float) -> float:
     try:
-        value = float(row[column])
-    except (TypeError, ValueError):
-        value = float("nan")
-    if not low <= value <= MOST:
-        raise Invalid(
-            f"{column} is {row[column]!r}",
-            field=where,
-            remedy=f"a number from {low:g} to {MOST:g} is expected",
-        )
-    return value
+        return read_number(row, column, low)
+    except ValueError as error:
+        raise Invalid(str(error), field=where) from None

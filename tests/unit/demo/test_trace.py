@@ -46,9 +46,9 @@ def test_a_row_becomes_a_gang_that_is_due_after_three_times_its_duration(tmp_pat
     ("text", "sites", "says"),
     [
         ("cluster,job,submit_s,num_gpu\n", SITES, "the column 'duration_s' is missing"),
-        (HEAD + "a,j,soon,1,1,x\n", SITES, "line 2: submit_s is 'soon'"),
-        (HEAD + "a,j,1,-5,1,x\n", SITES, "duration_s is '-5'"),
-        (HEAD + "a,j,1\n", SITES, "duration_s is ''"),
+        (HEAD + "a,j,soon,1,1,x\n", SITES, "line 2: submit_s must be a number, not soon"),
+        (HEAD + "a,j,1,-5,1,x\n", SITES, "duration_s is -5, and not between 0.001"),
+        (HEAD + "a,j,1\n", SITES, "duration_s must be a number, not nothing"),
         (HEAD, SITES, "has no jobs"),
         (HEAD + ROWS, "cluster,gpus\na,8\n", "the column 'sim_gpus' is missing"),
         (HEAD + ROWS, "cluster,sim_gpus,gpus_per_node\na,4,8\n", "less GPUs than one node"),

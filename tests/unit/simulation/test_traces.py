@@ -81,7 +81,7 @@ def test_the_synthetic_family_has_its_own_estimates_values_and_homes(tmp_path: P
         ("name,submit_s,run_s\nx,1,zwei\n", "line 2 is not a job: run_s must be a number, not zwei"),
         ("name,submit_s,run_s\nx,1\n", "line 2 is not a job: run_s must be a number, not nothing"),
         ("name,submit_s,run_s,nodes\nx,1,2,1.5\n", "nodes must be a whole number, not 1.5"),
-        ("name,submit_s,run_s,nodes\nx,1,2,inf\n", "nodes must be a whole number, not inf"),
+        ("name,submit_s,run_s,nodes\nx,1,2,inf\n", "nodes is inf, and not between 0 and"),
         ("name,submit_s,run_s\nx,1,2\nx,1,2\n", "line 3 repeats"),
         ("name,submit_s,run_s\nx,-1,2\n", "line 2"),
         ("name,submit_s,run_s,gpu\nx,1,2,4\n", "no column 'gpu'"),
