@@ -150,7 +150,7 @@ def _check_shares(limits: LimitSettings) -> None:
 
 def _check_server(server: ServerSettings) -> None:
     if server.tls is not None and server.insecure:
-        raise Invalid("is true beside server.tls", field="$.server.insecure", remedy="write one of the two")
+        raise Invalid("conflicts with server.tls", field="$.server.insecure", remedy="write one of the two")
     if server.tls is None and not server.insecure and not is_loopback(server.host):
         raise Invalid(
             f"{server.host} can be reached from elsewhere, and tokens must not go there in the clear",
@@ -159,7 +159,7 @@ def _check_server(server: ServerSettings) -> None:
         )
     if server.host in ANYWHERE and not server.advertise:
         raise Invalid(
-            f"is missing: {server.host} is nothing to dial",
+            f"is missing: {server.host} is not an address to connect to",
             field="$.server.advertise",
             remedy="write the URL under which others reach it, for example https://federator.example.org:7070",
         )
@@ -168,7 +168,9 @@ def _check_server(server: ServerSettings) -> None:
             remedy = "write for example https://federator.example.org:7070"
             raise Invalid(f"{url!r} is not a URL", field=f"$.server.{field}", remedy=remedy)
     if server.tls is not None and server.advertise.startswith("http://"):
-        raise Invalid("is plain HTTP beside server.tls", field="$.server.advertise", remedy="write https://")
+        raise Invalid(
+            "is plain HTTP, but server.tls is set", field="$.server.advertise", remedy="write https://"
+        )
     if not 0 <= server.port < 65536:
         raise Invalid("a port is 0 to 65535", field="$.server.port")
     if server.ca:

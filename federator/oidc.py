@@ -157,7 +157,7 @@ class OidcKeys:
         if not self._keys or now - self._known_at > STALE_S:
             self._wanted.set()
             raise Unavailable(
-                "the OpenID Connect provider has not told its keys yet",
+                "the OpenID Connect provider has not sent its keys yet",
                 retry_after_s=GAP_S,
                 remedy="try again soon; tokens that were made here work meanwhile",
             )

@@ -276,7 +276,7 @@ def _makes(path: str) -> tuple[nvml.Make, ...]:
     try:
         return nvml.makes()
     except nvml.DriverTrouble as error:
-        remedy = "mend the driver, or say 'gpus_per_node' and 'model' of each pool"
+        remedy = "fix the driver, or set 'gpus_per_node' and 'model' of each pool"
         raise Invalid(str(error), field=path, remedy=remedy) from None
 
 

@@ -57,7 +57,7 @@ class Excerpt:
         return size - (kept.rest - kept.head)
 
     def chunk(self, at: int) -> bytes:
-        """The next part of the text. Raises `FileNotFoundError` for what is no plain file, and `OSError`."""
+        """The next part of the text. Raises `FileNotFoundError` for what is not a regular file, and `OSError`."""
         with opening.opened(self.root, self.path) as file:
             size = file.seek(0, os.SEEK_END)
             head, rest = self._kept(file, size)

@@ -1,7 +1,7 @@
 """Files where jobs write, opened so that nothing a job puts there leads anywhere else, or keeps the agent waiting.
 
 The agent may be another user than the job, even root. A link would have it read what the job may not, and show that as a log or an output; a pipe would have it wait
-for ever. So what is no plain file, reached through no link, is not there.
+for ever. So what is not a regular file, reached through no link, is not there.
 """
 
 import errno
@@ -22,12 +22,12 @@ def opened(root: Path, path: Path, *, writable: bool = False) -> BinaryIO:
         raise FileNotFoundError(errno.ENOENT, f"is not below {root}", str(path)) from None
     except OSError as error:
         if error.errno in _NO_FILE:
-            raise FileNotFoundError(errno.ENOENT, "is no plain file", str(path)) from None
+            raise FileNotFoundError(errno.ENOENT, "is not a regular file", str(path)) from None
         raise
     if stat.S_ISREG(os.fstat(file).st_mode):
         return os.fdopen(file, "r+b" if writable else "rb")
     os.close(file)
-    raise FileNotFoundError(errno.ENOENT, "is no plain file", str(path))
+    raise FileNotFoundError(errno.ENOENT, "is not a regular file", str(path))
 
 
 def read(root: Path, path: Path, most_bytes: int) -> bytes:

@@ -63,9 +63,11 @@ def foreign(directory: Path, state_dir: Path) -> str:
         return f"{file} says nothing that an agent has written"
     if mine.exists() and kept(mine, Mark).owner == known.owner:
         return ""
-    return f"{directory} belongs to {known.who}, which takes what others put there for left over"
+    return f"{directory} belongs to {known.who}, whose agent removes files there that it does not know"
 
 
 def remedy(mark: object) -> str:
     """What helps."""
-    return f"name another place; or, once that agent is gone for good and nothing of its work runs, remove {mark}"
+    return (
+        f"name another place; or, once that agent no longer exists and none of its work runs, remove {mark}"
+    )

@@ -49,7 +49,7 @@ def _secret(value: object, path: str, *, kube: bool) -> Secret:
     wanted, other = ("kubernetes", "file") if kube else ("file", "kubernetes")
     if wanted not in given or other in given:
         what = "the name of a Secret" if kube else "the path of a file of NAME=value lines"
-        raise Invalid(f"needs '{wanted}' alone", field=path, remedy=f"write '{wanted}: …', {what}")
+        raise Invalid(f"takes only '{wanted}'", field=path, remedy=f"write '{wanted}: …', {what}")
     word = fields.text(given[wanted], f"{path}.{wanted}", limit=1000)
     queues = naming.names(given.get("queues", ()), f"{path}.queues")
     return Secret(kubernetes=word, queues=queues) if kube else Secret(file=Path(word), queues=queues)

@@ -35,7 +35,7 @@ def name(value: object, path: str) -> str:
     elif ":" not in text or text.startswith(QUEUE):
         return fields.queue(text.removeprefix(QUEUE), path)
     remedy = "write the path of a queue, 'owner:NAME', 'team:NAME', or '*' for everybody"
-    raise Invalid(f"{text[:80]!r} names nobody's work", field=path, remedy=remedy)
+    raise Invalid(f"{text[:80]!r} is not a queue, an owner or a team", field=path, remedy=remedy)
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
@@ -50,6 +50,6 @@ def read(value: object, path: str, each: Callable[[object, str], T]) -> dict[str
         where = f"{path}.{key}"
         named = name(key.removesuffix("/*"), where)
         if named in found:
-            raise Invalid(f"{named!r} is said twice", field=where, remedy="leave one of them out")
+            raise Invalid(f"{named!r} is listed twice", field=where, remedy="leave one of them out")
         found[named] = each(given, where)
     return found

@@ -119,7 +119,7 @@ def _not_yours(call: Call) -> Forbidden:
     job = call.job
     return Forbidden(
         f"{job.name} belongs to {job.owner}",
-        remedy=f"ask them, an administrator of queue {job.queue}, or somebody with the role platform",
+        remedy=f"ask them, an administrator of queue {job.queue}, or a user with the role platform",
     )
 
 

@@ -100,7 +100,7 @@ def _unusable(cert: Path, key: Path, error: Exception) -> Invalid:
     elif isinstance(error, ssl.SSLError):
         what, field = f"{cert} and {key} cannot be used: {reason}", "key"
     else:
-        what, field = f"{cert} is no certificate in PEM: {reason}", "cert"
+        what, field = f"{cert} is not a PEM certificate: {reason}", "cert"
     remedy = (
         "name the certificate, with what is between it and the authority after it, and its key, not encrypted"
     )

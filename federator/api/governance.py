@@ -86,7 +86,7 @@ async def decision(call: Call) -> RecordedDecision:
     if not call.sight.everything:
         raise Forbidden(
             "a recorded decision names the jobs of all teams (visibility.jobs)",
-            remedy="ask somebody with the role platform, or see federator explain JOB",
+            remedy="ask a user with the role platform, or see federator explain JOB",
         )
     log, name = call.core.decisions, call.path("id")
     return RecordedDecision(*await log.load(name), log.proof(name))

@@ -54,7 +54,7 @@ ROUTES = (
     Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202, cost=PLAIN),
     Route("POST", "/v1/jobs/{id}/hold", jobs.hold, JOB, "Hold a job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
     Route("POST", "/v1/jobs/{id}/release", jobs.release, JOB, "Release a held job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
-    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, JOB, "Start a job's attempt anew", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
+    Route("POST", "/v1/jobs/{id}/requeue", jobs.requeue, JOB, "Start a new attempt of a job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
     Route("GET", "/v1/jobs/{id}/events", events.of_job, PERSON, "Follow a job's events", query=events.FollowQuery, answer=list[Event], content=events.CONTENT_TYPE),
     Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
@@ -65,7 +65,7 @@ ROUTES = (
     Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether you have uploaded a work directory"),
     Route("GET", "/v1/series", series.list_series, PERSON, "List series: jobs that are submitted again and again", query=series.ListQuery, answer=list[http.SeriesRow]),
     Route("GET", "/v1/series/{name}", series.show, PERSON, "Show a series", query=series.WhoseQuery, answer=http.SeriesDetail),
-    Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Submit no more runs of a series for now", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
+    Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Stop submitting runs of a series until it is resumed", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     Route("POST", "/v1/series/{name}/resume", series.resume, PERSON, "Submit runs of a series again", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     Route("DELETE", "/v1/series/{name}", series.end, PERSON, "End a series; a run that is there goes on", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     # What there is

@@ -36,7 +36,7 @@ def build_standby(leader: Callable[[], Term | None], trouble: Callable[[], str])
         return web.Response(body=METRICS.render(), headers={"Content-Type": CONTENT_TYPE})
 
     async def refuse(_request: web.Request) -> web.StreamResponse:
-        said = f"{name()} leads" if name() else "nobody leads yet"
+        said = f"{name()} leads" if name() else "no dispatcher leads yet"
         raise NotLeading(
             f"this dispatcher stands by: {trouble() or said}",
             remedy="give clients and agents the addresses of all dispatchers, with commas in between",

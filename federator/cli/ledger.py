@@ -130,7 +130,7 @@ def verify(
     key:
         A public key of a dispatcher, in hex; seals that another has signed are findings. May be given again. Without it each seal is held to the key that it names.
     since:
-        An earlier export: its head has to be in the chain, or the ledger was rolled back or written anew.
+        An earlier export: its head has to be in the chain, or the ledger was rolled back or rewritten.
     """
     from federator.control.record.signing import is_signed
 

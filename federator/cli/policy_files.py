@@ -44,9 +44,9 @@ def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
         lines += inner.rstrip("\n").split("\n")
     if not allow_empty and not any(map(_says_something, lines)):
         raise Invalid(
-            "there is no policy in it: applied, it would take all policies away",
+            "contains no policy: applying it would remove all policies",
             field="FILES",
-            remedy="write --allow-empty if that is meant",
+            remedy="add --allow-empty if that is intended",
         )
     written = Written("\n".join(lines) + "\n", begins)
     try:

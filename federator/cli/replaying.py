@@ -151,7 +151,7 @@ def _of_file(path: Path) -> _Recorded:
     remedy = "write one with 'federator decisions show ID --problem FILE'"
     try:
         if not isinstance(told, dict):
-            raise Invalid("is no recorded decision", field=str(path), remedy=remedy)
+            raise Invalid("is not a recorded decision", field=str(path), remedy=remedy)
         if {"problem", "plan"} <= told.keys():
             return _taken(told["plan"]["decision"], told)
         with told_in(path):
@@ -160,7 +160,7 @@ def _of_file(path: Path) -> _Recorded:
             raise Invalid("has a problem, but no recorded plan", field=str(path), remedy=remedy)
         return _Recorded(problem.decision, problem, msgspec.convert(told["recorded"], Plan))
     except (msgspec.ValidationError, KeyError, TypeError) as error:
-        raise Invalid(f"is no recorded decision: {error}", field=str(path), remedy=remedy) from None
+        raise Invalid(f"is not a recorded decision: {error}", field=str(path), remedy=remedy) from None
 
 
 def _columns() -> tuple[Column[_Verdict], ...]:

@@ -123,7 +123,7 @@ def simulate(
     if what_if:
         if len(scheduler) * len(seed) > 1:
             raise Invalid(
-                "is asked of one scheduler and one seed", field="what if", remedy="leave out the other ones"
+                "takes one scheduler and one seed", field="what if", remedy="leave out the other ones"
             )
         asked = _Asked(where, given, options, capacity, scheduler[0], seed[0])
         return _what_if(asked, what_if, progress, _Files(schedule_out, json, report))
@@ -192,7 +192,9 @@ def _given(
         save(given.world, tuple(given.jobs), live)
         return given
     if world is not None or trace is not None:
-        raise Invalid("is taken from the dispatcher", field="--world", remedy="leave out --world and --trace")
+        raise Invalid(
+            "cannot be combined with --from-live", field="--world", remedy="leave out --world and --trace"
+        )
     found = take(live.since, connection)
     save(found.world, found.jobs, live)
     where = found.world if policies is None else replace(found.world, policies=read_policies(policies))

@@ -12,7 +12,7 @@ app = App(name="store", help="Look after the store while no dispatcher runs.")
 def adopt(*, config: Path | None = None, state_dir: Path | None = None) -> None:
     """Take a store that was restored from a backup for the present one.
 
-    Stop all dispatchers first. The store gets another incarnation, so that agents begin anew with it. The next dispatcher places, stops and ends
+    Stop all dispatchers first. The store gets another incarnation, so that agents start afresh with it. The next dispatcher places, stops and ends
     nothing until each site has reported in full or was declared dead; work that the store does not know goes on.
 
     Parameters

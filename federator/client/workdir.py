@@ -185,7 +185,7 @@ def _target(root: Path, entry: tarfile.TarInfo) -> Path:
     if outside or strange or (entry.issym() and not _stays_inside(path, entry.linkname)):
         raise Invalid(
             f"the archive has an entry that is not unpacked: {entry.name}",
-            remedy="it would leave the folder, or is no plain file",
+            remedy="it would leave the folder, or is not a regular file",
         )
     return target
 

@@ -80,7 +80,9 @@ def _values(field: str, what: str, low: int, high: int, names: tuple[str, ...] =
         except ValueError:
             begin, end, stride = 1, 0, 1
         if not low <= begin <= end <= high or stride < 1:
-            raise ValueError(f"{part[:40]!r} is no {what}; write {low} to {high}, a range, a list, or */n")
+            raise ValueError(
+                f"{part[:40]!r} is not a valid {what}; write {low} to {high}, a range, a list, or */n"
+            )
         if stride > high:  # cron would take */90 for once an hour, which nobody means
             wrong = f"{part[:40]!r} steps over every {what} but the first"
             raise ValueError(f"{wrong}; write at most */{high}, or an interval instead, such as 90m")

@@ -76,7 +76,7 @@ class Way:
         except OSError as error:
             if self._context is not None and not isinstance(error, ssl.SSLError):
                 return self._context  # it is just being replaced
-            why = "is no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            why = "is not a PEM certificate" if isinstance(error, ssl.SSLError) else error.strerror
             raise self._unusable(f"{self._named()}: {why}") from None
         except ValueError:
             raise self._unusable(f"{self._named()}: holds no certificate in PEM") from None

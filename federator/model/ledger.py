@@ -191,9 +191,7 @@ class Verifier:
                     f"the ledger ends at seal {newest}, and seal {head.number} was signed: its end is missing"
                 )
             elif head.number in heads and heads[head.number] != head.head:
-                self._find(
-                    f"seal {head.number} is not the one whose head was kept: the ledger was written anew"
-                )
+                self._find(f"seal {head.number} is not the one whose head was kept: the ledger was rewritten")
         if self._state.number > newest:
             self._find(
                 f"the ledger ends at seal {newest}, and there were {self._state.number}: its end is missing"
@@ -201,7 +199,7 @@ class Verifier:
         since = self._last.at - FRESH_S if self._last else float("-inf")
         for name, line in self._waiting.items():
             if name in self._again:
-                self._find(f"line {name} is there twice", name)
+                self._find(f"line {name} is listed twice", name)
             if line.at < since:
                 self._find(f"line {name} is in no seal: it was added", name)
         return Verified(
@@ -233,7 +231,7 @@ class Verifier:
         elif waiting is not None and waiting.hash == hashed:
             self._again.add(name)
         elif waiting is not None:
-            self._find(f"line {name} is there twice", name)
+            self._find(f"line {name} is listed twice", name)
         elif len(self._waiting) >= MOST_WAITING:
             raise TooLarge(f"over {MOST_WAITING} lines come before their seal", remedy=MADE)
         else:

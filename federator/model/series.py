@@ -212,7 +212,7 @@ def _come_due(series: Series, now: float, running: str) -> Series:
         return series
     due_at = max(next_at, every.latest(now, series.anchor_at))
     if due_at > next_at:
-        until = f"nobody was there for what was due from {format_instant(next_at)} on"
+        until = f"no dispatcher was running when runs were due from {format_instant(next_at)} on"
         series = series.noted(now, f"{until}; of that, {_due(due_at)} is made up for")
     if series.owed_at is not None:
         series = series.noted(
@@ -265,7 +265,7 @@ def said(series: Series, now: float, running: str) -> str:
         return f"ended: {series.ended_because}"
     if series.paused_by:
         if series.paused_because:
-            return f"paused by {series.paused_by}: {series.paused_because}; no runs are submitted until one is, or somebody resumes it"
+            return f"paused by {series.paused_by}: {series.paused_because}; no runs are submitted until one is, or until it is resumed"
         return f"paused by {series.paused_by}: no runs are submitted until it is resumed"
     parts = []
     if series.owed_at is not None:

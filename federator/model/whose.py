@@ -24,7 +24,7 @@ class Whose(NamedTuple):
     def shown(self) -> str:
         """In words, such as `queue research/vision, owner ada, team vision`."""
         named = ("queue", self.queue), ("owner", self.owner), ("team", self.team)
-        return ", ".join(f"{what} {name}" for what, name in named if name) or "work that is nobody's"
+        return ", ".join(f"{what} {name}" for what, name in named if name) or "work without an owner"
 
 
 def is_among(names: Iterable[str], whose: Whose) -> bool:

@@ -41,7 +41,9 @@ def read_every(given: Mapping[str, object], *, now: float) -> Repeated | None:
     """The keys `every` and `overlap` of a job file, if it has the former. Raises `Invalid`."""
     if "every" not in given:
         if "overlap" in given:
-            raise Invalid("there is no every", field="$.overlap", remedy="write every, or leave it out")
+            raise Invalid(
+                "has no effect without every", field="$.overlap", remedy="write every, or leave it out"
+            )
         return None
     for key, remedy in PER_RUN.items():
         if key in given:
@@ -72,7 +74,7 @@ def _recurrence(value: object, now: float) -> Recurrence:
         raise Invalid("leaves no time for a run", field="$.every.end", remedy="write a later one")
     if "timezone" in given and "interval" in given:
         raise Invalid(
-            "an interval knows no time zone", field="$.every.timezone", remedy="write at, as cron does"
+            "cannot be combined with interval", field="$.every.timezone", remedy="write at, as cron does"
         )
     zone = _zone(given["timezone"]) if "timezone" in given else "UTC"
     within = (

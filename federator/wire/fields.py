@@ -243,7 +243,7 @@ def instant_at(value: object, path: str, *, now: float) -> float:
     at = _parsed(parse_instant, text(value, path, limit=100), path)
     if at <= now:
         raise Invalid(
-            f"{value} is in the past", field=path, remedy="write a time to come, or finish_within: 12h"
+            f"{value} is in the past", field=path, remedy="write a time in the future, or finish_within: 12h"
         )
     return at
 
@@ -271,7 +271,7 @@ def indices(value: object, path: str) -> tuple[int, ...]:
         raise Invalid(f"has {tasks} tasks", field=path, remedy=f"write at most {MAX_ARRAY_TASKS}")
     found = sorted({index for span in spans for index in span})
     if len(found) != tasks:
-        raise Invalid("names an index twice", field=path, remedy="write each index once")
+        raise Invalid("lists an index twice", field=path, remedy="write each index once")
     return tuple(found)
 
 

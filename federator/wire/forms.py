@@ -58,7 +58,7 @@ def read_asked(given: Mapping[str, object]) -> Asked:
     nodes, low, high = _nodes(given)
     if scaling is not None and low == high and not ranged:
         raise Invalid(
-            "says nothing of a job that has one size",
+            "has no effect on a job that has one size",
             field="$.scaling",
             remedy="write min_nodes and max_nodes, or a range of GPUs such as A100:1..8",
         )
@@ -99,7 +99,9 @@ def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
     if not lists:
         return [(value, path)], False
     if len(lists) > 1:
-        raise Invalid("is beside any_of", field=f"{path}.ordered", remedy="write one of the two lists")
+        raise Invalid(
+            "cannot be combined with any_of", field=f"{path}.ordered", remedy="write one of the two lists"
+        )
     (name,) = lists
     inner = given[name]
     if not isinstance(inner, list) or not inner:
@@ -116,7 +118,7 @@ def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
         twice = next((key for key in beside if key in own), None)
         if twice is not None:
             raise Invalid(
-                f"is beside {path.removeprefix('$.')}.{name}, and {at.removeprefix('$.')}.{twice} says it, too",
+                f"is also set in {at.removeprefix('$.')}.{twice}",
                 field=f"{path}.{twice}",
                 remedy=f"write {twice} in the entries, or once beside the list for all of them",
             )
@@ -152,7 +154,7 @@ def _scaling(value: object) -> dict[int, float]:
         size = _size(key)
         if size in found:
             remedy = "keep one of them"
-            raise Invalid(f"says twice how fast {size} are", field="$.scaling", remedy=remedy)
+            raise Invalid(f"gives two values for {size}", field="$.scaling", remedy=remedy)
         found[size] = float(fields.number(rate, f"$.scaling.{size}", low=1e-6, high=1e6))
     if found and max(found.values()) > MOST_RATIO * min(found.values()):
         raise Invalid(
@@ -197,7 +199,7 @@ def _named(
 ) -> tuple[tuple[Resources, ...], ...]:
     """Of each entry the sizes that `scaling` names. The first of all, which the job is by itself, must be among them."""
     if any(size.gpus.share_milli for sizes in entries for size in sizes):
-        raise Invalid("is for nodes and for whole GPUs", field="$.scaling", remedy="leave it out")
+        raise Invalid("applies only to nodes and whole GPUs", field="$.scaling", remedy="leave it out")
     _known(scaling, entries[0][0].gpus.count)
     kept = []
     for (value, path), sizes in zip(written, entries, strict=True):
@@ -221,7 +223,7 @@ def _counts(nodes: int, low: int, high: int, scaling: Mapping[int, float] | None
     if scaling is None:
         return spread(low, high, nodes)
     if nodes not in scaling:
-        raise Invalid(f"does not say how fast {nodes} nodes are", field="$.scaling", remedy=f"add {nodes}")
+        raise Invalid(f"has no value for {nodes} nodes", field="$.scaling", remedy=f"add {nodes}")
     outside = [count for count in scaling if not low <= count <= high]
     if outside:
         raise Invalid(
@@ -263,7 +265,7 @@ def _forms(ranges: _Ranges, scaling: Mapping[int, float] | None) -> list[Form]:
     first = next(form for form in found if form.nodes == ranges.nodes)
     found = [first, *(form for form in found if form is not first)]
     if len({(form.nodes, form.resources) for form in found}) < len(found):
-        raise Invalid("has the same entry twice", field="$.resources", remedy="leave one of them out")
+        raise Invalid("lists the same entry twice", field="$.resources", remedy="leave one of them out")
     if len(found) > MAX_FORMS:
         raise Invalid(
             f"come to {len(found)} ways to run, with the nodes; at most {MAX_FORMS} are planned",
@@ -304,7 +306,7 @@ def _throughput(nodes: int, size: Resources, ranges: _Ranges, scaling: Mapping[i
 def _known(scaling: Mapping[int, float], gpus: int) -> float:
     if gpus not in scaling:
         remedy = f"add {gpus}" if gpus else "leave it out, or ask for GPUs in each entry"
-        raise Invalid(f"does not say how fast {gpus} GPUs are", field="$.scaling", remedy=remedy)
+        raise Invalid(f"has no value for {gpus} GPUs", field="$.scaling", remedy=remedy)
     return scaling[gpus]
 
 

@@ -1,7 +1,7 @@
 """The data that a job reads, as its file names it: `inputs: [{uri: s3://datasets/imagenet, size: 150GB}]`.
 
 An address is written as programs write it, and only of kinds that agents can fetch. What one address cannot mean is refused here,
-before anything is moved: a password in it would be shown to everybody who may look at the job.
+before anything is moved: a password in it would be shown to anyone who may see the job.
 """
 
 import re
@@ -65,7 +65,7 @@ def read_uri(value: object, path: str) -> str:
         raise Invalid(f"{word[:80]!r} is not an address: {error}", field=path, remedy=_EXAMPLE) from None
     if parts.scheme not in SCHEMES or "://" not in word or _ODD.search(word):
         raise Invalid(
-            f"{word[:80]!r} is no address that can be fetched",
+            f"{word[:80]!r} is not an address that can be fetched",
             field=path,
             remedy=f"use {', '.join(SCHEMES)}; {_EXAMPLE}",
         )
@@ -73,13 +73,13 @@ def read_uri(value: object, path: str) -> str:
         raise Invalid(
             "holds a user name or password, which others would see",
             field=path,
-            remedy="leave it out: sites have credentials of their own",
+            remedy="leave it out: sites have their own credentials",
         )
     if parts.query or parts.fragment:
         raise Invalid(
-            "has a '?' or '#': what follows would be shown to everybody who may look at the job",
+            "has a '?' or '#': what follows would be shown to anyone who may see the job",
             field=path,
-            remedy="name the data alone: sites have credentials of their own",
+            remedy="give the address only: sites have their own credentials",
         )
     if ".." in unquote(parts.path).split("/"):
         raise Invalid("has '..' in its path", field=path, remedy="write the path that is meant")
@@ -103,7 +103,7 @@ def _check_place(word: str, scheme: str, host: str, place: str, path: str) -> No
     """What each kind of address must have."""
     if scheme == "file" and (host or not place.strip("/")):
         raise Invalid(
-            f"{word[:80]!r} names no file of the site's own",
+            f"{word[:80]!r} is not the path of a file at the site",
             field=path,
             remedy="write three slashes and the whole path: file:///data/imagenet",
         )

@@ -348,7 +348,9 @@ def _optional_duration_s(given: Mapping[str, object], key: str) -> float | None:
 
 def _deadline_at(given: Mapping[str, object], now: float) -> float | None:
     if "deadline" in given and "finish_within" in given:
-        raise Invalid("says the same as deadline", field="$.finish_within", remedy="write one of the two")
+        raise Invalid(
+            "cannot be combined with deadline", field="$.finish_within", remedy="write one of the two"
+        )
     if "deadline" in given:
         return fields.instant_at(given["deadline"], "$.deadline", now=now)
     if "finish_within" in given:

@@ -27,7 +27,9 @@ def read_sizes(value: object, path: str, among: Collection[int] | None = None) -
     }
     fields.known_only(given, path, known, elsewhere=elsewhere)
     if "gpus" in given and "accelerators" in given:
-        raise Invalid("says the same as gpus", field=f"{path}.accelerators", remedy="write one of the two")
+        raise Invalid(
+            "cannot be combined with gpus", field=f"{path}.accelerators", remedy="write one of the two"
+        )
     key = "accelerators" if "accelerators" in given else "gpus"
     gpus = read_widths(given[key], f"{path}.{key}", among) if key in given else (Accelerators(),)
     rest = Resources(

@@ -116,7 +116,7 @@ def unpacked(content: bytes) -> bytes:
     if unpacker.unconsumed_tail:
         raise TooLarge(f"is over {MOST_BYTES} bytes, unpacked", field="$", remedy="write a smaller problem")
     if not unpacker.eof:
-        raise Invalid("ends too soon to be unpacked", field="$", remedy="write it again, all of it")
+        raise Invalid("is cut off and cannot be unpacked", field="$", remedy="write the whole file again")
     return text
 
 
@@ -173,7 +173,7 @@ def _consistent(file: ProblemFile) -> None:
             raise Invalid("must be above 0", field=f"$.rules[{number}].weight", remedy="leave it out: 1")
         if isinstance(rule, Filter) and rule.beyond and rule.effect is Effect.ALLOW:
             raise Invalid(
-                "is for filters that deny",
+                "applies only to filters that deny",
                 field=f"$.rules[{number}].beyond",
                 remedy="write in pools what it allows",
             )
@@ -183,7 +183,7 @@ def _unique(field: str, what: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise Invalid(
-            f"{twice[0]!r} is there twice", field=field, remedy=f"write a {what} of its own for each"
+            f"{twice[0]!r} is listed twice", field=field, remedy=f"write a {what} of its own for each"
         )
 
 

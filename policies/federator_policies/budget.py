@@ -90,7 +90,7 @@ def _limits(given: BudgetSpec) -> list[tuple[Period, float]]:
     said = [(name, period, getattr(given.usd, name)) for name, period in PERIODS]
     limits = [(period, money_usd(usd, f"$.spec.usd.{name}")) for name, period, usd in said if usd is not None]
     if not limits:
-        raise Invalid("says no amount", field="$.spec.usd", remedy="write for example {per_month: 500}")
+        raise Invalid("is empty", field="$.spec.usd", remedy="write for example {per_month: 500}")
     for name, _, usd in said[:-1]:
         if given.each == "job" and usd is not None:
             raise Invalid(

@@ -141,7 +141,7 @@ def _check_mode(given: BurstSpec) -> None:
         )
     if "deadline" not in given.when.for_:
         raise Invalid(
-            "a deadline always counts",
+            "must contain deadline",
             field="$.spec.when.for",
             remedy="write [deadline] or [deadline, waiting]",
         )

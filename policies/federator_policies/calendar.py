@@ -64,10 +64,12 @@ class CalendarKind:
         given = decode(spec, CalendarSpec, "$.spec")
         policy, pools = f"{self.kind}/{name}", _pools(given.where)
         if not (given.open or given.closed or given.prices):
-            raise Invalid("changes nothing", field="$.spec", remedy="write open, closed or prices")
+            raise Invalid("has no effect", field="$.spec", remedy="write open, closed or prices")
         if given.at_close == "stop" and not (given.open or given.closed):
             raise Invalid(
-                "it never closes", field="$.spec.at_close", remedy="write open or closed, or leave it out"
+                "has no effect without open or closed",
+                field="$.spec.at_close",
+                remedy="write open or closed, or leave it out",
             )
         return (*_opening(policy, pools, given), *_prices(policy, pools, given))
 
@@ -89,7 +91,7 @@ def _pools(where: Places) -> PoolSelector:
     )
     if pools == PoolSelector():
         raise Invalid(
-            "names no place", field="$.spec.where", remedy="name sites, kinds, regions, markets or models"
+            "is empty", field="$.spec.where", remedy="name sites, kinds, regions, markets or models"
         )
     return pools
 

@@ -75,7 +75,7 @@ kind = DatasetKind()
 
 def _spot(replica: Replica, path: str) -> Spot:
     if not replica.site and not replica.region:
-        raise Invalid("names no place", field=path, remedy="write site or region")
+        raise Invalid("is empty", field=path, remedy="write site or region")
     site = fields.name(replica.site, f"{path}.site") if replica.site else ""
     region = fields.text(replica.region, f"{path}.region", limit=100) if replica.region else ""
     return Spot(site, region)

@@ -68,7 +68,7 @@ class LinksKind:
         rows = tuple(_rows(given))
         if not rows and given.within_region is None and given.between_regions is None:
             raise Invalid(
-                "says nothing",
+                "is empty",
                 field="$.spec",
                 remedy="write within_region, between_regions or rows, for example between_regions: {usd_per_gb: 0.08}",
             )

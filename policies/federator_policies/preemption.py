@@ -43,7 +43,7 @@ class PreemptionKind:
         who, victims = scope_of(given.who, "$.spec.who"), scope_of(given.may_displace, "$.spec.may_displace")
         if who == Scope():
             raise Invalid(
-                "names nobody: everybody would displace others",
+                "is empty: all jobs would displace others",
                 field="$.spec.who",
                 remedy="name queues, owners or labels",
             )

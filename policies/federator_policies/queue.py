@@ -213,7 +213,7 @@ def _members(given: Allowed | Admins, path: str, *, everybody: bool = False) -> 
         read_groups(given.groups, f"{path}.groups"),
     )
     if not found:
-        raise Invalid("names nobody", field=path, remedy="name teams, users or groups, or leave it out")
+        raise Invalid("is empty", field=path, remedy="name teams, users or groups, or leave it out")
     return found
 
 
@@ -266,7 +266,7 @@ def _check_guarantee(given: QueueSpec, gpus: int, total: int) -> None:
     beside = given.guaranteed and (given.guaranteed.cpus or given.guaranteed.memory)
     if given.reclaim_within is not None and not (total or beside):
         raise Invalid(
-            "there is nothing to reclaim",
+            "has no effect without guaranteed",
             field="$.spec.reclaim_within",
             remedy="write guaranteed: {gpus: N} beside it, or leave it out",
         )

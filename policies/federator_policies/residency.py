@@ -61,7 +61,7 @@ class ResidencyKind:
         given = decode(spec, ResidencySpec, "$.spec")
         if given.data is None and given.who == Who():
             raise Invalid(
-                "says neither whose jobs nor which data",
+                "needs who or data",
                 field="$.spec",
                 remedy="write data: {uris: [s3://patients]}, or who: {queues: [clinic]}",
             )
@@ -80,7 +80,7 @@ class ResidencyKind:
         ]
         if not rules:
             raise Invalid(
-                "says no place",
+                "needs only or never",
                 field="$.spec",
                 remedy="write only: {regions: [eu-west]}, or never: {kinds: [cloud]}",
             )
@@ -106,7 +106,7 @@ def _pools(places: Places, path: str) -> PoolSelector:
     for number, kind_of_site in enumerate(places.kinds):
         if kind_of_site not in KINDS:
             raise Invalid(
-                f"{kind_of_site[:80]!r} is no kind of site",
+                f"{kind_of_site[:80]!r} is not a kind of site",
                 field=f"{path}.kinds[{number}]",
                 remedy=f"write one of {', '.join(KINDS)}",
             )

@@ -33,7 +33,7 @@ class TeamKind:
         given = decode(spec, TeamSpec, "$.spec")
         if not (given.members or given.groups or given.admins):
             raise Invalid(
-                "nobody is in the team",
+                "is empty",
                 field="$.spec.members",
                 remedy="name people, or groups of the sign-in",
             )

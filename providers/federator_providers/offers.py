@@ -31,7 +31,7 @@ def offers_by_name(
         for offer in make(entry, f"{path}[{index}]"):
             if offer.name in offers:
                 raise Invalid(
-                    f"{entry.instance_type!r} is offered twice",
+                    f"{entry.instance_type!r} is listed twice",
                     field=f"{path}[{index}].instance_type",
                     remedy="keep one of them",
                 )

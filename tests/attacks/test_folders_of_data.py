@@ -69,9 +69,9 @@ async def test_links_lead_nowhere_and_pipes_are_not_there(tmp_path: Path) -> Non
     source = FileSource()
     assert [item.name for item in await source.items(f"file://{kept}")] == ["plain"]
     for name in ("link", "pipe"):
-        with pytest.raises(NotFound, match="no plain file"):
+        with pytest.raises(NotFound, match="not a regular file"):
             await source.read(f"file://{kept}/{name}")
-        with pytest.raises(NotFound, match="no plain file"):
+        with pytest.raises(NotFound, match="not a regular file"):
             await source.fetch(f"file://{kept}", Item(name, 0, ""), tmp_path / "copy", lambda _: None)
     assert not (tmp_path / "copy").exists()
 

@@ -70,13 +70,13 @@ async def test_the_members_of_a_site_are_bounded_together_and_so_are_all_sites()
     second = await world.add_member("lab", "lab-2")
     most = limits.site_hosts // 2 + 1
     first.report(pools=pools_of(most, 8))
-    with pytest.raises(Invalid, match=r"beside") as refused:
+    with pytest.raises(Invalid, match="other members") as refused:
         second.report(pools=pools_of(most, 8))
     assert "limits.site_hosts" in (refused.value.remedy or "")
     for number in range(limits.hosts // limits.site_hosts - 1):
         (await world.add_site(f"s{number}")).report(pools=pools_of(limits.site_hosts, 8))
     last = await world.add_site("last")
-    with pytest.raises(Invalid, match=r"beside") as refused:
+    with pytest.raises(Invalid, match="other members") as refused:
         last.report(pools=pools_of(limits.site_hosts, 8))
     assert "limits.hosts" in (refused.value.remedy or "")
     # Nobody else notices, and what is there can be told again, less or the same.

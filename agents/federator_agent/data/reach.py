@@ -26,7 +26,7 @@ def read_networks(value: object, path: str) -> tuple[str, ...]:
     """`data_networks` of the site file. Raises `Invalid` that names the field."""
     if not isinstance(value, list):
         raise Invalid(
-            "is not a list", field=path, remedy="write [10.20.0.0/16]; [] is the public Internet alone"
+            "is not a list", field=path, remedy="write [10.20.0.0/16]; [] allows only the public Internet"
         )
     words = tuple(fields.text(each, f"{path}[{index}]", limit=50) for index, each in enumerate(value))
     for index, word in enumerate(words):

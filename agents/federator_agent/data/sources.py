@@ -113,7 +113,7 @@ class Sources:
         scheme = scheme_of(uri)
         if scheme not in _DOORS:
             raise Invalid(
-                f"{uri!r} is no address that this agent can fetch", remedy=f"use {', '.join(_DOORS)}"
+                f"{uri!r} is not an address that this agent can fetch", remedy=f"use {', '.join(_DOORS)}"
             )
         if scheme not in self._known:
             module, name = _DOORS[scheme]

@@ -147,7 +147,7 @@ class Pods:
         return pod if pod.metadata.uid == uid or not uid else None
 
     async def node_gone(self, name: str) -> bool:
-        """Whether a node is no part of the cluster any more, and nobody is left there to speak for its pods."""
+        """Whether a node is no longer part of the cluster, and nobody is left there to speak for its pods."""
         if (
             name in self.nodes.items
             or self._healthy_until_s.get(name, 0.0) > asyncio.get_running_loop().time()

@@ -246,7 +246,7 @@ class Preparing:
             troubled_at = self._troubled(pod, rank, troubled_at)
             if pod.spec.node_name and await self._node_gone(pod.spec.node_name):
                 raise StagingLost(
-                    f"rank {rank}: its node {pod.spec.node_name} is no part of the cluster any more"
+                    f"rank {rank}: its node {pod.spec.node_name} is no longer part of the cluster"
                 )
             await self._pods.wait(record.entry.placement)
 

@@ -166,7 +166,7 @@ class Ranks:
             if pod is None:
                 return await self._vanished(name, last, now)
             if pod.spec.node_name and await self._pods.node_gone(pod.spec.node_name):
-                detail = f"its node {pod.spec.node_name} is no part of the cluster any more"
+                detail = f"its node {pod.spec.node_name} is no longer part of the cluster"
                 return End(now, None, detail, Cause.NODE_LOST)
         except FederatorError as error:
             log.warning("%s cannot be looked up: %s", name, error)

@@ -216,7 +216,7 @@ def _pool(value: object, path: str) -> KubePool:
 def _part_milli(value: object, path: str) -> int:
     share = read_accelerators(value, path).share_milli
     if not share:
-        raise Invalid(f"{value!r} is no part of a GPU", field=path, remedy="write for example 0.5")
+        raise Invalid(f"{value!r} is not a part of a GPU", field=path, remedy="write for example 0.5")
     return share
 
 

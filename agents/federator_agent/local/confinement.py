@@ -231,7 +231,7 @@ class Confinement:
         try:
             return account_of(name)
         except KeyError:
-            raise PermissionError(f"{name}, the account of {owner}, is no user of this host") from None
+            raise PermissionError(f"{name}, the account of {owner}, is not a user of this host") from None
 
     # What it sees -----------------------------------------------------------------------------------------------------
 

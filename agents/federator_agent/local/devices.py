@@ -147,7 +147,7 @@ def _trouble(pool: HostPool, gpu: Gpu | None) -> str:
     if gpu is None:
         return "the driver does not show it"
     if gpu.name and not is_of(pool.model, gpu.model):
-        return f"the driver shows {gpu.model} in its place; start the agent anew when that is right"
+        return f"the driver shows {gpu.model} instead; if that is correct, restart the agent"
     return gpu.trouble
 
 

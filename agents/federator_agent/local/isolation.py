@@ -111,10 +111,10 @@ def _users(given: Mapping[str, str], path: str) -> dict[str, str]:
             found = pwd.getpwnam(account)
         except KeyError:
             raise Invalid(
-                f"{account!r} is no user of this host", field=f"{path}.{owner}", remedy="make it first"
+                f"{account!r} is not a user of this host", field=f"{path}.{owner}", remedy="make it first"
             ) from None
         if found.pw_uid == 0:
-            raise Invalid("root is no user for jobs", field=f"{path}.{owner}", remedy="name an ordinary user")
+            raise Invalid("jobs do not run as root", field=f"{path}.{owner}", remedy="name an ordinary user")
     return dict(given)
 
 

@@ -36,7 +36,7 @@ _LOOK_AGAIN_S = 0.02
 _LOOKS = 100
 TOLD = "told"
 """A file of this name in the rank's directory: a TERM came to its shim, to which this agent sends none."""
-TOLD_FROM_OUTSIDE = "the host, or somebody on it, told it to end with TERM"
+TOLD_FROM_OUTSIDE = "it received TERM from the host or from a user on it"
 OUT_OF_MEMORY = "the kernel killed it for want of memory"
 log = logging.getLogger("federator_agent.local")
 

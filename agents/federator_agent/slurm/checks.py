@@ -78,7 +78,9 @@ def _account(name: str) -> str:
     try:
         uid = pwd.getpwnam(name).pw_uid
     except KeyError:
-        return f"user {name} is no account of this host; make it here and on all nodes, with one number"
+        return (
+            f"user {name} has no account on this host; create it here and on all nodes, with the same user id"
+        )
     if uid == 0:
         return f"user {name} is root; name an account without privileges"
     return f"ok    user {name}: jobs can be given to it"

@@ -37,7 +37,7 @@ _NODES = {
     "NODE_FAIL": "Slurm says that a node of its job failed",
     "BOOT_FAIL": "Slurm says that a node of its job could not be booted",
 }
-_TOLD = "somebody at the site told it to end"
+_TOLD = "it was ended by a user or an administrator of the site"
 _CANCELLED = "its job was cancelled at the site, not by the federation"
 OUT_OF_MEMORY = "Slurm killed it for want of memory"
 

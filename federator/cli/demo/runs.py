@@ -62,7 +62,9 @@ def stop(folder: Path) -> int:
     folder = folder.expanduser().resolve()
     if not (folder / SIGN).is_file():
         raise Invalid(
-            f"{folder} is no folder of a demonstration", field="--stop", remedy="name the one that it printed"
+            f"{folder} is not a folder of a demonstration",
+            field="--stop",
+            remedy="name the one that it printed",
         )
     Processes(folder).end_all()
     shutil.rmtree(folder)

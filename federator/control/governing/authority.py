@@ -184,7 +184,7 @@ class Authority:
         usable = list(self._usable(caller, teams))
         shown = ", ".join(usable[:SHOWN_QUEUES])
         where = f"queues open to {caller.name}: {shown}" if usable else f"no queue is open to {caller.name}"
-        admins = self._access[queue].admins.shown or "somebody with the role platform"
+        admins = self._access[queue].admins.shown or "a user with the role platform"
         return Forbidden(
             f"{caller.name} may not submit to queue {queue}{f' under team {team}' if team else ''}",
             field="$.queue",
@@ -203,7 +203,7 @@ class Authority:
     def shown(self) -> str:
         """In one line, who may submit where."""
         if not self.closed:
-            return "open: the policies name nobody, so everybody may submit to every queue"
+            return "open: no policy names people, so everybody may submit to every queue"
         shut = [path for path in sorted(self._queues) if not self._access[path].allow]
         text = "closed: only those may submit to a queue whom its `allow` names"
         return f"{text}; only the roles platform and admin to {', '.join(shut)}" if shut else text

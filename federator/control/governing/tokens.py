@@ -274,7 +274,7 @@ def duration_s(text: str, field: str) -> float | None:
     except ValueError as error:
         raise Invalid(str(error), field=field) from None
     if seconds <= 0:
-        raise Invalid("a token that expires at once is of no use", field=field)
+        raise Invalid("must be more than 0", field=field)
     return seconds
 
 
@@ -307,6 +307,8 @@ def _role(request: TokenRequest) -> Role:
         ) from None
     if (role is Role.SITE_ADMIN) != bool(request.site):
         raise Invalid(
-            "a site-admin has exactly one site, and nobody else has any", field="$.site", remedy="see role"
+            "the role site-admin takes exactly one site, other roles take none",
+            field="$.site",
+            remedy="see role",
         )
     return role

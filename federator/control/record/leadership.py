@@ -129,7 +129,7 @@ class Reign:
             self.require()
             raise
         except OutcomeUnknown as error:
-            self.lose(f"nobody knows whether a write has happened: {error.message}")
+            self.lose(f"it is not known whether a write succeeded: {error.message}")
             raise
 
     async def keep(self) -> None:

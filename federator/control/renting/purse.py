@@ -71,7 +71,7 @@ class Purse:
         paid_at = begun_at + offer.minimum_billing_s - offer.teardown_s
         until_at = max(worth_at, paid_at)
         if now < until_at:
-            why = "renting anew would cost at least as much"
+            why = "renting again would cost at least as much"
             if paid_at >= worth_at:
                 why = "it is paid for until then"
             elif worth_at == closes_at:
@@ -87,7 +87,7 @@ class Purse:
             return Warm(until_at, "")
         because = (
             f"it idles and is kept until {format_instant(idle_since_at + keeping.until_s)}: of {keeping.of} times that one like it had idled "
-            f"as long, one was needed by then {keeping.came} times, and renting anew costs {format_duration(saves_s)} of rent more"
+            f"as long, one was needed by then {keeping.came} times, and renting again costs {format_duration(saves_s)} of rent more"
         )
         return Warm(idle_since_at + keeping.until_s, because)
 

@@ -95,7 +95,7 @@ class Inventory:
         ):
             if own > of.hosts and beside + own > limit:
                 raise Invalid(
-                    f"has {own} hosts beside {beside} of other members; there can be {limit}",
+                    f"has {own} hosts, and other members have {beside}; the limit is {limit}",
                     field="$.report.pools",
                     remedy=f"ask for a higher limits.{name} in the dispatcher's file",
                 )

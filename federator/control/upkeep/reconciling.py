@@ -97,7 +97,7 @@ class Reconciliation:
                 said_s = loop.time()
             await asyncio.sleep(LOOK_S)
         await self._spare_instances()
-        await self._records.transact(partial(self._over, "everybody was heard"))
+        await self._records.transact(partial(self._over, "all sites have reported"))
         log.info("reconciled")
 
     async def _waiting(self) -> list[str]:

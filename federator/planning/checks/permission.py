@@ -34,7 +34,7 @@ def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[
     yield from _too_long(job, target)
     yield from _whereabouts(job, target)
     if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
-        yield f"{target.site} has refused the job again and again, and is to be left alone"
+        yield f"{target.site} has refused the job again and again, and is not to be tried again yet"
     if target.lends_to and not is_among(target.lends_to, job.whose):
         yield f"{target.key} does not lend to {job.queue}, {job.owner}, {job.team or 'no team'}"
     trusts = target.pool.trusts if target.pool is not None else None

@@ -68,7 +68,7 @@ def whose(scope: Scope) -> str:
     if scope.queues:
         parts.append(f"queue {' or '.join(scope.queues)}")
     if scope.not_queues:
-        parts.append(f"everybody but queue {' and '.join(scope.not_queues)}")
+        parts.append(f"everybody except queue {' and '.join(scope.not_queues)}")
     if scope.owners:
         parts.append(f"owner {' or '.join(scope.owners)}")
     parts += [f"label {key}={value}" for key, value in sorted(scope.labels.items())]

@@ -219,12 +219,16 @@ FILTERS: tuple[Test, ...] = (
     ),
     Test(
         "offer-avoided",
-        "Launching this offer failed a moment ago, or a machine of it was taken back; it is left alone for a while.",
+        "Launching this offer failed a moment ago, or a machine of it was taken back; it is not tried again for a while.",
         permits.avoided,
     ),
     Test("sites", "The job names the sites it may run at (or its checkpoint is at another one).", _sites),
     Test("not-sites", "The job excludes this site.", _not_sites),
-    Test("refused", "It refused this gang, or did not answer, again and again: it is left alone.", _refused),
+    Test(
+        "refused",
+        "It refused this gang, or did not answer, again and again: it is not tried again.",
+        _refused,
+    ),
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
     Test("lends-to", "The site lends only to certain queues, owners or teams.", lends_to),

@@ -82,7 +82,7 @@ class AwsProvider:
         told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
         stock = offer.stock if QUOTA.issuperset(refusals.values()) else UNSET
         raise NoCapacity(
-            f"{offer.name} is not to be had: {told}",
+            f"{offer.name} is not available: {told}",
             retry_after_s=SOLD_OUT_S,
             stock=stock.name if stock else "",
             each=stock.each if stock else 0,

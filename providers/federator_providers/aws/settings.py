@@ -138,9 +138,7 @@ def _check(given: AwsSettings, path: str) -> None:
             )
     for zone in given.subnets:
         if zone not in given.zones:
-            raise Invalid(
-                f"{zone!r} is none of the zones", field=f"{path}.subnets", remedy="write it in zones, too"
-            )
+            raise Invalid(f"{zone!r} is not in zones", field=f"{path}.subnets", remedy="add it to zones")
     _check_quotas(given.quotas, f"{path}.quotas")
     if given.egress_usd_per_gib < 0:
         raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
@@ -160,7 +158,7 @@ def _check_quotas(quotas: Sequence[QuotaSettings], path: str) -> None:
             raise Invalid("is below zero", field=f"{path}[{index}].vcpus")
     names = [quota.name for quota in quotas]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise Invalid(f"{twice[0]} stands there twice", field=path, remedy="keep one of them")
+        raise Invalid(f"{twice[0]} is listed twice", field=path, remedy="keep one of them")
 
 
 def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: str) -> list[Offer]:

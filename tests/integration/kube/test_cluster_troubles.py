@@ -116,7 +116,7 @@ async def test_a_node_that_is_taken_out_of_the_cluster_takes_its_ranks_with_it(
         own.admin.ask("DELETE", f"/api/v1/nodes/{NODE}")
         report = await dispatcher.ended("p1")
         assert (report.status, report.cause) == (PlacementStatus.LOST, Cause.NODE_LOST)
-        assert f"its node {NODE} is no part of the cluster" in report.detail
+        assert f"its node {NODE} is no longer part of the cluster" in report.detail
         await dispatcher.until(lambda: not dispatcher.reports[-1].pools)
     finally:
         own.node.start_kubelet()

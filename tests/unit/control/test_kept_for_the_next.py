@@ -48,7 +48,7 @@ async def test_it_is_kept_while_others_were_needed_about_now_and_no_longer() -> 
     assert (
         "of 7 times that one like it had idled as long, one was needed by then 6 times" in lease.kept_because
     )
-    assert "renting anew costs 6m of rent more" in lease.kept_because
+    assert "renting again costs 6m of rent more" in lease.kept_because
     row = next(row for row in world.core.views.leases() if row.id == lease.id)
     assert row.kept_because == lease.kept_because
     world.clock.advance(2 * MINUTE)

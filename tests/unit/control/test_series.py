@@ -146,7 +146,7 @@ async def test_of_all_that_nobody_was_there_for_one_run_is_made_up_for() -> None
         await after.core.series_runs.look()
     assert [job.due_at for job in runs(after)] == [MIDNIGHT + 10 * HOUR]
     assert notes(after)[0] == (
-        "nobody was there for what was due from 2026-03-01T00:00:00Z on; of that, the run due at 2026-03-01T10:00:00Z "
+        "no dispatcher was running when runs were due from 2026-03-01T00:00:00Z on; of that, the run due at 2026-03-01T10:00:00Z "
         "is made up for"
     )
 

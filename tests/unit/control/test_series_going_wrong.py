@@ -42,7 +42,7 @@ async def test_it_is_paused_once_its_owner_has_no_token_and_goes_on_when_somebod
     await pass_time(world, 6)
     assert names(world) == ["nightly-1", "nightly-2"]
     assert because(world) == (
-        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until one is, or somebody resumes it"
+        "paused by dispatcher: of ada's tokens none is valid any more; no runs are submitted until one is, or until it is resumed"
     )
     told = "series nightly is paused: of ada's tokens none is valid any more"
     assert [event.text for event in await timeline(world, runs(world)[-1].id) if event.kind == "series"] == [

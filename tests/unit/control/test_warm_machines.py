@@ -39,7 +39,7 @@ async def idle_since(offer: Offer) -> tuple[World, float]:
     return world, world.clock.now() - (lease.launched_at or 0.0)
 
 
-ANEW, PAID = "renting anew would cost at least as much", "it is paid for until then"
+ANEW, PAID = "renting again would cost at least as much", "it is paid for until then"
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_a_night_belongs_to_the_day_on_which_it_begins() -> None:
     ("given", "field", "says"),
     [
         (spec(where={}), "$.spec.where", "name sites"),
-        ({"where": {"sites": ["lab"]}}, "$.spec", "changes nothing"),
-        ({**prices(), "at_close": "stop"}, "$.spec.at_close", "never closes"),
+        ({"where": {"sites": ["lab"]}}, "$.spec", "has no effect"),
+        ({**prices(), "at_close": "stop"}, "$.spec.at_close", "no effect without open or closed"),
         (spec(open=[{"from": "25:00"}]), "$.spec.open[0].from", "18:30"),
         (spec(open=[{"first_day": "soon"}]), "$.spec.open[0].first_day", "2026-12-24"),
         (

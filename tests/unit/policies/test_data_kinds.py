@@ -129,7 +129,7 @@ def test_no_field_is_accepted_that_has_no_effect(kind: str) -> None:
         ("Links", {"rows": [ROW | {"usd_per_gb": "1 EUR"}]}, "$.spec.rows[0].usd_per_gb", "40 USD"),
         ("Links", {"rows": [ROW, ROW]}, "$.spec.rows[1]", "write it once"),
         ("Links", {"rows": [{"from": "", "to": "b"}]}, "$.spec.rows[0].from", "is empty"),
-        ("Residency", {"never": {"kinds": ["cloud"]}}, "$.spec", "which data"),
+        ("Residency", {"never": {"kinds": ["cloud"]}}, "$.spec", "needs who or data"),
         ("Residency", {"data": {}}, "$.spec", "only: {regions"),
         ("Residency", CLOSED | {"never": {}}, "$.spec.never", "sites, regions or kinds"),
         ("Residency", CLOSED | {"never": {"kinds": ["moon"]}}, "$.spec.never.kinds[0]", "onprem"),
@@ -146,6 +146,6 @@ def test_a_mistake_is_named_with_its_place_and_remedy(kind: str, spec: object, f
 
 def test_a_needed_field_with_a_wrong_value_is_one_fault_of_its_document() -> None:
     text = "apiVersion: federator/v1\nkind: Dataset\nmetadata: {name: d}\nspec: {uri: 'gs://b', replicas: [{site: a}]}\n"
-    with pytest.raises(Invalid, match="no address that can be fetched") as caught:
+    with pytest.raises(Invalid, match="not an address that can be fetched") as caught:
         compile_set(load(text))
     assert caught.value.field == "$.spec.uri"

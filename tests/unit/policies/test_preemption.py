@@ -53,7 +53,7 @@ def test_no_field_is_accepted_that_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("given", "field", "says"),
     [
-        (spec(who={}), "$.spec.who", "names nobody"),
+        (spec(who={}), "$.spec.who", "is empty"),
         ({"who": WHO}, "$.spec.may_displace", "is missing"),
         (spec(priority_gap=0), "$.spec.priority_gap", "at least 1"),
         (spec(minimum_run="soon"), "$.spec.minimum_run", "90s"),

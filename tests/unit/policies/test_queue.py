@@ -138,7 +138,7 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"limit": {"gpu": 1}}, "$.spec.limit.gpu", "did you mean gpus?"),
         ({"limit": {"gpus": "many"}}, "$.spec.limit.gpus", "must be a whole number"),
         ({"limit": {"gpus": -1}}, "$.spec.limit.gpus", "at least 0"),
-        ({"allow": [{}]}, "$.spec.allow[0]", "names nobody"),
+        ({"allow": [{}]}, "$.spec.allow[0]", "is empty"),
         ({"allow": [{"users": ["a b"]}]}, "$.spec.allow[0].users[0]", "is not a name of a user"),
         ({"allow": [{"team": ["x"]}]}, "$.spec.allow[0].team", "did you mean teams?"),
         ({"allow": [{"users": ["ada"], "max_value": "much"}]}, "$.spec.allow[0].max_value", "much"),

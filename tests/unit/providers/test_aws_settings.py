@@ -41,7 +41,7 @@ def test_a_price_of_ones_own_counts_and_elsewhere_must_be_written() -> None:
         ({"region": ""}, "region", "empty"),
         ({"zones": []}, "zones", "empty"),
         ({"zones": ["eu-west-1a"]}, "zones", "not in us-east-1"),
-        ({"subnets": {"us-east-1b": "subnet-1"}}, "subnets", "none of the zones"),
+        ({"subnets": {"us-east-1b": "subnet-1"}}, "subnets", "not in zones"),
         ({"calls_at_once": 0}, "calls_at_once", "1 to 64"),
         ({"egress_usd_per_gib": -1.0}, "egress_usd_per_gib", "below zero"),
         ({"refresh_prices_every": "1s"}, "refresh_prices_every", "too short"),

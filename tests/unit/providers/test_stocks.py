@@ -113,7 +113,7 @@ def test_a_quota_that_says_nothing_is_told_by_its_key(quota: dict[str, object], 
 
 
 def test_a_quota_stands_there_once() -> None:
-    with pytest.raises(Invalid, match="g on-demand stands there twice"):
+    with pytest.raises(Invalid, match="g on-demand is listed twice"):
         read_aws("burst", AWS | {"quotas": [{"families": ["g"], "vcpus": 1}] * 2})
 
 

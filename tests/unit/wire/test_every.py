@@ -21,7 +21,11 @@ NOW = 1_772_323_200.0
         ({"every": {}}, "$.every", "exactly one of at and interval"),
         ({"every": {"cron": "0 3 * * *"}}, "$.every.cron", "did you mean at?"),
         ({"every": {"at": "0 3 * * *", "timezone": "Mars/Base"}}, "$.every.timezone", "no time zone"),
-        ({"every": {"interval": "6h", "timezone": "UTC"}}, "$.every.timezone", "knows no time zone"),
+        (
+            {"every": {"interval": "6h", "timezone": "UTC"}},
+            "$.every.timezone",
+            "cannot be combined with interval",
+        ),
         ({"every": {"interval": "6h", "end": "2020-01-01T00:00:00Z"}}, "$.every.end", "no time for a run"),
         ({"every": {"interval": "6h", "keep": 0}}, "$.every.keep", "out of range"),
         ({"every": "6h", "overlap": "allow"}, "$.overlap", "skip, queue, replace"),
@@ -29,7 +33,7 @@ NOW = 1_772_323_200.0
         ({"every": "6h", "client_id": "x"}, "$.client_id", "known by its name"),
         ({"every": "6h", "name": "n" * 60}, "$.name", "may have 52"),
         ({"every": "6h", "name": None}, "$.name", "known by its name"),
-        ({"every": None, "overlap": "skip"}, "$.overlap", "no every"),
+        ({"every": None, "overlap": "skip"}, "$.overlap", "no effect without every"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(given: dict[str, Any], field: str, says: str) -> None:

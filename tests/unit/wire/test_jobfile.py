@@ -249,7 +249,7 @@ def test_nodes_may_be_together_by_any_label(label: str) -> None:
         (
             {"resources": {"gpus": 4, "any_of": [{"gpus": "A100:2"}, {"gpus": "H100:1"}]}},
             "$.resources.gpus",
-            "is beside resources.any_of, and resources.any_of[0].gpus says it, too",
+            "is also set in resources.any_of[0].gpus",
         ),
         ({"run": ["a", "b"]}, "$.run", "command: [python, train.py]"),
         ({"setup": ["a", "b"]}, "$.setup", "write one text, in quotes"),

@@ -169,7 +169,7 @@ def _changed(*path: str | int, to: object) -> bytes:
             "what it allows",
         ),
         (b"\x1f\x8bno", "$", "cannot be unpacked", "gzip"),
-        (zlib.compress(b"{}" * 99, wbits=31)[:-9], "$", "ends too soon", "all of it"),
+        (zlib.compress(b"{}" * 99, wbits=31)[:-9], "$", "is cut off", "the whole file"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_path_and_a_remedy(
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_told_with_its_path_and_a_remedy(
 
 def test_a_job_that_is_there_twice_is_refused() -> None:
     twice = from_problem(a_world([a_job("job-a"), a_job("job-a")]))
-    with pytest.raises(Invalid, match="'job-a' is there twice"):
+    with pytest.raises(Invalid, match="'job-a' is listed twice"):
         read_problem(write(twice))
 
 

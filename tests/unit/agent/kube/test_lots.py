@@ -133,7 +133,7 @@ def test_the_site_files_part_is_a_part() -> None:
     given: dict[str, Any] = {"image": "i", "pools": [{"name": "p", "selector": {"a": "b"}, "part": 0.5}]}
     assert settings.parse(given, "$.kube").pools[0].part_milli == 500
     given["pools"][0]["part"] = 2
-    with pytest.raises(Invalid, match=r"\$\.kube\.pools\[0\]\.part: 2 is no part of a GPU"):
+    with pytest.raises(Invalid, match=r"\$\.kube\.pools\[0\]\.part: 2 is not a part of a GPU"):
         settings.parse(given, "$.kube")
 
 

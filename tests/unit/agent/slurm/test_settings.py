@@ -64,7 +64,7 @@ def test_whose_name_a_queue_goes_by() -> None:
         ({"queues": {"a": {"acount": "x"}}}, "$.slurm.queues.a.acount", "did you mean account?"),
         ({"queues": {"a": {"account": "x --uid=root"}}}, "$.slurm.queues.a.account", "name of Slurm's"),
         ({"queues": {"a": {"account": "-x"}}}, "$.slurm.queues.a.account", "name of Slurm's"),
-        ({"queues": {"a": {}, "a/*": {}}}, "$.slurm.queues.a/*", "said twice"),
+        ({"queues": {"a": {}, "a/*": {}}}, "$.slurm.queues.a/*", "listed twice"),
         ({"start_within": 5}, "$.slurm.start_within", "no unit"),
     ],
 )

@@ -37,7 +37,7 @@ def told(series: Series, due_at: float) -> bool:
     """Whether it is said why that time has no run."""
     for note in series.notes:
         times = [parse_instant(found) for found in INSTANT.findall(note.text)]
-        if note.text.startswith("nobody was there"):
+        if note.text.startswith("no dispatcher was running"):
             if times[0] - 1.0 <= due_at < times[1] + 1.0:
                 return True
         elif abs(times[0] - due_at) < 1.0:
