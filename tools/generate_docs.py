@@ -162,7 +162,8 @@ def reasons() -> str:
             "Beside each sentence (`because`, `text`) the API answers `reason`: a `kind` from this closed list, and its parameters: ids, numbers, "
             "moments in seconds since the epoch. Programs go by these: a kind and the names of its parameters stay, while sentences may be worded "
             "better. Parameters may be added, and one that is left out has its default. `why`, `waits` and `beside` hold a further reason. What older versions have stored "
-            "in words only has no `reason`."
+            "in words only has no `reason`. A recorded decision (`GET /v1/decisions/{id}`) has `reason` alone: it is answered as it was recorded, which a "
+            "replay has to come to byte for byte, and `federator decisions show` makes its sentences."
         ),
         table(("kind", "parameters", "what it says"), _kinds()),
     ])  # fmt: skip

@@ -64,11 +64,6 @@ def parse_size_bytes(text: str) -> int:
     return int(float(match[1]) * _SIZE_BYTES[match[2]])
 
 
-def parse_size_mib(text: str) -> int:
-    """The same into MiB, rounded up. Raises ValueError."""
-    return -(-parse_size_bytes(text) // 2**20)
-
-
 def format_bytes(count: float) -> str:
     """Bytes of data as a person reads them, decimal as they are sold and moved: `150 GB`."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):

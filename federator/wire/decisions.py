@@ -29,6 +29,7 @@ class RecordedDecision(msgspec.Struct, frozen=True):
 
     problem: Problem
     plan: Plan
+    """As it was recorded, which a replay has to come to byte for byte: so its actions and what waits have a `reason`, and no sentence. `federator decisions show` tells them."""
     proof: Proof | None = None
     """Where it was certified: see `turn.certify_every`."""
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from federator.kernel.quantities import parse_duration_s, parse_size_mib
+from federator.kernel.quantities import parse_duration_s
 from federator.model.capacity import Market, Offer, Shape
 from federator.model.rules import PreemptRule, QueueTerms, Rule, Scope, planned
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
 from federator.planning.rules.starting_by import bounded
+from federator.wire.fields import size_mib
 from federator_policies.consistency import completed
 from federator_policies.documents import KINDS
 
@@ -62,6 +63,10 @@ def _s(text: str | None) -> float | None:
     return None if text is None else parse_duration_s(text)
 
 
+def _mib(text: str) -> int:
+    return size_mib(text, "$", high_mib=2**40)
+
+
 def _problem(told: dict[str, Any]) -> Problem:
     said = [
         rule
@@ -102,7 +107,7 @@ def _job(told: dict[str, Any]) -> JobView:
     fields = {key: value for key, value in told.items() if key in JobView.__struct_fields__}
     fields["submitted_at"] = NOW - (_s(told.get("waited")) or 0.0)
     fields["cpus_milli"] = told.get("cpus", 1) * 1000
-    fields["memory_mib"] = parse_size_mib(told.get("memory", "1GiB"))
+    fields["memory_mib"] = _mib(told.get("memory", "1GiB"))
     fields["run_s"] = parse_duration_s(told["run"])
     fields["max_duration_s"] = _s(told["limit"])
     fields["value_usd"] = told.get("value")
@@ -115,7 +120,7 @@ def _job(told: dict[str, Any]) -> JobView:
 def _pool(told: dict[str, Any]) -> PoolView:
     nodes, gpus, lease = told.get("nodes", 1), told.get("gpus", 0), told.get("lease")
     site, ready, shared = told["site"], _s(told.get("ready")), told.get("shared", False)
-    memory = parse_size_mib(told["memory"]) if "memory" in told else HOST_MEMORY_MIB
+    memory = _mib(told["memory"]) if "memory" in told else HOST_MEMORY_MIB
     hosts = [[gpus, HOST_CPUS_MILLI, memory] for _ in range(nodes)]
     busy = []
     for number, work in enumerate(told.get("busy", ())):
@@ -162,7 +167,7 @@ def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
         nodes=told.get("nodes", 1),
         gpus=told["gpus"],
         cpus_milli=1000,
-        memory_mib=parse_size_mib(told.get("memory", "1GiB")),
+        memory_mib=_mib(told.get("memory", "1GiB")),
         ends_at=NOW + parse_duration_s(told["ends"]),
         placement=placement,
         leads=told.get("leads", True),
