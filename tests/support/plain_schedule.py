@@ -16,6 +16,7 @@ from federator.planning.places.yard import RANKS_PER_WORK, Host, Lot, Release, R
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case
 from federator.planning.rules.caps import QUEUE_UNITS, Caps
+from federator.planning.rules.permits import only_deadlines
 from federator.planning.scheduling import blocks, carried
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.bookings import Booking, Schedule
@@ -172,7 +173,7 @@ class _Board:
     def _too_dear(self, job: JobView, place: int, at: float) -> bool:
         """Whether rented time costs more than the chance of the deadline that it brings is worth, where it is for deadlines only."""
         candidate, book = self.world.places[place], self.world.book
-        if not candidate.rented or self.bursting is None or not self.bursting.only_deadlines(job):
+        if not candidate.rented or self.bursting is None or not only_deadlines(book, job):
             return False
         price = cost(book, job, candidate, at, committed_until=self._committed_until(place))
         return price.rent > book.value_usd(job) - price.miss

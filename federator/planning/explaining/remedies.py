@@ -16,13 +16,12 @@ from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offe
 from federator.model.jobs import WHOLE_MILLI, longest_s
 from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
 from federator.model.snapshot import JobView
-from federator.planning.explaining.burdens import burden
+from federator.planning.explaining.advice import burden
 from federator.planning.explaining.changes import LIFTED, OF_A_FORM, changed, job_with, pool_with
 from federator.planning.places.candidates import Candidate, made_of
 from federator.planning.rules.asking import Ground, Rejection
 from federator.planning.rules.calendars import SHORTEST_STAY_S
-from federator.planning.rules.feasibility import FILTERS, ranks_ever, reject
-from federator.planning.rules.lending import usable_of
+from federator.planning.rules.feasibility import FILTERS, ranks_ever, reject, usable_of
 from federator.planning.rules.openings import changes_at, open_at, takes_work
 from federator.planning.rules.permits import dearest_permit, proposed_limit_s, worst_usd
 from federator.planning.rules.rulebook import RuleBook

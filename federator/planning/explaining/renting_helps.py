@@ -14,7 +14,7 @@ from federator.model.jobs import in_gpus
 from federator.model.plans import SiteReason
 from federator.model.rules import QueueTerms
 from federator.model.snapshot import JobView
-from federator.planning.explaining.burdens import burden
+from federator.planning.explaining.advice import burden
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.reasons import Standing
 from federator.planning.explaining.remedies import (

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from federator.model.capacity import Market
 from federator.model.jobs import in_gpus
@@ -172,31 +173,18 @@ def typical_share(job: JobView) -> float:
     return math.sqrt(low_s * high_s) / whole.run_s if 0.0 < low_s < high_s else 1.0
 
 
+_MAKE = attrgetter(
+    *("site", "pool", "kind", "region", "provider", "model", "gpu_memory_mib", "gpus_per_node", "shared"),
+    *("cut_milli", "longest_s", "cpus_milli_per_node", "memory_mib_per_node", "price_usd_gpu_h"),
+    *("lends_to", "abilities", "self_fencing", "trusts"),
+)
+
+
 def make(view: PoolView) -> tuple[object, ...]:
     """What two members' pools must have in common to be one place. What is rented is a place of its own."""
     if view.market is not Market.OWNED or view.lease is not None or view.ready_at is not None:
         return (view.key,)
-    return (
-        view.site,
-        view.pool,
-        view.kind,
-        view.region,
-        view.provider,
-        view.model,
-        view.gpu_memory_mib,
-        view.gpus_per_node,
-        view.shared,
-        view.cut_milli,
-        view.longest_s,
-        view.cpus_milli_per_node,
-        view.memory_mib_per_node,
-        tuple(sorted(view.labels.items())),
-        view.price_usd_gpu_h,
-        view.lends_to,
-        view.abilities,
-        view.self_fencing,
-        view.trusts,
-    )
+    return (*_MAKE(view), tuple(sorted(view.labels.items())))
 
 
 def of_pools(pools: Iterable[PoolView], data: DataBook | None = None) -> list[Candidate]:

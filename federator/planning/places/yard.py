@@ -73,11 +73,6 @@ def need_of(job: JobView) -> Room:
     return (*size, 1) if job.apart else size
 
 
-def overdue(busy: BusyView, now: float) -> bool:
-    """Whether busy work should have ended already, so that its expected end moves on with the clock."""
-    return busy.overdue or busy.ends_at <= now
-
-
 def expected_end(busy: BusyView, now: float) -> float:
     """When busy work is expected to be over; never in the past."""
     if busy.ends_at > now:
@@ -302,7 +297,8 @@ def _lay_busy(view: PoolView, hosts: list[Host], now: float, works: int, first: 
     )
     for number, busy in order:
         need = (busy.gpus, busy.cpus_milli, busy.memory_mib)
-        end, late = expected_end(busy, now), overdue(busy, now)
+        # What should have ended already has an end that moves on with the clock.
+        end, late = expected_end(busy, now), busy.overdue or busy.ends_at <= now
         for rank in range(busy.nodes if hosts else 0):
             index, given = in_use.give_back(need)
             numbered = number * RANKS_PER_WORK + rank

@@ -9,11 +9,14 @@ from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waitin
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import machines
 from federator.planning.plans.actions import Decided, decide_actions
-from federator.planning.plans.waking import wake_at
+from federator.planning.plans.reclaim import claims_at
+from federator.planning.plans.resizing import next_changes_at
 from federator.planning.plans.why import Reasons
 from federator.planning.renting.case import Case
+from federator.planning.rules.openings import changes_at
 from federator.planning.scheduling.blocks import BUSY
 from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.problem import World
 
 
 def write_plan(
@@ -43,7 +46,7 @@ def write_plan(
         actions=tuple[Action, ...]((*starts, *decided.stops)),
         waiting=tuple(waiting),
         prices=prices or {},
-        wake_at=wake_at(world, scored),
+        wake_at=_wake_at(world, scored),
         proposals=decided.proposals,
     )
 
@@ -143,3 +146,28 @@ class _Builder:
             reason=found.situation,
             reserved=self.scored.schedule.blocks.get(job.id, BUSY).reserved,
         )
+
+
+def _wake_at(world: World, scored: Scored) -> float | None:
+    """The earliest moment at which time alone changes the answer."""
+    times = [case.rent_at for case in scored.later.values()]
+    waiting = [job for job in world.jobs if job.id not in scored.starts]
+    times += [job.not_before_at for job in waiting if job.not_before_at is not None]
+    times += [until_at for job in waiting for _, until_at in job.refused]
+    times += [
+        view.avoid_until_at for view in world.snapshot.offers if waiting and view.avoid_until_at is not None
+    ]
+    if any(permit.after_wait_s is not None for permit in world.book.permits):
+        times += [_threshold_at(world, job) for job in waiting]
+    if waiting:
+        times += [at for rule in world.book.openings if (at := changes_at(rule, world.now)) is not None]
+    times += claims_at(world, scored)
+    times += next_changes_at(world.snapshot)
+    return min((at for at in times if at > world.now), default=None)
+
+
+def _threshold_at(world: World, job: JobView) -> float:
+    """When the job will have waited long enough for a threshold policy; 0 when none applies."""
+    permits = (p for place in world.offers(job) for p in world.book.permits_for(job, world.places[place]))
+    at = [job.submitted_at + p.after_wait_s for p in permits if p.after_wait_s is not None]
+    return min((moment_at for moment_at in at if moment_at > world.now), default=0.0)

@@ -63,30 +63,21 @@ class _Here(NamedTuple):
     caps: Caps
     """Of all places, with all changes of the turn."""
     holds: dict[str, list[tuple[Room, tuple[int, ...]]]]
-    """What each placement holds here, once somebody has asked."""
+    """What each placement holds here."""
 
     @property
     def at(self) -> Candidate:
         return self.world.places[self.place]
 
-    def held(self, busy: BusyView) -> list[tuple[Room, tuple[int, ...]]]:
-        """What the placement holds here."""
-        if not self.holds:
-            for release in self.lot.releases:
-                if isinstance(release.payload, BusyView) and release.payload.placement:
-                    part = release.need, release.hosts
-                    self.holds.setdefault(release.payload.placement, []).append(part)
-        return self.holds.get(busy.placement or "", [])
-
     def give_back(self, busy: BusyView) -> None:
         """What the placement holds here is free, and counts no more."""
-        for need, hosts in self.held(busy):
+        for need, hosts in self.holds[busy.placement or ""]:
             self.lot.untake(need, hosts)
         count_out(self.caps, self.at, busy)
 
     def keep(self, busy: BusyView, used: list[float]) -> None:
         """Undo that, where so much of the caps was in use."""
-        for need, hosts in self.held(busy):
+        for need, hosts in self.holds[busy.placement or ""]:
             self.lot.put(need, hosts)
         self.caps.used[:] = used
 
@@ -114,11 +105,15 @@ def resizes(world: World, scored: Scored, stopped: frozenset[str]) -> tuple[Pree
     for place, at in enumerate(world.places):
         if at.offer is not None or at.rented:
             continue
-        here = _Here(world, scored, place, after_starts(world, scored, place), caps, {})
-        ours = {r.payload.placement for r in here.lot.releases if isinstance(r.payload, BusyView)}
-        own = [busy for busy in running if busy.placement in ours and busy.placement not in changed]
+        lot = after_starts(world, scored, place)
+        holds: dict[str, list[tuple[Room, tuple[int, ...]]]] = {}
+        for release in lot.releases:
+            if isinstance(release.payload, BusyView) and release.payload.placement:
+                part = release.need, release.hosts
+                holds.setdefault(release.payload.placement, []).append(part)
+        own = [busy for busy in running if busy.placement in holds and busy.placement not in changed]
         if own:
-            made = _changed_here(here, own)
+            made = _changed_here(_Here(world, scored, place, lot, caps, holds), own)
             changed.update(stop.placement for stop in made)
             found += made
     return tuple(found)
@@ -329,7 +324,7 @@ def _groups(here: _Here, left: list[list[_Change]], job: JobView) -> list[list[l
         return [left]
     on: dict[int, list[list[_Change]]] = {}
     for changes in left:
-        for host in {host for _, hosts in here.held(changes[0].busy) for host in hosts}:
+        for host in {host for _, hosts in here.holds[changes[0].busy.placement or ""] for host in hosts}:
             on.setdefault(host, []).append(changes)
     return [group for group in on.values() if len(group) > 1]
 

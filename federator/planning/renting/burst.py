@@ -29,7 +29,7 @@ from federator.planning.places.candidates import Candidate, typical_share
 from federator.planning.renting.case import Case, HomeForecast, NoCase
 from federator.planning.renting.gains import Gains, ready_at
 from federator.planning.renting.interruptions import Interruptions
-from federator.planning.renting.stopping import Least, Rented, put_off_s
+from federator.planning.renting.stopping import Rented, put_off_s
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.permits import EAGER, admits, bill_usd, only_deadlines, rent_usd, worst_usd
 from federator.planning.world.chances import spread_of
@@ -54,9 +54,8 @@ class Bursting:
         self._modes = {permit.mode for permit in world.book.permits}
         self.interruptions = Interruptions(world)
         self.gains = Gains(world, home)
-        self._least = Least(world)
+        self._least: dict[object, float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
-        self._deadlines_only: dict[tuple[object, ...], bool] = {}
         self.table: object = None
         """All cases as `cases.Cases`, once somebody has asked for them."""
 
@@ -104,14 +103,7 @@ class Bursting:
 
     def no_need(self, job: JobView) -> bool:
         """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
-        return not self._may_miss(job) and self.only_deadlines(job)
-
-    def only_deadlines(self, job: JobView) -> bool:
-        """`only_deadlines`, of this world's policies."""
-        about = (job.queue, job.owner, *sorted(job.labels.items()))
-        if about not in self._deadlines_only:
-            self._deadlines_only[about] = only_deadlines(self.world.book, job)
-        return self._deadlines_only[about]
+        return not self._may_miss(job) and only_deadlines(self.world.book, job)
 
     def _misses_at_home(self, job: JobView) -> bool:
         """By the plan."""
@@ -125,7 +117,16 @@ class Bursting:
         if self._misses_at_home(job):
             return True
         waits, value_usd = self.gains.at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
-        return waits and self.gains.weighed_risk(job) * value_usd > max(LEAST_USD, self._least.usd(job))
+        return waits and self.gains.weighed_risk(job) * value_usd > max(LEAST_USD, self._least_usd(job))
+
+    def _least_usd(self, job: JobView) -> float:
+        """The least that any rental for it costs, infinite where nothing is open to it: whoever risks less need not be asked about each offer. Found once for each class."""
+        world = self.world
+        key = world.key(job)
+        if key not in self._least:
+            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
+            self._least[key] = min((rent_usd(*each) for each in open_to), default=math.inf)
+        return self._least[key]
 
     def cases(self, job: JobView) -> list[Case]:
         """All cases for offers, cheapest first."""
@@ -140,12 +141,16 @@ class Bursting:
         """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
         if EAGER.isdisjoint(self._modes) or self.no_need(job):
             return []
-        found = [c for p in self.world.offers(job) if isinstance(c := self.case(job, p), Case) and c.required]
-        now = self.world.now
-        return [c for c in found if c.is_now(now) and self._fits_caps(job, c, caps)]
-
-    def _fits_caps(self, job: JobView, case: Case, caps: Caps) -> bool:
-        return caps.blocking(self.world.as_form(job, case.place), self.world.places[case.place]) is None
+        world = self.world
+        found = [
+            c for place in world.offers(job) if isinstance(c := self.case(job, place), Case) and c.required
+        ]
+        return [
+            c
+            for c in found
+            if c.is_now(world.now)
+            and caps.blocking(world.as_form(job, c.place), world.places[c.place]) is None
+        ]
 
     def may_use_lease(self, job: JobView, place: int) -> bool:
         """Whether the job may use capacity that is rented already: it was rented for it, or it has a case of its own."""

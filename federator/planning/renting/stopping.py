@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 from federator.model.snapshot import JobView
 from federator.planning.kernels.chances import SLIDE_LEAST_S
-from federator.planning.rules.permits import rent_usd
 from federator.planning.world.chances import late_share, share_late
-from federator.planning.world.problem import World
 
 SOON = 0.4
 """Of the time that a job is still expected to wait, so large a share passes, and so large a share of such jobs has begun: of forecasts in a simulation of itp02 on 96 A100 one in ten had begun after a
@@ -44,23 +42,6 @@ class Rented(NamedTuple):
     start_at: float
     run_s: float
     usd: float
-
-
-class Least:
-    """The least that any rental for a job costs: whoever risks less need not be asked about each offer. Found once for each class."""
-
-    def __init__(self, world: World) -> None:
-        """Take what is offered there."""
-        self.world = world
-        self._found: dict[object, float] = {}
-
-    def usd(self, job: JobView) -> float:
-        """Infinite where nothing is open to it."""
-        key, world = self.world.key(job), self.world
-        if key not in self._found:
-            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
-            self._found[key] = min((rent_usd(*each) for each in open_to), default=math.inf)
-        return self._found[key]
 
 
 def put_off_s(

@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from federator.model import rejections as why
 from federator.model.jobs import APART, cuts_of, in_gpus
+from federator.model.rules import admits_queue
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
+from federator.model.whose import is_among, queues_of
 from federator.planning.places.candidates import Candidate, of_offer, of_pool
 from federator.planning.places.data import data_book
 from federator.planning.rules import permits
 from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
-from federator.planning.rules.lending import isolation, lends_to
 from federator.planning.rules.rulebook import RuleBook
 from federator.wire.needs import RENTED
 
@@ -68,6 +69,35 @@ def _site_labels(job: JobView, at: Candidate, ground: Ground) -> Answer:
         f"{key}={value}" for key, value in sorted(job.site_labels.items()) if at.labels.get(key) != value
     )
     return why.LabelsMissing(labels=missing, site=at.site) if missing else None
+
+
+def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    lends = at.standing.lends_to if at.standing else ()
+    if not lends or is_among(lends, job.whose):
+        return None
+    return why.LendsToOthers(
+        site=at.site,
+        lends_to=tuple(lends),
+        queue=job.whose.queue,
+        owner=job.whose.owner,
+        team=job.whose.team,
+        usable=usable_of(lends, job),
+    )
+
+
+def _isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
+    trusts = at.standing.trusts if at.standing is not None else None
+    if trusts is None or is_among(trusts, job.whose):
+        return None
+    return why.Untrusted(site=at.site, trusts=tuple(trusts), owner=job.owner)
+
+
+def usable_of(lends: tuple[str, ...], job: JobView) -> str:
+    """The first of the queues that a site lends to, or of those below, that the job's owner may submit to; empty: none."""
+    queues = queues_of(lends)
+    if job.usable_queues is None:
+        return next(iter(queues), "")
+    return next((queue for path in queues for queue in job.usable_queues if admits_queue((path,), queue)), "")
 
 
 def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
@@ -231,11 +261,11 @@ FILTERS: tuple[Test, ...] = (
     ),
     Test("kinds", "The job names the kinds of site it may run at.", _kinds),
     Test("site-labels", "The job asks for a site with certain labels.", _site_labels),
-    Test("lends-to", "The site lends only to certain queues, owners or teams.", lends_to),
+    Test("lends-to", "The site lends only to certain queues, owners or teams.", _lends_to),
     Test(
         "isolation",
         "Nothing keeps jobs apart at the site (`shared-trust`), and it does not trust the job's owner, queue or team.",
-        isolation,
+        _isolation,
     ),
     Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),
     Test(

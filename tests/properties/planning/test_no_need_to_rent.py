@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, event, given, settings
 
 from federator.model.snapshot import Problem
 from federator.planning.renting.case import Case
+from federator.planning.rules.permits import only_deadlines
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
@@ -35,13 +36,13 @@ def test_whatever_is_decided_nobody_starts_on_a_machine_whose_rent_is_more_than_
     problem: Problem,
 ) -> None:
     evaluator = Evaluator(World(problem))
-    world, bursting = evaluator.world, evaluator.bursting
+    world = evaluator.world
     there = [(job, place) for job in world.jobs for place in world.leases(job)]
     for starts in ({job.id: place for job, place in there}, *({job.id: place} for job, place in there)):
         scored = evaluator.score(starts)
         for name, place in scored.starts.items():
             job, price = world.by_id[name], scored.costs[name]
-            if name not in scored.rents and world.places[place].rented and bursting.only_deadlines(job):
+            if name not in scored.rents and world.places[place].rented and only_deadlines(world.book, job):
                 assert price.rent <= world.book.value_usd(job) - price.miss + 1e-6
 
 
