@@ -144,10 +144,8 @@ class Dispatcher:
             solver = ChildSolver(spare=True)
             core = self._assemble(store, blobs, reign, solver)
             try:
-                if (
-                    self._settings.turn.solver
-                ):  # the first job that comes does not wait for the child's imports
-                    await solver.launch()
+                if self._settings.turn.solver:
+                    await solver.launch()  # the first job that comes does not wait for its imports
                 await self._until_stopped(core.start(), or_lost=reign)
             except BaseException:
                 await core.stop()

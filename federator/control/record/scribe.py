@@ -16,7 +16,18 @@ from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.jobs import TERMINAL, Job, Outcome, TerminalReason
 from federator.model.lifecycle import advance
 from federator.model.placements import Order, Placement
+from federator.model.plans import Action, Proposal
 from federator.model.reasons import Reason
+
+
+def reason_of(decided: Action | Proposal) -> str | Reason:
+    """Why it was decided, as it is recorded; of a plan of an older version, in words."""
+    return decided.reason or decided.because
+
+
+def _apart(said: str | Reason) -> tuple[str, Reason | None]:
+    """What is recorded in words, and what as a value."""
+    return (said, None) if isinstance(said, str) else ("", said)
 
 
 class Scribe:
@@ -46,7 +57,7 @@ class Scribe:
             missed = None if job.deadline_at is None else finished_at > job.deadline_at
             outcome = msgspec.structs.replace(outcome or Outcome(TerminalReason.DONE), missed_deadline=missed)
             fields |= {"finished_at": finished_at, "outcome": outcome, "pause_for": None}
-        text, reason = (because, None) if isinstance(because, str) else ("", because)
+        text, reason = _apart(because)
         moved = msgspec.structs.replace(job, status=status, because=text, reason=reason, **fields)
         changes.put(moved, self.event(moved, event, because, site=site))
         return moved
@@ -66,14 +77,15 @@ class Scribe:
 
     def event(self, job: Job, kind: str, said: str | Reason, *, site: str = "") -> Event:
         """A line of the job's timeline."""
+        text, reason = _apart(said)
         return Event(
             id=self.ids.new("ev"),
             job=job.id,
             at=self.clock.now(),
             kind=kind,
             status=job.status,
-            text=said if isinstance(said, str) else "",
-            reason=None if isinstance(said, str) else said,
+            text=text,
+            reason=reason,
             site=site,
             placement=job.placement or "",
         )

@@ -6,7 +6,7 @@ import msgspec
 
 from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records
-from federator.control.record.scribe import Scribe
+from federator.control.record.scribe import Scribe, reason_of
 from federator.kernel.errors import Conflict, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobStatus
@@ -24,7 +24,7 @@ async def note_proposals(records: Records, scribe: Scribe, plan: Plan) -> None:
         job = msgspec.structs.replace(
             records.jobs[proposal.job], proposed=_name(proposal), proposed_usd=proposal.committed_usd
         )
-        changes.put(job, scribe.event(job, proposal.kind, proposal.reason or proposal.because))
+        changes.put(job, scribe.event(job, proposal.kind, reason_of(proposal)))
         about = {"job": job.id, "queue": job.queue, "owner": job.owner}
         scribe.act(changes, "dispatcher", f"{proposal.kind}: {because_of(proposal, plan.taken_at)}", **about)
 

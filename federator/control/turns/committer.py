@@ -14,7 +14,7 @@ import msgspec
 
 from federator.control.record.batches import write_each
 from federator.control.record.records import Changes, Records, row_key
-from federator.control.record.scribe import Scribe
+from federator.control.record.scribe import Scribe, reason_of
 from federator.control.renting.proposals import with_approval_spent
 from federator.control.reports.gangs import parts_of
 from federator.control.turns.observation import Observer, expected_ready_at
@@ -25,7 +25,7 @@ from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
-from federator.model.reasons import Reason, Rents
+from federator.model.reasons import Rents
 from federator.model.snapshot import Problem, Snapshot
 from federator.planning.checks import check_actions
 from federator.planning.wording.told import because_of
@@ -93,7 +93,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.place(changes, self._free_to_change(job), placement, _said(action))
+        self._scribe.place(changes, self._free_to_change(job), placement, reason_of(action))
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, placement)
@@ -161,7 +161,9 @@ class Committer:
             action = _with_warm(action, len(warm))
         placement = msgspec.structs.replace(placement, because=action.because, reason=action.reason)
         changes.put(*new, placement)
-        self._scribe.place(changes, self._free_to_change(with_approval_spent(job)), placement, _said(action))
+        self._scribe.place(
+            changes, self._free_to_change(with_approval_spent(job)), placement, reason_of(action)
+        )
         if new:
             changes.put(self._rented(new, job, action))
         for number, lease in enumerate(warm):
@@ -254,9 +256,9 @@ class Committer:
         why: dict[str, Any] = {"pause_for": "preemption"}
         if action.form is not None:
             why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
-        job = self._scribe.job(changes, job, "suspend", _said(action), displaced_at=at, **why)
+        job = self._scribe.job(changes, job, "suspend", reason_of(action), displaced_at=at, **why)
         if reserved:
-            self._scribe.job(changes, job, "paused", _said(action), placement=None, pause_for=None)
+            self._scribe.job(changes, job, "paused", reason_of(action), placement=None, pause_for=None)
         return ""
 
     def _free_to_change(self, job: Job) -> Job:
@@ -304,11 +306,6 @@ class _Attempt:
         self.stale.pop(number, None)
         if fault:
             self.stale[number] = fault
-
-
-def _said(action: Action) -> str | Reason:
-    """Why, as it is recorded; of a plan of an older version, in words."""
-    return action.reason or action.because
 
 
 def _with_warm(action: Rent, count: int) -> Rent:
