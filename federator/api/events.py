@@ -10,6 +10,7 @@ from federator.api.exchange import Call
 from federator.api.feeds import Follower
 from federator.kernel.errors import Invalid
 from federator.model.events import Event
+from federator.planning.wording.told import told_event
 
 ALIVE_S = 15.0
 """Real seconds of silence after which a comment is sent, so that proxies keep the stream and a vanished client is noticed."""
@@ -94,4 +95,4 @@ def _owned(call: Call, event: Event) -> bool:
 
 
 def _frame(event: Event) -> bytes:
-    return b"id: " + event.id.encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    return b"id: " + event.id.encode() + b"\ndata: " + msgspec.json.encode(told_event(event)) + b"\n\n"

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from federator.control.record.records import Changes, Records
 from federator.model.events import Event
 from federator.model.jobs import Job
-from federator.planning.wording.told import told_event
 
 BACKLOG = 10_000
 """Events that one follower may be behind."""
@@ -98,7 +97,6 @@ class Feeds:
                 self.ring(row.id)
 
     def _pass_on(self, event: Event) -> None:
-        event = told_event(event)
         self.recent.append(event)
         for follower in self._followers:
             if follower.job in ("", event.job):

@@ -19,6 +19,18 @@ async def test_a_jobs_events_come_live_and_the_stream_ends_with_the_job(rig: Rig
         assert b"data:" not in rest
 
 
+async def test_a_start_is_told_with_its_reason_as_a_value_and_in_words(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    job = await rig.submit()
+    async with rig.open("GET", f"/v1/jobs/{job}/events") as live, rig.open("GET", "/v1/events") as of_all:
+        await lines_of(live, 1)
+        await rig.world.turn()
+        (placed,) = await lines_of(live, 1)
+        assert placed["reason"]["kind"] == "fits"
+        assert "north" in placed["text"]
+        assert await lines_of(of_all, 1) == [placed]
+
+
 async def test_a_client_that_comes_back_gets_what_it_missed_and_nothing_twice(rig: Rig) -> None:
     job = await rig.submit()
     await rig.ask("POST", f"/v1/jobs/{job}/hold")

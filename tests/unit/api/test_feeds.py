@@ -4,6 +4,7 @@ import pytest
 
 from federator.api import feeds
 from federator.api.feeds import Feeds
+from federator.planning.wording import told
 from tests.support.dispatch import ADA, make_world
 
 
@@ -16,6 +17,18 @@ async def test_a_follower_hears_its_job_only() -> None:
         await world.core.intake.hold(ADA, first)
         assert [event.kind for event in await one.take(1)] == ["hold"]
         assert [event.kind for event in await all_of_them.take(1)] == ["submit", "hold"]
+
+
+async def test_nothing_is_put_into_words_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await make_world()
+    await world.add_site("north")
+    hub, job = Feeds(world.core.records), await world.submit()
+    monkeypatch.setattr(told, "words", None)
+    await world.turn()
+    assert world.job(job).placement
+    placed = next(event for event in hub.recent if event.kind == "place")
+    assert placed.reason is not None
+    assert not placed.text
 
 
 async def test_a_follower_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
