@@ -15,11 +15,11 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.growing import RowKind
 from federator.planning.scheduling.objective import Evaluator
-from federator.planning.world.outlook import LEAST, SHARED_ROWS
+from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
 from federator.solving import linear
-from federator.solving.packed import SERVES
 
 AT_ONCE = (Kind.NOW, Kind.RENT, Kind.SHARE)
 DIGITS = 6
@@ -62,8 +62,8 @@ class _Start(NamedTuple):
 def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], world: World) -> Outlook:
     starts = list(_starts(table, found, number_of))
     names = [row.name for row in table.rows]
-    uses = list(_uses(table, names, starts))
-    wanted = sorted({row for _, row, _ in uses} | set(_priced(names, found)))
+    uses = list(_uses(table, starts))
+    wanted = sorted({row for _, row, _ in uses} | set(_priced(table, found)))
     place = {row: number for number, row in enumerate(wanted)}
     return Outlook(
         taken_at=world.now,
@@ -96,10 +96,10 @@ def _starts(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int])
             yield _Start(column, number, start_s, jobs, soon, choice, rents)
 
 
-def _uses(table: Columns, names: Sequence[str], starts: Sequence[_Start]) -> Iterator[tuple[int, int, float]]:
+def _uses(table: Columns, starts: Sequence[_Start]) -> Iterator[tuple[int, int, float]]:
     """By start and row, what one job uses of what is shared with others."""
     rows, columns, coefficients = table.terms
-    shared = np.array([name.startswith(SHARED_ROWS) for name in names], dtype=bool)
+    shared = np.array([row.kind is RowKind.GPU_HOURS for row in table.rows], dtype=bool)
     term_of = np.argsort(columns, kind="stable")
     begins = np.searchsorted(columns[term_of], np.arange(len(table.cost) + 1))
     for number, start in enumerate(starts):
@@ -109,7 +109,7 @@ def _uses(table: Columns, names: Sequence[str], starts: Sequence[_Start]) -> Ite
             yield number, row, round(use, DIGITS)
 
 
-def _priced(names: Sequence[str], found: linear.Relaxed) -> list[int]:
+def _priced(table: Columns, found: linear.Relaxed) -> list[int]:
     """Rows with a price: with them the next outlook begins."""
     dear = np.flatnonzero(np.abs(found.duals) > LEAST).tolist()
-    return [row for row in dear if not names[row].startswith(SERVES)]
+    return [row for row in dear if table.rows[row].kind is not RowKind.SERVE]

@@ -12,10 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.growing import Floats, Ints
-
-SERVES = "class/"
-"""Names of rows that serve a class begin with it."""
+from federator.planning.linear.growing import Floats, Ints, RowKind
 
 
 class Answer(NamedTuple):
@@ -153,7 +150,7 @@ def pack(columns: Columns) -> Packed:
     place = np.empty_like(origin)
     place[origin] = np.arange(len(origin))
     rows, terms, coefficients = columns.terms
-    serving = np.array([row.name.startswith(SERVES) for row in columns.rows], dtype=bool)
+    serving = np.array([row.kind is RowKind.SERVE for row in columns.rows], dtype=bool)
     serves = np.empty(classes, dtype=np.int64)
     served = np.flatnonzero(serving)
     serves[[int(columns.klass[columns.rows[row].columns[0]]) for row in served.tolist()]] = served

@@ -23,7 +23,6 @@ from pybind11_abseil.status import StatusNotOk
 
 from federator.planning.linear.columns import Columns
 from federator.planning.linear.growing import Floats, Ints
-from federator.planning.world.outlook import SHARED_ROWS
 from federator.solving.packed import Packed
 
 Bools = NDArray[np.bool_]
@@ -121,11 +120,7 @@ def smoothed(packed: Packed, hours: Floats) -> Floats:
 
 def hours_of(table: Columns, rows: Ints) -> Floats:
     """In how many hours what these rows are about is there; infinite where that is not GPU-hours of a bucket."""
-    names = [table.rows[row].name for row in rows.tolist()]
-    ends = [
-        name.rsplit("/", 1)[1].removesuffix("h") if name.startswith(SHARED_ROWS) else "inf" for name in names
-    ]
-    return np.array([float(end) for end in ends])
+    return np.array([table.rows[row].begins_h for row in rows.tolist()])
 
 
 def _flat(packed: Packed, hours: Floats) -> Floats:

@@ -9,12 +9,14 @@ import numpy as np
 
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
-from federator.planning.linear.growing import Floats, Ints, Terms
-from federator.planning.linear.hours import WIDTHS_H, Entry
+from federator.planning.linear.growing import Floats, Ints, RowKind, Terms
+from federator.planning.linear.hours import WIDTHS_H
+from federator.planning.linear.starts import Starts
 from federator.planning.places.yard import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
 from federator.planning.rules.rulebook import matches
+from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H
 from federator.planning.world.problem import World
@@ -25,7 +27,7 @@ class _Cap:
 
     def __init__(self, number: int, row: CapRow, name: str, world: World, caps: Caps) -> None:
         self.number, self.row = number, row
-        self.now = Terms(f"cap/{name}", -np.inf, max(0.0, row.limit - caps.used[number]))
+        self.now = Terms(RowKind.CAP, f"cap/{name}", -np.inf, max(0.0, row.limit - caps.used[number]))
         self.name = name
         self.selected = np.array([at.selected_by(row.pools) for at in world.places], dtype=bool)
         ends = None if row.period is Period.NOW else period_end(row.period, world.now)
@@ -54,26 +56,25 @@ class CapRows:
         ]
         self._about: dict[int, list[_Cap]] = {}
 
-    def starts(self, entry: Entry) -> None:
-        """Starts of a class on capacity that exists, now and later."""
-        job, starts = entry.job, entry.starts
-        at = starts.place % max(1, len(self.world.places))
-        for cap in self._of(job):
+    def starts(self, starts: Starts, numbers: Numbers) -> None:
+        """Starts of all classes on capacity that exists, now and later: the first columns."""
+        ways = numbers.ways
+        for cap in self.each:
+            about = np.array([matches(cap.row.scope, job) for job in numbers.heads], dtype=bool)
+            mine = about[starts.klass] & cap.selected[starts.at]
             if cap.row.unit in QUEUE_UNITS:
-                each = float(job.gpus_total) if cap.row.unit is CapUnit.GPUS else 1.0
-                mine = cap.selected[at]
-                now = np.flatnonzero(mine & starts.now)
-                cap.now.extend(entry.first + now, np.full(len(now), each))
-                used = mine[starts.hours_column]
-                columns, buckets = starts.hours_column[used], starts.hours_row[used] % BUCKETS
-                cap.parts.append((entry.first + columns, buckets, each * starts.hours[used]))
-            elif cap.row.unit is CapUnit.USD:
-                asked = np.unique(at)
-                usd = np.zeros(len(self.world.places))
-                usd[asked] = [self._adds(cap, job, place) for place in asked.tolist()]
-                cap.now.extend(
-                    entry.first + np.arange(len(at)), np.where(starts.start_s < cap.until_s, usd[at], 0.0)
+                adds = ways["gpus_total"] if cap.row.unit is CapUnit.GPUS else np.ones(len(ways))
+                each = np.where(mine, adds[starts.way], 0.0)
+                now = np.flatnonzero(starts.now)
+                cap.now.extend(now, each[now])
+                used = np.flatnonzero(mine[starts.hours_column])
+                columns = starts.hours_column[used]
+                cap.parts.append(
+                    (columns, starts.hours_row[used] % BUCKETS, each[columns] * starts.hours[used])
                 )
+            elif cap.row.unit is CapUnit.USD:
+                counts = mine & (starts.start_s < cap.until_s)
+                cap.now.extend(np.arange(len(counts)), np.where(counts, ways["worst_usd"][starts.way], 0.0))
 
     def rental(self, column: int, job: JobView, place: int, rent_s: float, *, now: bool) -> None:
         """A rental so many seconds from now: a decision of `now`, or one that is put off."""
@@ -117,7 +118,9 @@ class CapRows:
         rows = []
         for bucket in np.unique(buckets).tolist():
             low, high = np.searchsorted(buckets, (bucket, bucket + 1))
-            row = Terms(f"cap-hours/{cap.name}/{BUCKETS_H[bucket]:g}h", -np.inf, float(free[bucket]))
+            row = Terms(
+                RowKind.CAP, f"cap-hours/{cap.name}/{BUCKETS_H[bucket]:g}h", -np.inf, float(free[bucket])
+            )
             row.extend(columns[low:high], uses[low:high])
             rows.append(row)
         return rows

@@ -12,19 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
 from federator.model.snapshot import JobView
+from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
-from federator.planning.linear.growing import NO_INTS, Floats, Ints, Pile, Row, Terms
-from federator.planning.linear.hours import Entry, hour_rows, in_use_rows
-from federator.planning.linear.starts import Standing
+from federator.planning.linear.growing import NO_INTS, Floats, Ints, Pile, Row, RowKind, Terms
+from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
+from federator.planning.linear.starts import classes_of_ways, starts_of
 from federator.planning.places.candidates import machines
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
+from federator.planning.scheduling.ways import numbers_of
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import cost, longer_s, never_usd
 from federator.planning.world.problem import World, under
@@ -136,91 +138,68 @@ def build(evaluator: Evaluator, line: World | None = None, *, in_use: bool = Fal
     return _Builder(evaluator, line).build(in_use=in_use)
 
 
-class _Asking(NamedTuple):
-    """Columns that start a class now, where, and what they ask of hosts: the class's first job."""
-
-    columns: Ints
-    places: Ints
-    job: JobView
-
-
 class _Builder:
-    """Makes the columns of each class, noting in passing what they take; rows are written at the end."""
+    """Makes all columns, the starts first, noting in passing what they take; rows are written at the end."""
 
     def __init__(self, evaluator: Evaluator, line: World | None) -> None:
         self.evaluator, self.world = evaluator, evaluator.world
         self.now = self.world.now
         self.lots = self.world.lots()
         self.line = self.world if line is None else line
-        self.is_offer = [at.offer is not None for at in self.world.places]
+        self.numbers = numbers_of(self.world)
+        self.classes = list(self.world.alike.values())
+        self.starts = starts_of(self.numbers, self.lots, self._able())
+        self.asks = asked_by(self.numbers)
         self.caps = CapRows(self.world, self.line)
-        self.standing = Standing(self.world, self.lots)
         self.rows: list[Terms] = []
         self.named: dict[str, Terms] = {}
-        self.entries: list[Entry] = []
         self.pile = Pile()
-        self.classes = list(self.world.alike.values())
-        self.fit: list[_Asking] = []
 
     def build(self, *, in_use: bool) -> Columns:
-        for klass in range(len(self.classes)):
-            self._class(klass)
+        starts = self.starts
+        kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
+        choice = self.numbers.ways["choice"][starts.way]
+        self.pile.extend(kind, starts.klass, choice, starts.cost, starts.upper, starts.start_s)
+        self.caps.starts(starts, self.numbers)
+        cuts = np.searchsorted(starts.klass, np.arange(len(self.classes) + 1)).tolist()
+        for klass, (begin, end) in enumerate(pairwise(cuts)):
+            self._class(klass, np.arange(begin, end))
         self._fit_rows()
         self._guarantee_rows()
-        self.rows += hour_rows(self.world, self.lots, self.entries, self.line)
-        self.rows += in_use_rows(self.world, self.lots, self.entries) if in_use else []
+        self.rows += hour_rows(self.world, self.lots, starts, self.asks, self.line)
+        self.rows += in_use_rows(self.world, self.lots, starts, self.asks) if in_use else []
         self.rows += self.caps.rows()
         self._leave_to_others()
         return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    def _class(self, klass: int) -> None:
-        """All columns of one class, its row, and what policies require for it."""
+    def _able(self) -> Floats:
+        """By way, how many of its class may use it: a lease is for those that have a case."""
+        numbers, bursting = self.numbers, self.evaluator.bursting
+        klass = classes_of_ways(numbers)
+        able = np.array([len(members) for members in self.classes], dtype=np.float64)[klass]
+        leases = np.flatnonzero(numbers.places["kind"][numbers.ways["place"]] == LEASE)
+        for way in leases.tolist():
+            choice, members = int(numbers.ways["choice"][way]), self.classes[klass[way]]
+            able[way] = sum(bursting.may_use_lease(job, choice) for job in members)
+        return able
+
+    def _class(self, klass: int, starts: Ints) -> None:
+        """The other columns of one class, its row, and what policies require for it."""
         members = self.classes[klass]
-        serve = Terms(f"class/{members[0].id}", len(members), len(members))
-        committed: list[int] = []
-        places = self.world.open_to(members[0])
-        able: dict[int, dict[int, int]] = {}
-        for place in places:
-            if not self.is_offer[self.world.place_of(place)] and (count := self._able(members, place)):
-                able.setdefault(self.world.form_of(place), {})[place] = count
-        before = len(self.entries)
-        for in_form in able.values():
-            committed += self._starts(klass, in_form, serve)
-        bursting = self.evaluator.bursting
-        needy = _apart(bursting, (job for job in members if not bursting.no_need(job)))
-        for place in places if needy else ():
-            if self.is_offer[self.world.place_of(place)]:
-                committed += self._rented(klass, place, needy, serve)
-        job = members[0]
-        home = min((each.starts.cheapest_run_usd for each in self.entries[before:]), default=0.0)
+        serve = Terms(RowKind.SERVE, f"class/{members[0].id}", len(members), len(members))
+        serve.extend(starts, np.ones(len(starts)))
+        committed: list[int] = starts[self.starts.now[starts]].tolist()
+        bursting, offers = self.evaluator.bursting, self.world.offers(members[0])
+        needy = _apart(bursting, (job for job in members if not bursting.no_need(job))) if offers else []
+        for choice in offers if needy else ():
+            committed += self._rented(klass, choice, needy, serve)
         # Without the run, the model would save by never running what it could run later.
-        never = never_usd(self.world.book, job).total + home
+        never = never_usd(self.world.book, members[0]).total + float(self.starts.home_usd[klass])
         serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
         self.rows.append(serve)
         self._required(klass, committed)
-
-    def _able(self, members: Sequence[JobView], place: int) -> int:
-        """How many of a class may use a place that exists: a lease is for those that have a case."""
-        if not self.world.places[place].rented:
-            return len(members)
-        return sum(self.evaluator.bursting.may_use_lease(job, place) for job in members)
-
-    def _starts(self, klass: int, able: Mapping[int, int], serve: Terms) -> list[int]:
-        """Starts at places that exist, now and later, all in one form; those of now are to be whole."""
-        job = self.world.as_form(self.classes[klass][0], next(iter(able)))
-        starts = self.standing.starts(job, list(able), list(able.values()))
-        kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
-        first = self.pile.extend(kind, klass, starts.place, starts.cost, starts.upper, starts.start_s)
-        self.entries.append(Entry(first, starts, job))
-        self.caps.starts(self.entries[-1])
-        serve.extend(np.arange(first, first + len(kind)), np.ones(len(kind)))
-        now = np.flatnonzero(starts.now)
-        places = starts.place[now]
-        self.fit.append(_Asking(now + first, places, job))
-        committed: list[int] = (now + first).tolist()
-        return committed
 
     def _rented(
         self, klass: int, place: int, needy: Sequence[tuple[JobView, int]], serve: Terms
@@ -274,7 +253,7 @@ class _Builder:
         wanted = [price for price in prices if price is not None]
         if not wanted:
             return
-        row = Terms(f"required/{members[0].id}", len(wanted), np.inf)
+        row = Terms(RowKind.REQUIRED, f"required/{members[0].id}", len(wanted), np.inf)
         for column in committed:
             row.add(column, 1.0)
         row.add(self.pile.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
@@ -296,35 +275,29 @@ class _Builder:
 
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
-        columns = np.concatenate([NO_INTS, *(each.columns for each in self.fit)])
-        places = np.concatenate([NO_INTS, *(each.places for each in self.fit)]) % max(
-            1, len(self.world.places)
-        )
-        each_asks = np.array(
-            [(j.nodes, j.gpus, j.cpus_milli, j.memory_mib) for _, _, j in self.fit], dtype=np.int64
-        ).reshape(-1, 4)
-        asks = np.repeat(each_asks, [len(each.columns) for each in self.fit], axis=0)
-        order = np.argsort(places, kind="stable")
-        columns, places, asks = columns[order], places[order], asks[order]
+        columns = np.flatnonzero(self.starts.now)
+        columns = columns[np.argsort(self.starts.at[columns], kind="stable")]
+        places = self.starts.at[columns]
         for place in np.unique(places).tolist():
             low, high = np.searchsorted(places, (place, place + 1))
-            self._fit(place, columns[low:high], asks[low:high])
+            self._fit(place, columns[low:high])
 
-    def _fit(self, place: int, columns: Ints, asks: Ints) -> None:
-        """The rows of one place, of the columns that start there now and what each of their jobs asks for."""
-        lot, key = self.lots[place], self.world.places[place].key
-        nodes, gpus, cpus, memory = asks.T
+    def _fit(self, place: int, columns: Ints) -> None:
+        """The rows of one place, of the columns that start there now."""
+        lot, key, ways = self.lots[place], self.world.places[place].key, self.starts.way[columns]
+        nodes, gpus = self.numbers.ways["nodes"][ways], self.numbers.ways["gpus"][ways]
         usual = (1,) if self.world.places[place].shared else (1, 2, 4, 8)
         for step in sorted({*usual, *gpus.tolist()} - {0}):
-            row = Terms(f"fit/{key}/{step}", -np.inf, float(sum(h.gpus // step for h in lot.hosts)))
+            room = float(sum(h.gpus // step for h in lot.hosts))
+            row = Terms(RowKind.FIT, f"fit/{key}/{step}", -np.inf, room)
             row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
             self.rows.append(row)
-        for name, amount, free in (
-            ("cpus", cpus, sum(h.cpus_milli for h in lot.hosts)),
-            ("memory", memory, sum(h.memory_mib for h in lot.hosts)),
+        for kind, name, free in (
+            (1, "cpus", sum(h.cpus_milli for h in lot.hosts)),
+            (2, "memory", sum(h.memory_mib for h in lot.hosts)),
         ):
-            row = Terms(f"{name}/{key}", -np.inf, float(free))
-            row.extend(columns, (nodes * amount).astype(np.float64))
+            row = Terms(RowKind.FIT, f"{name}/{key}", -np.inf, float(free))
+            row.extend(columns, self.asks[ways, kind])
             self.rows.append(row)
 
     def _spare(self, place: int) -> Terms:
@@ -337,14 +310,14 @@ class _Builder:
 
     def _row(self, name: str, high: float) -> Terms:
         if name not in self.named:
-            self.named[name] = Terms(name, -np.inf, high)
+            self.named[name] = Terms(RowKind.RENTAL, name, -np.inf, high)
             self.rows.append(self.named[name])
         return self.named[name]
 
     def _guarantee_rows(self) -> None:
         """What is guaranteed, as far as there is work that wants it; what is short is charged."""
+        starts, now = self.starts, np.flatnonzero(self.starts.now)
         for guarantee, counted in self.world.shortfalls.items():
-            mine = [each for each in self.fit if under(each.job.queue, guarantee.queue)]
             wanted = sum(
                 counted.of(self.world.as_form(job, self.world.home(job)[0]))
                 for members in self.classes
@@ -354,12 +327,17 @@ class _Builder:
             target = min(counted.due, counted.used + wanted) - counted.used
             if target <= 0:
                 continue
-            row = Terms(f"guarantee/{guarantee.queue}/{guarantee.model}", float(target), np.inf)
-            counts = np.array(
-                [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
-            )
-            for each in mine:
-                row.extend(each.columns, counts[each.places % len(counts)] * counted.of(each.job))
+            name = f"guarantee/{guarantee.queue}/{guarantee.model}"
+            row = Terms(RowKind.GUARANTEE, name, float(target), np.inf)
+            inside = np.array([under(job.queue, guarantee.queue) for job in self.numbers.heads], dtype=bool)
+            counts = [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
+            mine = now[inside[starts.klass[now]] & np.array(counts, dtype=bool)[starts.at[now]]]
+            row.extend(mine, self._amounts(counted.kind)[starts.way[mine]] * counted.each)
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
             row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
             self.rows.append(row)
+
+    def _amounts(self, kind: int) -> Floats:
+        """By way, what a job asks for of one of the kinds that guarantees count in: whole GPUs, milli-cores, MiB."""
+        amounts: Floats = self.numbers.ways["gpus_total"] if kind == 0 else self.asks[:, kind]
+        return amounts

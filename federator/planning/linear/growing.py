@@ -5,6 +5,7 @@ A model of a window has some ten to fifty thousand columns and a hundred thousan
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -17,23 +18,47 @@ NO_INTS: Ints = np.empty(0, dtype=np.int64)
 NO_FLOATS: Floats = np.empty(0, dtype=np.float64)
 
 
-class Row(NamedTuple):
-    """`low` ≤ Σ coefficients × columns ≤ `high`."""
+class RowKind(IntEnum):
+    """What a row is about."""
 
+    SERVE = 0
+    """The jobs of a class, shared out over its columns."""
+    FIT = 1
+    """Room on hosts now."""
+    RENTAL = 2
+    """Machines that are to be had, or GPUs beside jobs that rent."""
+    GPU_HOURS = 3
+    """What a place has in a bucket; shared with work that a window does not show."""
+    HOURS = 4
+    """The same of cores and memory, and GPUs in use when a bucket ends."""
+    CAP = 5
+    GUARANTEE = 6
+    REQUIRED = 7
+    """What a policy wants rented now."""
+
+
+class Row(NamedTuple):
+    """`low` ≤ Σ coefficients × columns ≤ `high`. The name is what its price is kept by from turn to turn; nothing is read out of it."""
+
+    kind: RowKind
     name: str
     low: float
     high: float
     columns: Ints
     coefficients: Floats
+    begins_h: float
+    """In how many hours GPU-hours are there; infinite of all other rows."""
 
 
 @dataclass
 class Terms:
     """A row that is being made. Parts come in the order of their columns."""
 
+    kind: RowKind
     name: str
     low: float
     high: float
+    begins_h: float = np.inf
     _columns: list[Ints | Sequence[int]] = field(default_factory=list)
     _coefficients: list[Floats | Sequence[float]] = field(default_factory=list)
 
@@ -56,11 +81,9 @@ class Terms:
 
     def row(self) -> Row:
         """What it has come to."""
-        if not self._columns:
-            return Row(self.name, self.low, self.high, NO_INTS, NO_FLOATS)
-        columns = np.concatenate(self._columns).astype(np.int64, copy=False)
-        coefficients = np.concatenate(self._coefficients).astype(np.float64, copy=False)
-        return Row(self.name, self.low, self.high, columns, coefficients)
+        columns = np.concatenate([NO_INTS, *self._columns]).astype(np.int64, copy=False)
+        coefficients = np.concatenate([NO_FLOATS, *self._coefficients])
+        return Row(self.kind, self.name, self.low, self.high, columns, coefficients, self.begins_h)
 
 
 class Pile:
@@ -82,11 +105,11 @@ class Pile:
         return self._count - 1
 
     def extend(
-        self, kind: Ints, klass: int, place: Ints, price: Floats, upper: Floats, start_s: Floats
+        self, kind: Ints, klass: Ints, place: Ints, price: Floats, upper: Floats, start_s: Floats
     ) -> int:
-        """Many more of one class; return the index of the first."""
+        """Many more; return the index of the first."""
         self._flush()
-        self._parts.append((kind, np.full(len(kind), klass, dtype=np.int64), place, price, upper, start_s))
+        self._parts.append((kind, klass, place, price, upper, start_s))
         self._count += len(kind)
         return self._count - len(kind)
 

@@ -9,14 +9,15 @@ work asks for never lacks them. Most places are like that, and rows that cannot 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
 from federator.model.snapshot import JobView
-from federator.planning.linear.growing import Floats, Terms
+from federator.planning.linear.growing import Floats, RowKind, Terms
 from federator.planning.linear.starts import Starts
 from federator.planning.places.yard import Lot
+from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H, KINDS, free_gpus, free_hours, hours_row
 from federator.planning.world.problem import World
@@ -27,65 +28,54 @@ HALVED = 2
 WIDTHS_H = np.diff(EDGES_H)
 
 
-class Entry(NamedTuple):
-    """Starts of a class in one form: the first of their columns, and what each of its jobs asks for."""
-
-    first: int
-    starts: Starts
-    job: JobView
-
-
-def in_use_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry]) -> list[Terms]:
-    """GPUs in use when each of the first buckets ends, by place: no more than are free then."""
-    rows: dict[tuple[int, int], Terms] = {}
-    for each in entries:
-        found, gpus = each.starts, float(asked(each.job)[0])
-        start_h = found.start_s[found.hours_column] / 3600.0
-        for bucket in range(1, HALVED + 1):
-            low_h = BUCKETS_H[bucket]
-            over = np.flatnonzero((found.hours_row % BUCKETS == bucket) & (start_h < low_h))
-            for place in np.unique(found.hours_row[over] // BUCKETS).tolist():
-                name = hours_row(world.places[place].key, bucket, IN_USE)
-                if (place, bucket) not in rows:
-                    rows[place, bucket] = Terms(name, -np.inf, free_gpus(lots[place], world.now, low_h))
-                mine = over[found.hours_row[over] // BUCKETS == place]
-                rows[place, bucket].extend(each.first + found.hours_column[mine], np.full(len(mine), gpus))
-    return list(rows.values())
+def in_use_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats) -> list[Terms]:
+    """GPUs in use when each of the first buckets ends, by place: no more than are free then. The starts are the first columns; `asks` as `asked_by` has it."""
+    rows: list[Terms] = []
+    start_h = starts.start_s[starts.hours_column] / 3600.0
+    at, bucket_of = np.divmod(starts.hours_row, BUCKETS)
+    for bucket in range(1, HALVED + 1):
+        low_h = BUCKETS_H[bucket]
+        over = np.flatnonzero((bucket_of == bucket) & (start_h < low_h))
+        for place in np.unique(at[over]).tolist():
+            name = hours_row(world.places[place].key, bucket, IN_USE)
+            row = Terms(RowKind.HOURS, name, -np.inf, free_gpus(lots[place], world.now, low_h))
+            columns = starts.hours_column[over[at[over] == place]]
+            row.extend(columns, asks[starts.way[columns], 0])
+            rows.append(row)
+    return rows
 
 
-def hour_rows(world: World, lots: Sequence[Lot], entries: Sequence[Entry], line: World) -> list[Terms]:
-    """The rows of all places that exist, by place, bucket and kind. `line` is all work that the rows are to be good for."""
-    if not entries:
-        return []
-    columns = np.concatenate([each.first + each.starts.hours_column for each in entries])
-    numbers = np.concatenate([each.starts.hours_row for each in entries])
-    hours = np.concatenate([each.starts.hours for each in entries])
-    asks = np.array([asked(each.job) for each in entries], dtype=np.float64)
-    entry = np.repeat(np.arange(len(entries)), [len(each.starts.hours) for each in entries])
-    order = np.argsort(numbers, kind="stable")
-    numbers, columns, hours, entry = numbers[order], columns[order], hours[order], entry[order]
-    cuts = (np.flatnonzero(np.diff(numbers)) + 1).tolist()
+def hour_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats, line: World) -> list[Terms]:
+    """The rows of all places that exist, by place, bucket and kind. `line` is all work that the rows are to be good for; the rest as for `in_use_rows`."""
+    order = np.argsort(starts.hours_row, kind="stable")
+    numbers, columns, hours = starts.hours_row[order], starts.hours_column[order], starts.hours[order]
+    asks = asks[starts.way[columns]]
     demand = Demand(line)
     rows: list[Terms] = []
-    free, binding = _NO_HOURS, _NO_HOURS
-    known = -1
-    for begin, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
-        if begin == end:
-            continue
-        place, bucket = divmod(int(numbers[begin]), BUCKETS)
-        if place != known:
-            known, free = place, free_hours(lots[place], world.now)
-            binding = demand.may_bind(free, shared=world.places[place].shared)
-        for kind, (name, unit) in enumerate(KINDS):
-            if binding[kind, bucket]:
+    for place in np.unique(numbers // BUCKETS).tolist():
+        free = free_hours(lots[place], world.now)
+        binding = demand.may_bind(free, shared=world.places[place].shared)
+        cuts = np.searchsorted(numbers, place * BUCKETS + np.arange(BUCKETS + 1)).tolist()
+        for bucket, (begin, end) in enumerate(pairwise(cuts)):
+            for number, (name, unit) in enumerate(KINDS):
+                if begin == end or not binding[number, bucket]:
+                    continue
+                kind, begins_h = RowKind.HOURS, np.inf
+                if number == 0:
+                    kind, begins_h = RowKind.GPU_HOURS, BUCKETS_H[bucket]
                 row_name = hours_row(world.places[place].key, bucket, name)
-                row = Terms(row_name, -np.inf, unit * float(free[kind, bucket]))
-                row.extend(columns[begin:end], hours[begin:end] * (unit * asks[entry[begin:end], kind]))
+                row = Terms(kind, row_name, -np.inf, unit * float(free[number, bucket]), begins_h)
+                row.extend(columns[begin:end], hours[begin:end] * (unit * asks[begin:end, number]))
                 rows.append(row)
     return [row for row in rows if row]
 
 
-_NO_HOURS: Floats = np.zeros((len(KINDS), BUCKETS))
+def asked_by(numbers: Numbers) -> Floats:
+    """By way: GPUs, milli-cores and MiB of the whole job."""
+    ways = numbers.ways
+    sizes = np.column_stack([ways["gpus"], ways["cpus"], ways["memory"]])
+    asks: Floats = (ways["nodes"][:, np.newaxis] * sizes).astype(np.float64)
+    return asks
 
 
 def asked(job: JobView) -> tuple[int, int, int]:

@@ -7,17 +7,19 @@ paid for it. Parts of jobs are rounded, the largest first. Who starts on what is
 and by the time that it is used others stand where it had room.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from federator.model.snapshot import JobView, Lead
-from federator.planning.linear.growing import Floats
-from federator.planning.linear.starts import Standing
+from federator.planning.kernels.tables import OWNED
+from federator.planning.linear.hours import asked_by
+from federator.planning.linear.starts import classes_of_ways, starts_of
 from federator.planning.places.candidates import machines
 from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.scheduling.ways import numbers_of
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.free_hours import hours_row
 from federator.planning.world.prices import cost, never_usd
@@ -108,33 +110,37 @@ class _Leading:
 
     def _rent_by_prices(self, led: set[ClassKey]) -> None:
         prices = _Prices(self._evaluator)
+        unknown = ((key, members) for key, members in self._world.alike.items() if key not in led)
+        rented = {key: each for key, members in unknown if (each := self._rented(members, prices))}
+        waiting_usd = prices.waiting_usd(rented)
         found = [
-            rental
-            for key, members in self._world.alike.items()
-            if key not in led
-            for rental in self._rentals(members, prices)
+            _Rental(waiting_usd[key] - usd, job, choice)
+            for key, each in rented.items()
+            for usd, job, choice in each
+            if usd < (1.0 - DEARER) * waiting_usd[key]
         ]
         for rental in sorted(found, key=lambda each: (-each.saves_usd, each.job.id)):
             if self._take(rental.job, rental.choice):
                 self._starts[rental.job.id] = rental.choice
 
-    def _rentals(self, members: list[JobView], prices: "_Prices") -> Iterator[_Rental]:
-        """Of a class, those that renting for is cheaper than all else. Of those whose cases are the same one is asked about."""
-        bursting, waiting_usd = self._evaluator.bursting, None
+    def _rented(self, members: list[JobView], prices: "_Prices") -> list[tuple[float, JobView, int]]:
+        """What renting for each of a class costs where it is cheapest, and the choice. Of those whose cases are the same one is asked about."""
+        bursting = self._evaluator.bursting
         known: dict[int, tuple[float, int]] = {}
+        found = []
         for job in members:
             voice = bursting.voice(job)
             best = known.get(voice) if voice is not None else None
             if best is None:
                 cases = [each for each in bursting.cases(job) if each.is_now(self._world.now)]
-                rented = ((prices.rented_usd(job, each), each.place) for each in cases)
-                best = min(rented, default=(np.inf, -1))
+                best = min(
+                    ((prices.rented_usd(job, each), each.place) for each in cases), default=(np.inf, -1)
+                )
             if voice is not None:
                 known[voice] = best
-            if best[1] >= 0 and waiting_usd is None:
-                waiting_usd = prices.waiting_usd(members[0])
-            if waiting_usd is not None and best[0] < (1.0 - DEARER) * waiting_usd:
-                yield _Rental(waiting_usd - best[0], job, best[1])
+            if best[1] >= 0:
+                found.append((best[0], job, best[1]))
+        return found
 
 
 class _Prices:
@@ -143,8 +149,6 @@ class _Prices:
     def __init__(self, evaluator: Evaluator) -> None:
         self._world = evaluator.world
         self._usd: Mapping[str, float] = self._world.problem.warm_prices
-        self._standing: Standing | None = None
-        self._hours: Floats = np.zeros(0)
 
     def rented_usd(self, job: JobView, case: Case) -> float:
         """A machine for it now: the bill, and what others would have paid for the machine."""
@@ -160,39 +164,23 @@ class _Prices:
         )
         return usd + count * taken_usd - spare * self._usd.get(f"spare/{at.key}", 0.0)
 
-    def waiting_usd(self, job: JobView) -> float:
-        """The best that its class can hope for on what is there."""
-        world = self._world
-        standing = self._at_hand()
-        best, home = np.inf, 0.0
-        for form in range(1 + len(job.forms)):
-            places = [each for each in world.home(job) if world.form_of(each) == form]
-            if not places:
-                continue
-            view = world.as_form(job, places[0])
-            found = standing.starts(view, places, [1] * len(places))
-            paid = found.hours * self._hours[found.hours_row] * (view.nodes * view.gpus)
-            usd = found.cost + np.bincount(found.hours_column, paid, len(found.cost))
-            fits = np.array([self._fit_usd(view, place) for place in found.place[found.now].tolist()])
-            usd[found.now] += fits
-            best, home = min(best, float(usd.min(initial=np.inf))), found.cheapest_run_usd
-        return min(best, never_usd(world.book, job).total + home)
-
-    def _at_hand(self) -> Standing:
-        if self._standing is None:
-            world = self._world
-            self._standing = Standing(world, world.lots())
-            self._hours = np.array(
-                [
-                    self._usd.get(hours_row(at.key, bucket), 0.0)
-                    for at in world.places
-                    for bucket in range(BUCKETS)
-                ]
-            )
-        return self._standing
-
-    def _fit_usd(self, view: JobView, choice: int) -> float:
-        key = self._world.places[self._world.place_of(choice)].key
-        return sum(
-            self._usd.get(f"fit/{key}/{step}", 0.0) * view.nodes * (view.gpus // step) for step in STEPS
+    def waiting_usd(self, classes: Container[ClassKey]) -> dict[ClassKey, float]:
+        """The best that each of these classes can hope for on what is there: its cheapest start on owned capacity, with what that takes from others, or none at all."""
+        world, numbers = self._world, numbers_of(self._world)
+        asked = np.array([key in classes for key in world.alike], dtype=bool)[classes_of_ways(numbers)]
+        owned = numbers.places["kind"][numbers.ways["place"]] == OWNED
+        starts = starts_of(numbers, world.lots(), (owned & asked).astype(np.float64))
+        gpus = asked_by(numbers)[:, 0][starts.way]
+        keys = [at.key for at in world.places]
+        of_hours = np.array(
+            [self._usd.get(hours_row(key, bucket), 0.0) for key in keys for bucket in range(BUCKETS)]
         )
+        paid = starts.hours * of_hours[starts.hours_row] * gpus[starts.hours_column]
+        usd = starts.cost + np.bincount(starts.hours_column, paid, len(starts.cost))
+        way = numbers.ways[starts.way]
+        for step in STEPS:
+            of_room = np.array([self._usd.get(f"fit/{key}/{step}", 0.0) for key in keys])
+            usd += np.where(starts.now, of_room[starts.at] * way["nodes"] * (way["gpus"] // step), 0.0)
+        best = starts.home_usd + [never_usd(world.book, job).total for job in numbers.heads]
+        np.minimum.at(best, starts.klass, usd)
+        return dict(zip(world.alike, best.tolist(), strict=True))

@@ -1,188 +1,168 @@
-"""The starts that one class of jobs could have on capacity that exists, now and in each later bucket: all places at once, in numpy.
+"""All starts that a world's jobs could have on capacity that exists, now and in each later bucket: a column each, made in numpy at once.
 
-There are as many of these columns as classes × places × buckets, ten times all others together, and a turn makes them anew. One at a
-time in Python that cost fifteen times what solving them does. What is asked of hosts depends on the request alone, so it is asked once.
-Costs are those of `prices.cost`, term by term; a property test holds the two together.
+There are as many of these columns as classes × places × buckets, ten times all others together, and a turn makes them anew. What a way of running costs
+and how long it takes is read from `scheduling.ways`, which the kernel reads, too; a property test holds the columns and `prices.cost` together. What is asked of hosts
+depends on the request alone, so it is asked once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.model.capacity import Market
-from federator.model.rules import PriceKind
-from federator.model.snapshot import JobView
 from federator.planning.kernels import late_shares
-from federator.planning.kernels.pricing import gpus_usd
-from federator.planning.places.candidates import SPOT_REWORK, size
-from federator.planning.places.yard import Lot, Room, need_of
+from federator.planning.kernels.pricing import machines_usd
+from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
+from federator.planning.linear.growing import Floats, Ints
+from federator.planning.places.yard import Lot
+from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
-from federator.planning.world.chances import spread_of
-from federator.planning.world.prices import cost, doubt_usd, longer_s
-from federator.planning.world.problem import World
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 SOON_S = 900.0
 """In a bucket that is open from its beginning, a start is expected half so long after it, or in its middle if that is sooner."""
+NEVER_S = 1e12
+"""As far ahead as numbers have to go."""
+EDGES_S = np.array(BUCKETS_H) * 3600.0
 
 
-@dataclass(frozen=True)
-class Starts:
-    """Columns of one class, place by place and in the order of time; parallel arrays."""
+class Starts(NamedTuple):
+    """Columns, class by class, way by way and in the order of time; parallel arrays but for the last four."""
 
-    place: Ints
-    now: NDArray[np.bool_]
+    way: Ints
+    """Index into `Numbers.ways`,"""
+    klass: Ints
+    """and into its classes."""
+    at: Ints
+    """The place, without the form."""
+    now: Bools
     cost: Floats
     upper: Floats
     start_s: Floats
     """From now."""
     hours_row: Ints
-    """When each of them runs: `place * BUCKETS + bucket`,"""
+    """When each of them runs: `at * BUCKETS + bucket`,"""
     hours_column: Ints
-    """index into this class's columns,"""
+    """index into these columns,"""
     hours: Floats
     """and for how long of that bucket."""
-    cheapest_run_usd: float
-    """At home; 0 where there is none."""
+    home_usd: Floats
+    """By class: the least that a run on owned capacity costs; 0 where there is none."""
 
 
-class _Asked(NamedTuple):
-    """What the hosts of a place say to a request: gangs that fit now, and when one would at the soonest (infinite: never)."""
-
-    gangs: int
-    earliest_at: float
-
-
-NEVER_S = 1e12
-"""As far ahead as numbers have to go."""
+def classes_of_ways(numbers: Numbers) -> Ints:
+    """The class of each way."""
+    classes = numbers.classes
+    return np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
 
 
-class Standing:
-    """The places that exist, as numbers."""
+def starts_of(numbers: Numbers, lots: Sequence[Lot], able: Floats) -> Starts:
+    """The columns of all classes. `able`: by way, how many jobs of the class may use it; of offers nothing is said here."""
+    kinds = numbers.places["kind"]
+    usable = (able > 0.0) & (kinds[numbers.ways["place"]] != OFFER)
+    chosen = np.flatnonzero(usable)
+    ways, klass, now = numbers.ways[chosen], classes_of_ways(numbers)[chosen], numbers.world.now
+    at, run_s = ways["place"], ways["run_s"]
+    fixed = ways["run_usd"] + ways["egress_usd"] + _beyond_usd(numbers, lots, at, run_s)
+    gangs, earliest_at = _asked(lots, ways)
+    heads = _Heads(numbers)
+    start_s = np.zeros((len(chosen), 1 + BUCKETS))
+    start_s[:, 1:], later = _later_s(np.maximum(earliest_at, heads.soonest_at[klass]) - now)
+    exists = np.column_stack([(gangs > 0) & heads.ready[klass], later])
+    way, when = np.nonzero(exists)
+    start_s, of = start_s[way, when], klass[way]
+    cost = fixed[way] + heads.usd(of, start_s, run_s[way], ways["longer_s"][way], now)
+    upper = np.where(when == 0, np.minimum(able[chosen], gangs)[way], able[chosen][way])
+    hours_column, bucket, hours = _hours(start_s, run_s[way])
+    return Starts(
+        way=chosen[way],
+        klass=of,
+        at=at[way],
+        now=when == 0,
+        cost=cost,
+        upper=upper,
+        start_s=start_s,
+        hours_row=at[way][hours_column] * BUCKETS + bucket,
+        hours_column=hours_column,
+        hours=hours,
+        home_usd=_least(fixed, klass, kinds[at] == OWNED, len(numbers.classes)),
+    )
 
-    def __init__(self, world: World, lots: Sequence[Lot]) -> None:
-        """Take what does not depend on the job."""
-        self._world, self._lots, self._now = world, lots, world.now
-        self._edges = np.array(BUCKETS_H) * 3600.0
-        there = [at for at in world.places if at.offer is None]
-        names = sorted({at.model for at in there})
-        self._names, self._places = names, there
-        self._model = np.array([names.index(at.model) for at in there], dtype=np.int64)
-        self._slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in there])
-        self._price = np.array([at.price_usd_gpu_h for at in there])
-        self._rented = np.array([at.rented for at in there], dtype=bool)
-        self._surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
-        self._doubted = any(at.doubt for at in there)
-        self._asked: dict[tuple[int, Room, int], _Asked] = {}
 
-    def starts(self, job: JobView, places: Sequence[int], able: Sequence[int]) -> Starts:
-        """The columns of the job's class, as it is in one form, at these choices; of each, so many of its jobs may use it."""
-        choices = np.array(places, dtype=np.int64)
-        at = choices % max(1, len(self._world.places))
-        run_s = self._run_s(job)[at]
-        fixed = self._fixed(job, at, run_s)
-        asked = [self._ask(place, job) for place in places]
-        gangs = np.array([each.gangs for each in asked], dtype=np.int64)
-        earliest = np.array([each.earliest_at for each in asked])
-        start_s = np.zeros((len(at), 1 + BUCKETS))
-        start_s[:, 1:], usable = self._later(job, earliest)
-        ready = (job.not_before_at or 0.0) <= self._now
-        exists = np.column_stack([(gangs > 0) & ready, usable])
-        value = self._world.book.value_usd(job)
-        late = self._late_share(job, start_s, run_s[:, np.newaxis])
-        waited_s = start_s
-        if (job.of or job).forms:
-            longer = np.array([longer_s(job, self._world.places[place]) for place in places])
-            waited_s = start_s + longer[:, np.newaxis]
-        wait = self._world.book.wait_usd_h(job) * waited_s / 3600.0
-        prices = fixed[:, np.newaxis] + wait + value * late
-        most = np.array(able, dtype=np.float64)
-        upper = np.repeat(most[:, np.newaxis], 1 + BUCKETS, axis=1)
-        upper[:, 0] = np.minimum(most, gangs)
-        row, when = np.nonzero(exists)
-        hours_column, bucket, hours = self._hours(start_s[row, when], run_s[row])
-        home = ~self._rented[at]
-        return Starts(
-            place=choices[row],
-            now=when == 0,
-            cost=prices[row, when],
-            upper=upper[row, when],
-            start_s=start_s[row, when],
-            hours_row=at[row][hours_column] * BUCKETS + bucket,
-            hours_column=hours_column,
-            hours=hours,
-            cheapest_run_usd=float(fixed[home].min()) if home.any() else 0.0,
-        )
+class _Heads:
+    """What of a class decides when its jobs could start and what waiting costs them: that of its first job."""
 
-    def _late_share(self, job: JobView, start_s: Floats, run_s: Floats) -> Floats:
-        """As `chances.late_share` has it, for all places and starts."""
-        if job.deadline_at is None:
-            return np.zeros_like(start_s)
-        start_s = np.minimum(start_s, NEVER_S)
-        shares: Floats = late_shares(job.deadline_at, self._now + start_s, run_s, start_s, *spread_of(job))
-        return shares
+    def __init__(self, numbers: Numbers) -> None:
+        world, self.classes = numbers.world, numbers.classes
+        self.ready = self.classes["not_before"] <= world.now
+        behind_s = np.array([job.behind_s for job in numbers.heads])
+        self.soonest_at = np.maximum(self.classes["not_before"], world.now + behind_s)
+        self.wait_usd_h = np.array([world.book.wait_usd_h(job) for job in numbers.heads])
 
-    def _run_s(self, job: JobView) -> Floats:
-        """By place, as `Candidate.run_s` has it."""
-        speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self._names]
-        run_s: Floats = job.run_s / np.array(speeds)[self._model] * self._slower
-        if job.inputs:
-            run_s = run_s + [at.transfer(job).seconds for at in self._places]
-        return run_s
-
-    def _fixed(self, job: JobView, at: Ints, run_s: Floats) -> Floats:
-        """What does not depend on the start: the run, or the rent of a lease beyond what is committed, and what policies add."""
-        whole = job.of or job
-        charged_s = run_s if whole is job else self._run_s(whole)[at]
-        usd: Floats = gpus_usd(self._price[at], whole.gpus_total, charged_s)
-        if self._surcharged:
-            book, places = self._world.book, self._world.places
-            added = np.array([book.surcharge_usd_gpu_h(job, places[place]) for place in at.tolist()])
-            usd = usd + gpus_usd(added, size(whole), charged_s)
-        if self._doubted:
-            usd = usd + [doubt_usd(self._world.book, job, self._world.places[place]) for place in at.tolist()]
-        for index in np.flatnonzero(self._rented[at]).tolist():
-            place = int(at[index])
-            releases = self._lots[place].releases
-            price = cost(
-                self._world.book,
-                job,
-                self._world.places[place],
-                self._now,
-                committed_until=releases[-1].at if releases else 0.0,
+    def usd(self, klass: Ints, start_s: Floats, run_s: Floats, longer_s: Floats, now: float) -> Floats:
+        """The wait, and the chance that the deadline is missed."""
+        mine = self.classes[klass]
+        usd: Floats = self.wait_usd_h[klass] * (start_s + longer_s) / 3600.0
+        due = np.flatnonzero((mine["value"] > 0.0) & np.isfinite(mine["deadline"]))
+        if len(due):
+            mine, waits_s = mine[due], np.minimum(start_s[due], NEVER_S)
+            spread = mine["typical"], mine["steep"]
+            usd[due] += mine["value"] * late_shares(
+                mine["deadline"], now + waits_s, run_s[due], waits_s, *spread
             )
-            usd[index] = price.run + price.rent
-        if job.inputs:
-            usd = usd + [self._world.places[place].transfer(job).usd for place in at.tolist()]
         return usd
 
-    def _ask(self, place: int, job: JobView) -> _Asked:
-        key = (place, need_of(job), job.nodes)
-        if key not in self._asked:
-            lot = self._lots[place]
-            earliest = lot.earliest(key[1], job.nodes)
-            gangs = lot.gangs(key[1], job.nodes)
-            self._asked[key] = _Asked(gangs, np.inf if earliest is None else earliest)
-        return self._asked[key]
 
-    def _later(self, job: JobView, earliest_at: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """By place and bucket: when a start is expected there, and whether there is one. Not before hosts could hold the gang if nothing else started."""
-        soonest = max(job.not_before_at or 0.0, self._now + job.behind_s)
-        earliest_s = (np.maximum(earliest_at, soonest) - self._now)[:, np.newaxis]
-        low, high = self._edges[:-1], self._edges[1:]
-        usual = (low + np.minimum(high, low + SOON_S)) / 2
-        starts = np.where(earliest_s <= low, usual, earliest_s)
-        return starts, starts < high
+def _beyond_usd(numbers: Numbers, lots: Sequence[Lot], at: Ints, run_s: Floats) -> Floats:
+    """Of leases: the rent of what lies beyond the time until which the machine is needed anyway."""
+    now, places = numbers.world.now, numbers.places
+    needed = np.array([lot.releases[-1].at if lot.releases else 0.0 for lot in lots])
+    beyond_s = np.maximum(0.0, now + run_s - np.maximum(now, needed[at]))
+    usd: Floats = np.where(places["kind"][at] == LEASE, machines_usd(places["usd_h"][at], 1, beyond_s), 0.0)
+    return usd
 
-    def _hours(self, start_s: Floats, run_s: Floats) -> tuple[Ints, Ints, Floats]:
-        """How long each start runs in each bucket."""
-        begin, end = start_s[:, np.newaxis], (start_s + run_s)[:, np.newaxis]
-        overlap = np.minimum(self._edges[1:], end) - np.maximum(self._edges[:-1], begin)
-        hours = np.clip(overlap, 0.0, None) / 3600.0
-        column, bucket = np.nonzero(hours)
-        return column, bucket, hours[column, bucket]
+
+def _asked(lots: Sequence[Lot], ways: Records) -> tuple[Ints, Floats]:
+    """What hosts say to each way: gangs that fit now, and when one would at the soonest (infinite: never)."""
+    names = ("place", "nodes", "gpus", "cpus", "memory", "apart")
+    known: dict[tuple[int, ...], tuple[int, float]] = {}
+    gangs, earliest_at = np.zeros(len(ways), dtype=np.int64), np.full(len(ways), np.inf)
+    for way, asked in enumerate(zip(*(ways[name].tolist() for name in names), strict=True)):
+        answer = known.get(asked)
+        if answer is None:
+            place, nodes, *size, apart = asked
+            need = (*size, 1) if apart else tuple(size)
+            soonest = lots[place].earliest(need, nodes)
+            answer = known[asked] = (
+                lots[place].gangs(need, nodes),
+                np.inf if soonest is None else soonest,
+            )
+        gangs[way], earliest_at[way] = answer
+    return gangs, earliest_at
+
+
+def _later_s(earliest_s: Floats) -> tuple[Floats, Bools]:
+    """By way and bucket: when a start is expected there, and whether there is one. Not before hosts could hold the gang if nothing else started."""
+    low, high = EDGES_S[:-1], EDGES_S[1:]
+    usual = (low + np.minimum(high, low + SOON_S)) / 2
+    earliest = earliest_s[:, np.newaxis]
+    starts = np.where(earliest <= low, usual, earliest)
+    return starts, starts < high
+
+
+def _hours(start_s: Floats, run_s: Floats) -> tuple[Ints, Ints, Floats]:
+    """How long each start runs in each bucket."""
+    begin, end = start_s[:, np.newaxis], (start_s + run_s)[:, np.newaxis]
+    overlap = np.minimum(EDGES_S[1:], end) - np.maximum(EDGES_S[:-1], begin)
+    hours = np.clip(overlap, 0.0, None) / 3600.0
+    column, bucket = np.nonzero(hours)
+    return column, bucket, hours[column, bucket]
+
+
+def _least(usd: Floats, klass: Ints, among: Bools, classes: int) -> Floats:
+    """By class the least of those; 0 where there is none."""
+    least = np.full(classes, np.inf)
+    np.minimum.at(least, klass[among], usd[among])
+    return np.where(np.isfinite(least), least, 0.0)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Lead, Outside
 from federator.planning.world.free_hours import Floats, Ints
-from federator.planning.world.room import GPU_HOURS
 
 Bools = NDArray[np.bool_]
 
@@ -24,8 +23,6 @@ LEAST = 1e-6
 """Less of anything is nothing."""
 MORE = 2
 """Of a class of which some start now, so many more are taken for starting soon: a relaxed plan has parts of jobs."""
-SHARED_ROWS = f"{GPU_HOURS}/"
-"""Names of rows that are shared with those outside begin with it."""
 
 
 @dataclass(frozen=True)
@@ -151,5 +148,4 @@ class Plan:
         return {
             self._known.rows[row]: Outside(round(float(used[row]), 4), round(float(self._known.usd[row]), 6))
             for row in rows
-            if self._known.rows[row].startswith(SHARED_ROWS)
         }
