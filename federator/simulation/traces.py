@@ -70,8 +70,9 @@ def in_words(error: Exception) -> str:
     return f"there is no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
 
 
-def _whole(row: Row, key: str, default: int) -> int:
-    found = read_number(row, key) if row.get(key) else float(default)
+def _whole(row: Row, key: str, default: int | None = None) -> int:
+    """`default`: where nothing is said; None: something is to be."""
+    found = read_number(row, key) if default is None or row.get(key) else float(default)
     if not found.is_integer():
         raise ValueError(f"{key} must be a whole number, not {row[key]}")
     return int(found)
@@ -166,8 +167,8 @@ def _online(row: Row, gpus_per_node: int) -> TraceJob:
             family=f"array-{row['array']}" if row.get("array") else "",
             submit_s=read_number(row, "submit_h") * 3600.0,
             run_s=read_number(row, "runtime_h") * 3600.0,
-            nodes=int(row["nodes"]),
-            gpus=int(row["gpus_per_node"]),
+            nodes=_whole(row, "nodes"),
+            gpus=_whole(row, "gpus_per_node"),
             models=_words(row["gpu_models"]),
             estimate_s=read_number(row, "estimate_h") * 3600.0,
             priority=BANDS[row["priority_band"]],
@@ -196,7 +197,7 @@ def _input(uri: str, size: str) -> Input:
 
 
 def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
-    nodes, gpus = nodes_of(int(row["num_gpu"]), gpus_per_node)
+    nodes, gpus = nodes_of(_whole(row, "num_gpu"), gpus_per_node)
     return _sensible(
         TraceJob(
             name=row["job"],
@@ -212,7 +213,7 @@ def _elasticflow(row: Row, gpus_per_node: int) -> TraceJob:
 
 def _chronus(row: Row, gpus_per_node: int) -> TraceJob:
     """Minutes, as `job_type` says whether its deadline is one: best-effort jobs have none."""
-    nodes, gpus = nodes_of(int(row["num_gpu"]), gpus_per_node)
+    nodes, gpus = nodes_of(_whole(row, "num_gpu"), gpus_per_node)
     submit_s = read_number(row, "submit_min") * 60.0
     strict = row["job_type"] == "strict"
     return _sensible(
@@ -238,10 +239,10 @@ def _alibaba(row: Row, gpus_per_node: int) -> TraceJob | None:
             name=f"pod-{row['pod']}",
             submit_s=read_number(row, "create_s"),
             run_s=read_number(row, "run_s"),
-            gpus=int(row["num_gpu"]),
-            cpus_milli=max(1, int(row["cpu_milli"])),
-            memory_mib=int(row["memory_mib"]),
-            models=_words(row["gpu_spec"]) if int(row["num_gpu"]) else (),
+            gpus=_whole(row, "num_gpu"),
+            cpus_milli=max(1, _whole(row, "cpu_milli")),
+            memory_mib=_whole(row, "memory_mib"),
+            models=_words(row["gpu_spec"]) if _whole(row, "num_gpu") else (),
             owner=row["qos"].lower() or "user",
         )
     )

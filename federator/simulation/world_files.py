@@ -313,8 +313,8 @@ def _size_of(row: Mapping[str, str]) -> tuple[int, int]:
     """Nodes, and GPUs of each. Raises `KeyError`, `ValueError`."""
     gpus = int(row["gpus_per_node"])
     nodes = int(row["nodes"]) if row.get("nodes") else int(row["sim_gpus"]) // max(1, gpus)
-    if not (0 <= nodes <= MOST_NODES and 0 <= gpus <= MOST_GPUS):
-        raise ValueError(f"nodes are 0 to {MOST_NODES:,}, and GPUs in one 0 to {MOST_GPUS:,}")
+    if not (1 <= nodes <= MOST_NODES and 0 <= gpus <= MOST_GPUS):
+        raise ValueError(f"nodes are 1 to {MOST_NODES:,}, and GPUs in one 0 to {MOST_GPUS:,}")
     return nodes, gpus
 
 

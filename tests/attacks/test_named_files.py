@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from federator.cli.app import run_command
-from federator.cli.demo.trace import read_trace as read_demo_trace
 from federator.kernel.errors import FederatorError, TooLarge
 from federator.model import ledger
 from federator.model.ledger import LONGEST_NAME, RECENT, Head, LedgerState, Part, Seal, Verifier, head_of
@@ -167,13 +166,12 @@ def test_a_packed_ledger_is_read_and_one_that_expands_without_end_is_not(
 COLUMNS = b"cluster,job,submit_s,duration_s,num_gpu,trace,t_s,instances\n"
 TABLES: list[Callable[[Path], object]] = [
     read_trace,
-    lambda path: read_demo_trace(path, None, 1, 1.0),
     lambda path: read_history(path, "t"),
     lambda path: _table(path, {"a"}),
 ]
 
 
-@pytest.mark.parametrize("read", TABLES, ids=["simulate", "demo", "market", "links"])
+@pytest.mark.parametrize("read", TABLES, ids=["simulate", "market", "links"])
 @pytest.mark.parametrize(
     ("content", "says"),
     [

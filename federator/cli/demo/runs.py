@@ -16,7 +16,7 @@ from federator.cli.demo.report import heading, next_steps, own_command, show_che
 from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, Told, play
-from federator.cli.demo.trace import read_trace, replay
+from federator.cli.demo.trace import read_plan, replay
 from federator.cli.demo.world import World, load_world, tightened, without_deadlines
 from federator.cli.exits import FAILED, OK
 from federator.cli.explaining import drawn
@@ -52,7 +52,7 @@ def trace(
     file: Path, *, sites: Path | None, jobs: int, speedup: float, state_dir: Path | None, json: Path | None
 ) -> int:
     """Jobs of a real trace; the exit code."""
-    plan = read_trace(file, sites, jobs, speedup)
+    plan = read_plan(file, sites, jobs, speedup)
     place = _make_folder(state_dir)
     return _interruptibly(place, replay(place.folder, plan, json), keep=False)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,13 @@ from federator.cli.phrases import duration
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
 from federator.model.jobs import TERMINAL, JobStatus
+from federator.simulation.traces import read_trace
+from federator.simulation.work import TraceJob
+from federator.simulation.world import WorldSite
+from federator.simulation.world_files import from_table
 from federator.wire.http import JobRow, Overview
-from federator.wire.named_files import read_number, read_table
+from federator.wire.named_files import read_text
 
-TRACE_COLUMNS = ("cluster", "job", "submit_s", "duration_s", "num_gpu")
-SITE_COLUMNS = ("cluster", "sim_gpus", "gpus_per_node")
 DEFAULT_SITES = "itp10_sites_x0.2.csv"
 DEADLINE_FACTOR = 3.0
 """deadline = submit + 3 × duration: the trace's own deadlines suit elastic jobs only (see the data's README)."""
@@ -37,29 +39,12 @@ GRACE_S = 120.0
 """Real seconds beyond the expected end after which something is wrong."""
 
 
-class TraceJob(msgspec.Struct, frozen=True):
-    """One row. Times are the trace's own, in seconds."""
-
-    cluster: str
-    name: str
-    submit_s: float
-    duration_s: float
-    gpus: int
-
-
-class Cluster(msgspec.Struct, frozen=True):
-    """One site."""
-
-    name: str
-    nodes: int
-    gpus_per_node: int
-
-
 class TracePlan(msgspec.Struct, frozen=True):
     """What will be run, and how fast."""
 
     jobs: tuple[TraceJob, ...]
-    clusters: tuple[Cluster, ...]
+    """Those of the trace, the earliest first."""
+    sites: tuple[WorldSite, ...]
     speedup: float
 
     @property
@@ -70,7 +55,7 @@ class TracePlan(msgspec.Struct, frozen=True):
     @property
     def least_s(self) -> float:
         """Real seconds that it takes if nothing ever waits."""
-        return (max(job.submit_s + job.duration_s for job in self.jobs) - self.first_s) / self.speedup
+        return (max(job.submit_s + job.run_s for job in self.jobs) - self.first_s) / self.speedup
 
 
 class SiteResult(msgspec.Struct, frozen=True):
@@ -99,36 +84,29 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[str, ...] = ()
 
 
-def read_trace(path: Path, sites: Path | None, count: int, speedup: float) -> TracePlan:
-    """The plan. Raises `Invalid` that names the file, and the line or column."""
+def read_plan(path: Path, sites: Path | None, count: int, speedup: float) -> TracePlan:
+    """The plan, of files as simulations take them. Raises `Invalid` that names the file, and the line or column."""
     if count < 1:
         raise Invalid("must be at least 1", field="--jobs")
     if speedup <= 0:
         raise Invalid("must be more than 0", field="--speedup")
-    rows = (_job(row, where) for where, row in _rows(path, TRACE_COLUMNS))
-    jobs = sorted(rows, key=lambda job: (job.submit_s, job.name))[:count]
-    if not jobs:
-        raise Invalid(f"{path} has no jobs", field="--trace")
     sites = sites or path.parent / DEFAULT_SITES
-    clusters = tuple(_cluster(row, where) for where, row in _rows(sites, SITE_COLUMNS, "--sites"))
-    if not clusters:
-        raise Invalid(f"{sites} has no clusters", field="--sites")
-    return TracePlan(tuple(jobs), clusters, speedup)
+    clusters = from_table(read_text(sites, "--sites"), sites.name).sites
+    per_node = max(pool.gpus_per_node for cluster in clusters for pool in cluster.pools)
+    return TracePlan(tuple(read_trace(path, gpus_per_node=per_node)[:count]), clusters, speedup)
 
 
 def as_job_file(job: TraceJob, plan: TracePlan, began_at: float) -> Document:
     """The row as a user would submit it; it really takes its duration, divided by the speed-up."""
-    per_node = max(cluster.gpus_per_node for cluster in plan.clusters)
-    nodes = max(1, -(-job.gpus // per_node))
-    due_at = began_at + job.submit_s - plan.first_s + DEADLINE_FACTOR * job.duration_s
+    due_at = began_at + job.submit_s - plan.first_s + DEADLINE_FACTOR * job.run_s
     return {
         "name": job.name,
-        "run": f"exec sleep {job.duration_s / plan.speedup:.3f}",
-        "nodes": nodes,
-        "resources": {"gpus": f"{MODEL}:{-(-job.gpus // nodes)}" if job.gpus else 0},
-        "estimate": f"{job.duration_s:g}s",
+        "run": f"exec sleep {job.run_s / plan.speedup:.3f}",
+        "nodes": job.nodes,
+        "resources": {"gpus": f"{MODEL}:{job.gpus}" if job.gpus else 0},
+        "estimate": f"{job.run_s:g}s",
         "deadline": format_instant(due_at),
-        "labels": {"home": job.cluster},
+        "labels": {"home": job.home} if job.home else {},
         "client_id": job.name,
     }
 
@@ -140,9 +118,9 @@ async def replay(folder: Path, plan: TracePlan, json: Path | None) -> int:
     print(_announcement(plan), flush=True)
     try:
         with open_screen(console()) as screen:
-            screen.say(f"starting a dispatcher and {len(plan.clusters)} agents")
+            screen.say(f"starting a dispatcher and {len(plan.sites)} agents")
             await federation.start_dispatcher()
-            await federation.start_sites([_site(cluster) for cluster in plan.clusters])
+            await federation.start_sites([_site(site) for site in plan.sites])
             title = f"Federator: a real trace, {plan.speedup:g} times as fast as life; GPUs are declared"
             async with Watch(federation, screen, title) as watch:
                 began_at = federation.clock.now()
@@ -179,7 +157,7 @@ async def _submit_all(federation: Federation, plan: TracePlan, watch: Watch, beg
             due_s = began_at + job.submit_s - plan.first_s - federation.clock.now()
         await user.submit(as_job_file(job, plan, began_at))
         watch.say(
-            f"{number}/{len(plan.jobs)} submitted: {job.name}, {job.gpus} GPUs for {duration(job.duration_s)}"
+            f"{number}/{len(plan.jobs)} submitted: {job.name}, {job.nodes * job.gpus} GPUs for {duration(job.run_s)}"
         )
 
 
@@ -214,7 +192,7 @@ async def _result(federation: Federation, plan: TracePlan, began_at: float, bega
         mean_wait_s=round(sum(waits) / max(1, len(waits)), 1),
         longest_wait_s=round(max(waits, default=0.0), 1),
         moved=sum(row.site != row.labels.get("home") for row in done),
-        sites=tuple(_site_result(cluster, done, hours) for cluster in plan.clusters),
+        sites=tuple(_site_result(site, done, hours) for site in plan.sites),
         lost=tuple(lost),
     )
 
@@ -226,14 +204,14 @@ def _wait_s(job: TraceJob, plan: TracePlan, began_at: float, row: JobRow | None)
     return max(0.0, row.started_at - (began_at + job.submit_s - plan.first_s))
 
 
-def _site_result(cluster: Cluster, done: Iterable[JobRow], hours: Mapping[str, float]) -> SiteResult:
-    here = [row for row in done if row.site == cluster.name]
+def _site_result(site: WorldSite, done: Iterable[JobRow], hours: Mapping[str, float]) -> SiteResult:
+    here = [row for row in done if row.site == site.name]
     return SiteResult(
-        site=cluster.name,
-        gpus=cluster.nodes * cluster.gpus_per_node,
+        site=site.name,
+        gpus=sum(pool.nodes * pool.gpus_per_node for pool in site.pools),
         jobs=len(here),
-        from_elsewhere=sum(row.labels.get("home") != cluster.name for row in here),
-        gpu_hours=hours.get(cluster.name, 0.0),
+        from_elsewhere=sum(row.labels.get("home") != site.name for row in here),
+        gpu_hours=hours.get(site.name, 0.0),
     )
 
 
@@ -263,58 +241,21 @@ _SITE_RESULT_COLUMNS: tuple[Column[SiteResult], ...] = (
 )
 
 
-def _site(cluster: Cluster) -> Document:
-    """The cluster as a site file."""
+def _site(site: WorldSite) -> Document:
+    """As a site file. Every GPU counts as one of that model, as every job asks for."""
     return {
-        "site": cluster.name,
+        "site": site.name,
         "kind": "onprem",
         "pools": [
             {
-                "name": "gpu",
+                "name": pool.name,
                 "model": MODEL,
                 "gpu_memory": "80GiB",
-                "nodes": cluster.nodes,
-                "gpus_per_node": cluster.gpus_per_node,
-                "cpus_per_node": 8 * cluster.gpus_per_node,
+                "nodes": pool.nodes,
+                "gpus_per_node": pool.gpus_per_node,
+                "cpus_per_node": 8 * pool.gpus_per_node,
                 "memory_per_node": "1024GiB",
             }
+            for pool in site.pools
         ],
     }
-
-
-def _rows(
-    path: Path, columns: tuple[str, ...], option: str = "--trace"
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each row with where it is. Raises `Invalid` for a file that cannot be read or has not these columns."""
-    with read_table(path, option) as table:
-        missing = [column for column in columns if column not in table.columns]
-        if missing:
-            has = ", ".join(table.columns) or "nothing"
-            raise Invalid(f"the column {missing[0]!r} is missing; there is {has}", field=str(path))
-        for line, row in table.rows:
-            yield f"{path}, line {line}", row
-
-
-def _job(row: Mapping[str, str], where: str) -> TraceJob:
-    return TraceJob(
-        cluster=row["cluster"],
-        name=row["job"],
-        submit_s=_number(row, "submit_s", where, low=0),
-        duration_s=_number(row, "duration_s", where, low=0.001),
-        gpus=int(_number(row, "num_gpu", where, low=0)),
-    )
-
-
-def _cluster(row: Mapping[str, str], where: str) -> Cluster:
-    per_node = int(_number(row, "gpus_per_node", where, low=1))
-    nodes = int(_number(row, "sim_gpus", where, low=1)) // per_node
-    if nodes < 1:
-        raise Invalid("has less GPUs than one node", field=where)
-    return Cluster(row["cluster"], nodes, per_node)
-
-
-def _number(row: Mapping[str, str], column: str, where: str, *, low: float) -> float:
-    try:
-        return read_number(row, column, low)
-    except ValueError as error:
-        raise Invalid(str(error), field=where) from None

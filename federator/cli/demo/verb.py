@@ -40,7 +40,7 @@ def demo(
     json:
         Write what was found to this file.
     trace:
-        Run the jobs of a real trace instead: a gzipped CSV with cluster, job, submit_s, duration_s and num_gpu.
+        Run the jobs of a real trace instead: a CSV with cluster, job, submit_s, duration_s and num_gpu, or another that federator simulate takes.
     jobs:
         How many of the trace's jobs, the earliest by submit time.
     speedup:
