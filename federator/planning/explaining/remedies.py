@@ -3,39 +3,47 @@
 A place may fail several filters; advice that lifts only the first would be true of the reason and useless to the reader. So the filters are asked again
 with each change made, until all pass, and what is offered is the whole way. Where somebody would have to buy other machines, nothing is offered.
 """
-# ruff: noqa: ARG001, ARG005 - every lift is asked with the same three arguments, whichever it needs
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from federator.kernel.quantities import cents_up
-from federator.model.changes import AskFor, Change, ChangeRule, Federation, Offers, Open, Permit, WaitUntil
+from federator.model import rejections as why
+from federator.model.changes import (
+    AskFor,
+    Change,
+    ChangeRule,
+    Federation,
+    Offers,
+    Open,
+    Permit,
+    Value,
+    WaitUntil,
+)
 from federator.model.jobs import WHOLE_MILLI, longest_s
-from federator.model.rules import BurstMode, Opening, PoolSelector, QueueTerms, Window
+from federator.model.rejections import Rejected
+from federator.model.rules import BurstMode, Effect, Opening, PoolSelector, QueueTerms
 from federator.model.snapshot import JobView
 from federator.planning.explaining.advice import burden
 from federator.planning.explaining.changes import LIFTED, OF_A_FORM, changed, job_with, pool_with
 from federator.planning.places.candidates import Candidate, made_of
 from federator.planning.rules.asking import Ground, Rejection
-from federator.planning.rules.calendars import SHORTEST_STAY_S
-from federator.planning.rules.feasibility import FILTERS, ranks_ever, reject, usable_of
-from federator.planning.rules.openings import changes_at, open_at, takes_work
-from federator.planning.rules.permits import dearest_permit, proposed_limit_s, worst_usd
+from federator.planning.rules.feasibility import FILTERS, reject
+from federator.planning.rules.openings import changes_at
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.wording import moment
 from federator.planning.wording.told import words
 from federator.planning.world.problem import World
-from federator.wire.needs import IMAGES, RENTED
+from federator.wire.needs import IMAGES
 
 HALF = 500
 """Parts of a GPU are thousandths."""
 STEPS = 12
 """So many filters are lifted one after the other; a place that fails more is none that anybody would open."""
 ORDER = {test.name: number for number, test in enumerate(FILTERS)}
-Lift = Callable[[JobView, Candidate, Ground], tuple[Change, ...]]
 
 
 class Way(NamedTuple):
@@ -112,8 +120,7 @@ def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Way
     for _ in range(STEPS):
         if failing is None:
             return Way("; and ".join(dict.fromkeys(steps)), tuple(made))
-        lift = LIFTS.get(failing.filter)
-        changes = lift(job, at, ground) if lift is not None else ()
+        changes = _lifted(job, at, ground, failing.reason)
         step = words(failing.reason, ground.snapshot.taken_at).change if changes else ""
         if not step:
             return NO_WAY
@@ -145,166 +152,124 @@ def _reopened(at: Candidate, change: Change) -> Candidate:
     return made_of(at, pools) if pools else at
 
 
-# -- one filter each ------------------------------------------------------------------------------------------------------
+# -- one reason each ------------------------------------------------------------------------------------------------------
 
 
-def _ask(job: JobView, field: str, value: object) -> tuple[Change, ...]:
-    """Nothing where it asks for that already."""
-    if getattr(job, field) == value:
-        return ()
-    return (AskFor(job.id, field, value),)  # type: ignore[arg-type]  # whatever the field has
+def _lifted(job: JobView, at: Candidate, ground: Ground, reason: Rejected) -> tuple[Change, ...]:  # noqa: C901, PLR0911 - one for each sort of reason
+    """What lifts a filter's reason; nothing where nothing is known to."""
+    now = ground.snapshot.taken_at
+    match reason:
+        case why.Closed():
+            return _opened(at)
+        case why.GangTooLarge() if reason.shut:
+            return _opened(at)
+        case why.OutsideHours() | why.OfferAvoided() | why.SiteRefused():
+            return wait_until(reason.until_at, now).changes
+        case why.ClosesSoon() if job.saves:
+            return wait_until(_opens_again_at(at, ground, reason), now).changes
+        case why.PolicyHours():
+            window = ground.book.permits_for(job, at)[0].window
+            begins_at = changes_at(Opening("", PoolSelector(), (window,)), now) if window else None
+            return wait_until(begins_at, now).changes
+        case why.RentingPaused():
+            return (Federation("burst_paused"),)
+        case why.HomeAway():
+            return (Federation("away"),)
+        case why.AbilityMissing() if reason.ability != IMAGES and not reason.offered:
+            return (Offers(tuple(view.key for view in (*at.views, *at.shut)), reason.ability),)
+        case why.Denied():
+            return (ChangeRule(reason.policy, Effect.DENY.value, LIFTED, None),)
+        case why.OnlyAdvises():
+            return _permits(reason.policy, "advisory", value=False)
+        case why.DataKept():
+            return _permits(reason.policy, "data", value=None)
+        case why.PolicyOff():
+            return _permits(reason.policy, "mode", value=BurstMode.ECONOMIC.value)
+        case why.PriceLimit():
+            return _permits(reason.policy, "max_price_usd_h", value=cents_up(reason.price_usd_h))
+        case why.NoBurstPolicy():
+            return (Permit(job.queue, at.site),)
+    asks = _place_asked(job, at, ground, reason) or _size_asked(job, at, reason)
+    others = [(field, value) for field, value in asks.items() if getattr(job, field) != value]
+    return tuple(AskFor(job.id, field, value) for field, value in others)
 
 
-def _ask_for(job: JobView, field: str, has: int) -> tuple[Change, ...]:
-    """So much as there is, where there is any."""
-    return _ask(job, field, has) if has else ()
-
-
-def _open(at: Candidate) -> tuple[Change, ...]:
+def _opened(at: Candidate) -> tuple[Change, ...]:
     return (Open(tuple(view.key for view in (*at.views, *at.shut) if not view.open)),)
 
 
-def _calendar(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    book = ground.book
-    for rule in (rule for rule in book.openings if at.selected_by(rule.pools)):
-        change = changes_at(rule, book.at)
-        if not takes_work(rule, book.at):
-            return wait_until(change, book.at).changes
-        if not rule.stops or change is None or book.at + at.run_s(job) <= change:
-            continue
-        if not job.saves:
-            return _ask(job, "saves", value=True)
-        if change - job.grace_s < book.at + SHORTEST_STAY_S:
-            return wait_until(changes_at(rule, change), book.at).changes
-    return ()
+def _permits(policy: str, field: str, *, value: bool | float | str | None) -> tuple[Change, ...]:
+    return (ChangeRule(policy, Effect.ALLOW.value, field, value),)
 
 
-def _sites(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    if job.resumes_at:
-        return (*_ask(job, "sites", ()), *_ask(job, "resumes_at", ""))
-    return _ask(job, "sites", (*job.sites, at.site))
+def _opens_again_at(at: Candidate, ground: Ground, soon: why.ClosesSoon) -> float | None:
+    rules = (rule for rule in ground.book.openings if at.selected_by(rule.pools) and rule.stops)
+    closing = (rule for rule in rules if changes_at(rule, ground.book.at) == soon.closes_at)
+    return changes_at(next(closing), soon.closes_at)
 
 
-def _refused(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    until = max((until_at for site, until_at in job.refused if site == at.site), default=None)
-    return wait_until(until, ground.snapshot.taken_at).changes
+def _place_asked(job: JobView, at: Candidate, ground: Ground, reason: Rejected) -> dict[str, Value]:  # noqa: C901, PLR0911 - as above
+    """What the job would have to ask for to be let in there, by field."""
+    match reason:
+        case why.ClosesSoon():
+            return {"saves": True}
+        case why.SavedAt():
+            return {"sites": (), "resumes_at": ""}
+        case why.OtherSites():
+            return {"sites": (*job.sites, at.site)}
+        case why.SiteExcluded():
+            return {"not_sites": tuple(site for site in job.not_sites if site != at.site)}
+        case why.OtherKinds():
+            return {"kinds": (*job.kinds, at.kind)}
+        case why.LabelsMissing():
+            labels = job.site_labels.items()
+            return {"site_labels": {key: value for key, value in labels if at.labels.get(key) == value}}
+        case why.LendsToOthers():
+            # Another queue, where it is one that a policy has made; to ask the site for more is all that is left otherwise.
+            known = {rule.queue for rule in ground.snapshot.rules if isinstance(rule, QueueTerms)}
+            return {"queue": reason.usable} if reason.usable and (not known or reason.usable in known) else {}
+        case why.AbilityMissing():
+            return {"needs": tuple(need for need in job.needs if need != reason.ability)}
+        case why.Unfenced():
+            return {"needs_fencing": False}
+        case why.OtherMarket():
+            return {"spot_policy": "auto"}
+        case why.NoRightToRent():
+            return {"may_rent": True}
+        case why.NoMaxDuration():
+            return {"max_duration_s": reason.enough_s}
+        case why.MaxCost():
+            more_usd = cents_up(reason.worst_usd - reason.left_usd)
+            return {"max_cost_usd": (job.max_cost_usd or 0.0) + more_usd}
+    return {}
 
 
-def _labels(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    kept = {key: value for key, value in job.site_labels.items() if at.labels.get(key) == value}
-    return _ask(job, "site_labels", kept)
-
-
-def _lends(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """Another queue, where it is one that a policy has made; to ask the site for more is all that is left otherwise."""
-    lends = at.standing.lends_to if at.standing is not None else ()
-    known = {rule.queue for rule in ground.snapshot.rules if isinstance(rule, QueueTerms)}
-    queue = usable_of(lends, job) if lends else ""
-    return _ask(job, "queue", queue) if queue and (not known or queue in known) else ()
-
-
-def _abilities(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    has = at.standing.abilities if at.standing is not None else RENTED
-    lacking = next(need for need in job.needs if need not in has)
-    if lacking == IMAGES or at.standing is None:
-        return _ask(job, "needs", tuple(need for need in job.needs if need != lacking))
-    return (Offers(tuple(view.key for view in (*at.views, *at.shut)), lacking),)
-
-
-def _parts(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """Half a GPU instead of one, or such a part as they are cut into; or a whole one instead of a part."""
-    if not at.gpus:
-        return ()
-    ranks = max(1, job.ranks_in_one)
-    whole = ranks * math.ceil(job.gpus / ranks / WHOLE_MILLI)
-    count = ranks * (at.cut_milli or HALF) if at.shared else whole
-    return (*_ask(job, "shared", at.shared), *_ask(job, "gpus", count))
-
-
-def _together(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    """As it comes instead."""
-    in_one = job.ranks_in_one
-    if not in_one:
-        return _ask(job, "together", "")
-    each = {"nodes": in_one, "ranks_in_one": 0, "together": ""}
-    each |= {name: getattr(job, name) // in_one for name in ("gpus", "cpus_milli", "memory_mib")}
-    return tuple(change for name, value in each.items() for change in _ask(job, name, value))
-
-
-def _gang(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    if not at.rented and ranks_ever(job, at, shut=True) >= job.nodes:
-        return _open(at)
-    return _ask_for(job, "nodes", ranks_ever(job, at))
-
-
-def _denied(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    rule = ground.book.denial(job, at)
-    return (ChangeRule(rule.policy, rule.effect.value, LIFTED, None),) if rule is not None else ()
-
-
-def _permit(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    book = ground.book
-    permits, advisers = book.permits_for(job, at), book.advisers_for(job, at)
-    if advisers and not permits:
-        return (ChangeRule(advisers[0].policy, "allow", "advisory", value=False),)
-    if not permits and (kept := book.kept_by(job, at)):
-        return (ChangeRule(kept[0].policy, "allow", "data", None),)
-    if not permits:
-        return (Permit(job.queue, at.site),)
-    off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, book.at)), None)
-    if off is not None:
-        return (ChangeRule(off.policy, "allow", "mode", BurstMode.ECONOMIC.value),)
-    return wait_until(_begins_at(permits[0].window, book.at), book.at).changes
-
-
-def _begins_at(window: Window | None, at: float) -> float | None:
-    return None if window is None else changes_at(Opening("", PoolSelector(), (window,)), at)
-
-
-def _price(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    policy = dearest_permit(job, at, ground.book).policy
-    return (ChangeRule(policy, "allow", "max_price_usd_h", cents_up(at.instance_usd_h)),)
-
-
-def _cost(job: JobView, at: Candidate, ground: Ground) -> tuple[Change, ...]:
-    left = (job.max_cost_usd or 0.0) - job.spent_usd
-    return _ask(job, "max_cost_usd", (job.max_cost_usd or 0.0) + cents_up(worst_usd(job, at) - left))
-
-
-LIFTS: dict[str, Lift] = {
-    "closed": lambda job, at, ground: _open(at),
-    "calendar": _calendar,
-    "burst-paused": lambda job, at, ground: (Federation("burst_paused"),),
-    "home-away": lambda job, at, ground: (Federation("away"),),
-    "offer-avoided": lambda job, at, ground: (
-        wait_until(at.offer.avoid_until_at if at.offer else None, ground.snapshot.taken_at).changes
-    ),
-    "sites": _sites,
-    "not-sites": lambda job, at, ground: _ask(
-        job, "not_sites", tuple(site for site in job.not_sites if site != at.site)
-    ),
-    "refused": _refused,
-    "kinds": lambda job, at, ground: _ask(job, "kinds", (*job.kinds, at.kind)),
-    "site-labels": _labels,
-    "lends-to": _lends,
-    "isolation": lambda job, at, ground: (),  # the site decides whom it trusts
-    "abilities": _abilities,
-    "fencing": lambda job, at, ground: _ask(job, "needs_fencing", value=False),
-    "longest-run": lambda job, at, ground: _ask(job, "max_duration_s", at.longest_s),
-    "gpu-model": lambda job, at, ground: _ask(job, "models", (*job.models, at.model)) if at.gpus else (),
-    "gpu-memory": lambda job, at, ground: _ask(job, "gpu_memory_mib", at.gpu_memory_mib),
-    "shared-gpus": _parts,
-    "together": _together,
-    "gpus-per-node": lambda job, at, ground: _ask_for(job, "gpus", at.gpus),
-    "cpus-per-node": lambda job, at, ground: _ask_for(job, "cpus_milli", at.cpus_milli),
-    "memory-per-node": lambda job, at, ground: _ask_for(job, "memory_mib", at.memory_mib),
-    "gang": _gang,
-    "spot-policy": lambda job, at, ground: _ask(job, "spot_policy", "auto"),
-    "denied": _denied,
-    "no-right-to-rent": lambda job, at, ground: _ask(job, "may_rent", value=True),
-    "no-burst-policy": _permit,
-    "price-limit": _price,
-    "max-duration": lambda job, at, ground: _ask(job, "max_duration_s", proposed_limit_s(job)),
-    "max-cost": _cost,
-}
-"""By the name of the filter; a test holds that each has one."""
+def _size_asked(job: JobView, at: Candidate, reason: Rejected) -> dict[str, Value]:  # noqa: C901, PLR0911 - as above
+    """What it would have to ask for to fit there; nothing, where there is none of it."""
+    match reason:
+        case why.RunTooLong():
+            return {"max_duration_s": reason.longest_s}
+        case why.OtherModels() if at.gpus:
+            return {"models": (*job.models, at.model)}
+        case why.GpuMemory():
+            return {"gpu_memory_mib": reason.has_mib}
+        case why.OtherParts() | why.GpusShared() | why.GpusWhole() if at.gpus:
+            # Half a GPU instead of one, or such a part as they are cut into; or a whole one instead of a part.
+            ranks = max(1, job.ranks_in_one)
+            whole = ranks * math.ceil(job.gpus / ranks / WHOLE_MILLI)
+            return {"shared": at.shared, "gpus": ranks * (at.cut_milli or HALF) if at.shared else whole}
+        case why.NotOnOneHost():  # as it comes instead
+            nodes = job.ranks_in_one
+            each = {name: getattr(job, name) // nodes for name in ("gpus", "cpus_milli", "memory_mib")}
+            return {"nodes": nodes, "ranks_in_one": 0, "together": "", **each}
+        case why.NotLabelled():
+            return {"together": ""}
+        case why.GpusPerNode() if at.gpus:
+            return {"gpus": at.gpus}
+        case why.CpusPerNode() if at.cpus_milli:
+            return {"cpus_milli": at.cpus_milli}
+        case why.MemoryPerNode() if at.memory_mib:
+            return {"memory_mib": at.memory_mib}
+        case why.GangTooLarge() if reason.holds:
+            return {"nodes": reason.holds}
+    return {}  # also where the site decides whom it trusts

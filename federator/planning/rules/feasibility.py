@@ -81,7 +81,7 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
         queue=job.whose.queue,
         owner=job.whose.owner,
         team=job.whose.team,
-        usable=usable_of(lends, job),
+        usable=_usable_of(lends, job),
     )
 
 
@@ -92,7 +92,7 @@ def _isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.Untrusted(site=at.site, trusts=tuple(trusts), owner=job.owner)
 
 
-def usable_of(lends: tuple[str, ...], job: JobView) -> str:
+def _usable_of(lends: tuple[str, ...], job: JobView) -> str:
     """The first of the queues that a site lends to, or of those below, that the job's owner may submit to; empty: none."""
     queues = queues_of(lends)
     if job.usable_queues is None:
@@ -194,7 +194,7 @@ def _memory_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.MemoryPerNode(asks_mib=job.memory_mib, has_mib=at.memory_mib)
 
 
-def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
+def _ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
     """How many ranks of the job the place would hold if nothing else ran there; with `shut`, if all its members were open too."""
     fits, nodes = [job.nodes], at.nodes + (sum(view.nodes for view in at.shut) if shut else 0)
     for wanted, has in (
@@ -210,10 +210,10 @@ def ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
 
 
 def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    holds = ranks_ever(job, at)
+    holds = _ranks_ever(job, at)
     if holds >= job.nodes or at.offer is not None:
         return None  # of an offer, so many machines are rented as hold it
-    if not at.rented and ranks_ever(job, at, shut=True) >= job.nodes:
+    if not at.rented and _ranks_ever(job, at, shut=True) >= job.nodes:
         first = at.shut[0]
         return why.GangTooLarge(
             holds=holds,

@@ -101,29 +101,19 @@ def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     permits = [permit for permit in ground.book.permits_for(job, at) if ground.book.in_force(permit)]
     if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
         return None
-    dearest = dearest_permit(job, at, ground.book)
+    dearest = max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
     return why.PriceLimit(
         policy=dearest.policy, price_usd_h=at.instance_usd_h, limit_usd_h=dearest.max_price_usd_h or 0.0
     )
-
-
-def dearest_permit(job: JobView, at: Candidate, book: RuleBook) -> Filter:
-    """Of the burst policies in force there, the one that admits most."""
-    permits = [permit for permit in book.permits_for(job, at) if book.in_force(permit)]
-    return max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
 
 
 def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
     """Nothing bounds what a job without a limit would cost."""
     if not at.rented or job.max_duration_s is not None:
         return None
-    return why.NoMaxDuration(enough_s=proposed_limit_s(job))
-
-
-def proposed_limit_s(job: JobView) -> float:
-    """A max_duration that is long enough for the run as it is forecast; a job in a slower form may run for longer than its file says."""
+    # Enough for the run as it is forecast; a job in a slower form may run for longer than its file says.
     needs_s = max(job.run_s, job.run_high_s) * min(1.0, job.throughput)
-    return math.ceil(needs_s / LIMIT_STEP_S) * LIMIT_STEP_S
+    return why.NoMaxDuration(enough_s=math.ceil(needs_s / LIMIT_STEP_S) * LIMIT_STEP_S)
 
 
 def worst_rent_s(job: JobView, at: Candidate) -> float:
