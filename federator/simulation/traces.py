@@ -72,8 +72,8 @@ def in_words(error: Exception) -> str:
 
 def _whole(row: Row, key: str, default: int | None = None) -> int:
     """`default`: where nothing is said; None: something is to be."""
-    found = read_number(row, key) if default is None or row.get(key) else float(default)
-    if not found.is_integer():
+    found = read_number(row, key, default=default)
+    if not float(found).is_integer():
         raise ValueError(f"{key} must be a whole number, not {row[key]}")
     return int(found)
 
@@ -184,7 +184,7 @@ def _online(row: Row, gpus_per_node: int) -> TraceJob:
 
 def _data_of(row: Row) -> tuple[Input, ...]:
     """Its input at its data's site, of which a table of pools has a dataset of that name."""
-    size = round((read_number(row, "data_gb") if row.get("data_gb") else 0.0) * BYTES_PER_GB)
+    size = round(read_number(row, "data_gb", default=0.0) * BYTES_PER_GB)
     return (Input(f"s3://site-{row['data_site']}", size),) if size and row.get("data_site") else ()
 
 

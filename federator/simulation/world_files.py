@@ -24,7 +24,7 @@ from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
 from federator.wire.faults import told_in, with_line
-from federator.wire.named_files import read_text
+from federator.wire.named_files import read_number, read_text
 from federator.wire.yamltext import read_document
 from federator_agent.core.lending import HostPool
 
@@ -268,7 +268,7 @@ def from_table(text: str, name: str) -> World:
     Where there are regions, data goes between sites at the usual prices (`data_moves`), and of each site there is a dataset of its name.
     Raises `Invalid`.
     """
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = list(csv.DictReader(io.StringIO(text), restval=""))
     pools: dict[str, list[HostPool]] = {}
     parts: dict[str, list[str]] = {}
     sites: dict[str, WorldSite] = {}
@@ -302,9 +302,7 @@ def from_table(text: str, name: str) -> World:
 
 def _owned(name: str, row: Mapping[str, str]) -> WorldSite:
     """A site without its pools. Raises `ValueError`."""
-    price_usd_gpu_h = float(row.get("usd_per_gpu_h") or 0.0)
-    if not 0.0 <= price_usd_gpu_h <= fields.MAX_USD:
-        raise ValueError(f"usd_per_gpu_h is {price_usd_gpu_h}, and not between 0 and {fields.MAX_USD:g}")
+    price_usd_gpu_h = read_number(row, "usd_per_gpu_h", default=0.0)
     kind, region = SiteKind(row.get("site_kind") or "onprem"), row.get("region") or ""
     return WorldSite(name=name, kind=kind, region=region, price_usd_gpu_h=price_usd_gpu_h, pools=())
 
@@ -342,8 +340,8 @@ def _rented(
             "region": row.get("region") or "cloud",
             "model": model,
             "gpus": gpus,
-            "price": f"{float(row['usd_per_gpu_h']) * gpus} USD",
-            "delay": f"{float(row.get('provisioning_h') or 0.15) * 3600:.0f}s",
+            "price": f"{read_number(row, 'usd_per_gpu_h') * gpus} USD",
+            "delay": f"{read_number(row, 'provisioning_h', default=0.15) * 3600:.0f}s",
             "available": nodes * (node_gpus // gpus),
             "stock": {"name": f"{site}/{model}", "limit": nodes * node_gpus},
         },

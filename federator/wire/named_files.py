@@ -84,8 +84,12 @@ def read_table(path: Path, field: str) -> Iterator[Table]:
         raise unreadable(path, error, field) from None
 
 
-def read_number(row: Mapping[str, str], column: str, low: float = 0.0) -> float:
-    """A cell as a number that makes sense. Raises `KeyError` where there is no such column, `ValueError`."""
+def read_number(
+    row: Mapping[str, str], column: str, low: float = 0.0, *, default: float | None = None
+) -> float:
+    """A cell as a number that makes sense; `default` where it says nothing. Raises `KeyError` where there is no such column, `ValueError`."""
+    if default is not None and not row.get(column):
+        return default
     text = row[column]
     try:
         value = float(text or "")

@@ -253,11 +253,15 @@ def test_rows_of_a_market_come_to_so_many_events_at_most(
         "a,1,8,-1",
         "a,1,8,1e300",
         "a,1,8,1,moon",
+        "a,1",
+        "a,1,8,,,1",
+        "a,1,8,1,,1,nan",
     ],
 )
 def test_pools_of_a_table_are_those_of_a_world_file(row: str) -> None:
+    columns = "cluster,nodes,gpus_per_node,usd_per_gpu_h,site_kind,burst,provisioning_h"
     with pytest.raises(FederatorError, match="line 2 is not a pool"):
-        from_table(f"cluster,nodes,gpus_per_node,usd_per_gpu_h,site_kind\n{row}\n", "t.csv")
+        from_table(f"{columns}\n{row}\n", "t.csv")
 
 
 @pytest.mark.parametrize("words", [("submit",), ("policy", "validate")])
