@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from federator.model.queues import under
 from federator.model.snapshot import JobView
 from federator.planning.renting.case import Case
 from federator.planning.rules.caps import Caps
@@ -12,7 +13,6 @@ from federator.planning.scheduling.displacing import Displacing
 from federator.planning.scheduling.objective import DISPLACED, REQUIRED_USD, SHORTFALL_H, Evaluator, Scored
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import Cost, cost, longer_s, never_usd
-from federator.planning.world.problem import under
 from tests.support.plain_schedule import later_case, schedule
 
 

@@ -8,13 +8,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from federator.model.capacity import Market
+from federator.model.queues import under
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.caps import Caps, row_names
 from federator.planning.rules.shares import Shortfall
 from federator.planning.world.buckets import BUCKETS_H
-from federator.planning.world.problem import under
 
 LEAST_USD = 0.005
 _HOURS: Mapping[str, Callable[[JobView], float]] = {

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from federator.model.queues import under
 from federator.model.snapshot import JobView
 from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
@@ -29,7 +30,7 @@ from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, E
 from federator.planning.scheduling.ways import numbers_of
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import cost, longer_s, never_usd
-from federator.planning.world.problem import World, under
+from federator.planning.world.problem import World
 
 
 class Kind(IntEnum):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from federator.model.plans import Preempt
+from federator.model.queues import under
 from federator.model.reasons import Displaces, MakesRoom, OwedGuarantee
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView
@@ -21,7 +22,7 @@ from federator.planning.plans.room import Rooms, Victim, stop, waits
 from federator.planning.rules.rulebook import matches
 from federator.planning.rules.shares import Amount, of_work, widest
 from federator.planning.scheduling.objective import Scored
-from federator.planning.world.problem import World, under
+from federator.planning.world.problem import World
 
 MOST_SERVED = 200
 """Jobs for which others are stopped in one turn; whoever comes behind them is served in the next."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.model.capacity import Market
+from federator.model.queues import under
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables as t
@@ -26,7 +27,7 @@ from federator.planning.rules.permits import only_deadlines
 from federator.planning.rules.rulebook import matches
 from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import doubt_usd, longer_s
-from federator.planning.world.problem import OPTION, World, under
+from federator.planning.world.problem import OPTION, World
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

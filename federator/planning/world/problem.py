@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Market
 from federator.model.jobs import Form, in_gpus
+from federator.model.queues import under
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pools, size
@@ -364,11 +365,6 @@ def _narrowness(whole: JobView, form: int) -> tuple[int, int]:
 def _gpus(form: Form) -> float:
     gpus = form.resources.gpus
     return in_gpus(form.nodes * gpus.each, shared=bool(gpus.share_milli))
-
-
-def under(queue: str, above: str) -> bool:
-    """Whether a queue is another one or below it."""
-    return queue == above or queue.startswith(above + "/")
 
 
 def weighted(queue: str, weights: dict[str, float]) -> str:

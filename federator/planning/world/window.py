@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
+from federator.model.queues import under
 from federator.model.rules import QueueTerms, Rule
 from federator.model.snapshot import PoolView
 from federator.planning.kernels.tables import MOST_ALIKE
@@ -30,7 +31,7 @@ from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
 from federator.planning.world.budget import Budget
 from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, Expected, Plan, Told
-from federator.planning.world.problem import BAND, under, weighted
+from federator.planning.world.problem import BAND, weighted
 
 GLANCES = 130_000
 """Jobs × classes of a window: a turn decides on so many in half a second, most of it the linear stage. A smaller window is quicker and worse: of
